@@ -19,10 +19,10 @@ const created = await farm.client.messages.batches.create({
 const createdAt = performance.now()
 await farm.replaceWorker()
 for (const times of kills) {
-  await farm.askedSoOften(times)
+  await farm.waitForUpstreamCalls(times)
   await farm.replaceWorker()
 }
-await farm.askedSoOften(count)
+await farm.waitForUpstreamCalls(count)
 for (let batch = created; batch.processing_status !== 'ended';) {
   await new Promise((resolve) => setTimeout(resolve, 200))
   batch = await farm.client.messages.batches.retrieve(created.id)
@@ -39,7 +39,7 @@ console.table({
   results: results.length,
   'different custom_ids': new Set(results.map((one) => one.custom_id)).size,
   succeeded: counts.succeeded,
-  'upstream calls': farm.asked(),
+  'upstream calls': farm.upstreamCalls(),
   'billed $': usage.cost.billedUsd,
   'expected $': Number((count * 0.0002).toFixed(6)),
   kills: kills.length,

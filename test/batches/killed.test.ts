@@ -12,10 +12,10 @@ it('produces one result and one charge per item when the worker is killed three 
     const made = await farm.client.messages.batches.create(createItems(COUNT) as never)
     await farm.replaceWorker()
     for (const calls of KILLS) {
-      await farm.askedSoOften(calls)
+      await farm.waitForUpstreamCalls(calls)
       await farm.replaceWorker()
     }
-    await farm.askedSoOften(COUNT)
+    await farm.waitForUpstreamCalls(COUNT)
     const batch = await waitForBatch(farm.client, made.id)
 
     const results = await readResults(farm.client, made.id)

@@ -103,7 +103,7 @@ function outputsOf(body: JsonObject): readonly JsonObject[] {
     .filter(({ type }) => String(type).endsWith('_call_output'))
 }
 
-/** First a custom tool in a namespace, then a function in another one, then words. */
+/** Calls a custom tool in a namespace, then a function in another one, then answers with text. */
 function codexScript({ index, path, body }: UpstreamRequest): Reply {
   if (path !== '/v1/responses') return { kind: 'json', value: { models: [], data: [], object: 'list' } }
   const code = "text((await tools.exec_command({ cmd: 'echo from the shell' })).output)"
@@ -149,7 +149,9 @@ function toolResults(body: JsonObject): number {
     .filter((block) => isJsonObject(block) && block['type'] === 'tool_result').length
 }
 
-/** First the shell, then a file, then words. Requests without tools (a title for the session) get words. */
+/**
+ * Calls the shell, then reads a file, then answers with text, as it does for requests without tools (session titles).
+ */
 function claudeScript({ body }: UpstreamRequest, home: string): Reply {
   if (asArray(body['tools']).length === 0) return 'A title'
   const steps: readonly Reply[] = [

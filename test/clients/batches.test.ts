@@ -117,7 +117,7 @@ describe('message batches through the official client', () => {
 
     const usage = await gateway.keys.usage(keyId)
     const audit = await gateway.audit.read({ keyId })
-    // Creating the batch is a request, too.
+    // The creation of the batch is a request, too.
     expect(usage).toMatchObject({ requests: 4, cost: { billedUsd: 0.0009 } })
     expect(audit.records.map((record) => record.costUsd)).toEqual([0.0003, 0.0003, 0.0003])
     expect(await store.maxHeld()).toBe(0)

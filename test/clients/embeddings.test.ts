@@ -17,7 +17,7 @@ const VECTORS = [
   [1, 0, -1],
 ]
 
-/** A gateway before an upstream that embeds, one that only answers, and the offline provider. */
+/** Starts a gateway with an upstream that embeds, one that does not, and the offline provider. */
 async function stage(reply: Upstream['reply'] = embeds(), options: StageOptions = {}): Promise<Stage> {
   const upstream = await startUpstream({ reply })
   const started = await startStage({
@@ -41,7 +41,7 @@ async function stage(reply: Upstream['reply'] = embeds(), options: StageOptions 
   return { ...started, upstream }
 }
 
-/** Answers in the encoding that is asked for, or always in one. */
+/** Answers in the requested encoding, or always in one. */
 function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 100, total_tokens: 100 }) {
   return ({ body }: UpstreamRequest): Reply => {
     const count = Array.isArray(body['input']) && typeof body['input'][0] !== 'number' ? body['input'].length : 1
@@ -51,7 +51,7 @@ function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 1
       index,
       embedding: encoding === 'base64' ? Buffer.from(Float32Array.from(vector).buffer).toString('base64') : vector,
     }))
-    // Only the indexes define the order of an answer.
+    // The order of the vectors is defined by `index` only.
     return { kind: 'json', value: { object: 'list', model: 'vectors', data: data.toReversed(), usage } }
   }
 }

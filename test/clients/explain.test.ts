@@ -19,7 +19,7 @@ function explain(of: Stage, body: JsonObject, headers: Record<string, string> = 
   return sendRequest(of, body, { path, headers: { 'x-svc-explain': 'true', ...headers } })
 }
 
-/** A conversation of about so many tokens. */
+/** A conversation of about this many tokens. */
 function long(turns: number): JsonObject {
   const messages = Array.from({ length: turns }, (_, n) => ({
     role: n % 2 === 0 ? 'user' : 'assistant',

@@ -33,7 +33,7 @@ const modern = [
   fileURLToPath(new URL('../../.ci/runtimes/node_modules/node22/bin/node', import.meta.url)),
 ]
 
-/** Mastra needs Node 22: of this process, or of the runtimes that .ci/run installs. */
+/** Mastra needs Node 22: this process, or a runtime that .ci/run installs. */
 const node22 = modern.find((file, index) =>
   index === 0 ? Number(process.versions.node.split('.')[0]) >= 22 : existsSync(file),
 )
@@ -49,7 +49,7 @@ async function start(reply: Upstream['reply']): Promise<AgentEnvironment> {
   return place
 }
 
-/** Base URL and key, under the names that the programs read. */
+/** Environment variables with the base URL and the key. */
 function variables({ url, secret }: AgentEnvironment): Record<string, string> {
   return {
     OPENAI_BASE_URL: `${url}/v1`,

@@ -20,7 +20,7 @@ interface NativeStage extends Stage {
 
 type VendorReply = (request: UpstreamRequest) => Reply | Promise<Reply>
 
-/** A vendor with its own responses format, and the chat provider of every stage beside it. */
+/** Starts a stage with a vendor of the responses format and the default chat provider. */
 async function stage(reply: VendorReply, options: StageOptions = {}): Promise<NativeStage> {
   const vendor = await startUpstream({ reply })
   closing.push(vendor.close)
@@ -81,7 +81,7 @@ function response(fields: JsonObject = {}): JsonObject {
 
 const whole = (fields: JsonObject = {}): Reply => ({ kind: 'json', value: response(fields) })
 
-/** Everything that the format has and the canonical prompt does not. */
+/** Fields of the format that the canonical prompt does not have. */
 const FULL_BODY: JsonObject = {
   model: MODEL,
   input: [
@@ -170,7 +170,7 @@ describe('a request to a vendor of the responses format', () => {
   })
 
   it('reserves the context window for tools that the vendor runs, and is rejected if that does not fit', async () => {
-    // A window of 100,000 tokens at $1 and 1,000 tokens of answer at $2, times 1.5.
+    // 100,000 tokens of context at $1 and 1,000 tokens of output at $2 per million, times 1.5.
     const { openai, requests } = await stage(() => whole(), {
       key: { name: 'poor', budget_limit_cents: 15, budget_reset_duration: '1d' },
     })
@@ -411,7 +411,7 @@ async function billed(gateway: Gateway, keyId: string): Promise<unknown> {
   return (await gateway.keys.usage(keyId)).cost.billedUsd
 }
 
-/** A stream of the vendor: one text in pieces. */
+/** A stream of the vendor with one text in several deltas. */
 function streamOf(text: string, deltas: number): readonly SseEvent[] {
   const message = { id: 'msg_v1', type: 'message', role: 'assistant' }
   const inMessage = { item_id: 'msg_v1', output_index: 0, content_index: 0 }

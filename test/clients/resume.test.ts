@@ -28,7 +28,7 @@ const ANSWER = {
   toolCalls: [{ name: 'look', input: '{"what":"sluice","deep":true}' }],
 }
 
-/** The official client's own reading of a message that is streamed again. */
+/** Reads a replayed stream with the official client. */
 async function streamedAgain(client: Anthropic, id: string, body: object = {}): Promise<readonly unknown[]> {
   const events = await client.post<AsyncIterable<unknown>>(`/v1/messages/${id}/streams`, { body, stream: true })
   return collect(events)
@@ -42,7 +42,7 @@ describe('the official client of the message format, on a real port', () => {
     const id = start?.type === 'message_start' ? start.message.id : ''
 
     expect(await streamedAgain(anthropic, id)).toEqual(events)
-    // The upstream's ping is an event with an id; the client keeps it to itself.
+    // The ping of the upstream is an event with an id, which the client does not emit.
     expect(await streamedAgain(anthropic, id, { starting_after: 5 })).toEqual(events.slice(4))
   })
 
@@ -207,7 +207,7 @@ async function* halting(request: UpstreamRequest, opened: Promise<void>) {
   yield* events.slice(5)
 }
 
-/** What the official client makes of events. */
+/** Returns the events as the official client parses them. */
 async function messageOf(events: readonly unknown[]): Promise<Anthropic.Message> {
   const lines = events.map((event) => `${JSON.stringify(event)}\n`).join('')
   const { MessageStream } = await import('@anthropic-ai/sdk/lib/MessageStream')

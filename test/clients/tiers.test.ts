@@ -13,7 +13,7 @@ const FACT = 'The billing service listens on port 7443, and nothing else does.'
 
 let conversations = 0
 
-/** A new conversation, whose turns have about 750 tokens each; the fact is in the middle. */
+/** Creates a conversation with about 750 tokens per turn and the fact in the middle. */
 function turns(count: number): { role: 'user' | 'assistant'; content: string }[] {
   const talk = Array.from({ length: count }, (_, at) => ({
     role: at % 2 === 0 ? ('user' as const) : ('assistant' as const),
@@ -24,7 +24,7 @@ function turns(count: number): { role: 'user' | 'assistant'; content: string }[]
   return [...talk, { role: 'user', content: QUESTION }]
 }
 
-/** A summary of fewer words would be taken for none. */
+/** The gateway discards summaries with fewer words. */
 const SUMMARY = `They talk about the services of the company. ${FACT}`
 const reply = ({ body }: UpstreamRequest): string => (body['model'] === 'small' ? SUMMARY : 'Port 7443.')
 
@@ -56,7 +56,7 @@ const endpoints: Record<string, (asked: Asked) => Promise<Headers>> = {
   },
 }
 
-/** The messages that the model which was asked for got, as text. */
+/** Returns the messages that the requested model received, as text. */
 function sent(): string {
   const request = stage.upstream.requests.findLast(({ body }) => body['model'] === 'large')
   return request?.text ?? ''
@@ -144,7 +144,7 @@ describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_,
   })
 })
 
-/** A conversation whose prompt has so many tokens on the chat endpoint, by the gateway's own count. */
+/** A conversation whose prompt has this many tokens on the chat endpoint, as the gateway counts them. */
 async function turnsOf(tokens: number): Promise<Asked['turns']> {
   const meter = createMeter(createTokenizer())
   const sizeOf = (talk: Asked['turns']): Promise<number> =>

@@ -18,7 +18,7 @@ async function stage(options: StageOptions = {}): Promise<Stage> {
 
 type Params = OpenAI.Responses.ResponseCreateParamsNonStreaming
 
-/** Tools as an agent of the vendor declares them. */
+/** Tools as the vendor's agent declares them. */
 const AGENT: JsonObject = {
   tools: [
     { type: 'web_search' },

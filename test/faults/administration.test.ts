@@ -34,7 +34,7 @@ async function newKey(fields: object = {}): Promise<{ readonly id: string; reado
   return { id: String(body['id']), secret: String(body['value']) }
 }
 
-/** Each route that needs the admin. */
+/** Routes that require the admin key. */
 const ROUTES: readonly (readonly [string, string])[] = [
   ...[KEYS, BUDGETS, RATE_LIMITS].flatMap((path): readonly (readonly [string, string])[] => [
     ['GET', path],

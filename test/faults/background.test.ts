@@ -15,7 +15,7 @@ interface Place extends Stage {
   readonly vendor: Upstream
 }
 
-/** A vendor of the responses format. A complete answer costs 100 prompt tokens and 500 output tokens. */
+/** Starts a gateway with a vendor of the responses format. A complete answer has 100 prompt and 500 output tokens. */
 async function start(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   onPoll: (call: StoredResponseCall) => void = () => {},
@@ -116,7 +116,7 @@ describe('a background response', () => {
     await sendRequest(place, BODY, { path: PATH })
 
     await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
-    // After the deadline, the last wait of 5 seconds, a poll and the cancellation may follow within 60 seconds.
+    // After the deadline, the last wait of 5 seconds, a poll and the cancellation can take up to 60 seconds.
     expect(polls.map((total) => 5_000 + 2 * total)).toEqual([expect.toSatisfy((ms: number) => ms < 60_000)])
   })
 
@@ -171,7 +171,7 @@ describe('a background stream', () => {
     content_index: 0,
     delta: WORDS,
   })
-  /** At least 200 of the streamed tokens. */
+  /** At least 200 tokens. */
   const MIN_STREAMED_USD = 0.0004
 
   it.each(['cancelled', 'failed'])(

@@ -7,7 +7,9 @@ import { post } from '../support/read-stream.ts'
 import { CUT, buildEvents, HANG, replyInOrder, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { recordingStore, type DailyTotals, type RecordingStore } from '../support/recording-store.ts'
 
-/** Both models cost 1 $ per million prompt tokens and 2 $ per million output tokens: 1,000 and 2,000 nano-dollars each. */
+/**
+ * Both models cost 1 $ per million prompt tokens and 2 $ per million output tokens: 1,000 and 2,000 nano-dollars each.
+ */
 const INPUT = 1000
 const MARGIN = 1.5
 
@@ -31,7 +33,7 @@ async function startOne(
   return { ...stage, store }
 }
 
-/** What the key's report says, in nano-dollars, when everything is settled. */
+/** Returns the costs in the usage report of the key, in nano-dollars, after all settlements. */
 async function booksOf({ store }: Watched): Promise<DailyTotals> {
   await store.waitUntilSettled()
   expect(await store.maxHeld()).toBe(0)
@@ -44,7 +46,7 @@ const usageOf = ({ dialect }: UpstreamRequest, input: number, output: number): J
     ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
     : { input_tokens: input, output_tokens: output }
 
-/** About 26,000 tokens, so that tiers have something to read. */
+/** About 26,000 tokens, enough for the tiers to run. */
 const CONVERSATION = [
   ...Array.from({ length: 24 }, (_, at) => ({
     role: at % 2 === 0 ? 'user' : 'assistant',
@@ -55,7 +57,7 @@ const CONVERSATION = [
 
 const isSmall = ({ body }: UpstreamRequest): boolean => body['model'] === 'small'
 
-/** The small model answers with these tokens; the main call gets `main`. */
+/** The small model reports these tokens; the main call receives `main`. */
 function withSmallModel(main: Reply): (request: UpstreamRequest) => Reply {
   return (request) =>
     isSmall(request) ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 1000, 100) } : main
@@ -152,7 +154,7 @@ describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
     const { billed, actual, prompt } = await booksOf(stage)
     expect(prompt).toBe(50)
     expect(billed).toBe((50 + 2 * 10) * INPUT * MARGIN)
-    // The message format reports the prompt of a broken stream; of the chat format's it is counted.
+    // The message format reports prompt tokens before a stream breaks; for the chat format, the gateway counts them.
     expect(actual).toBeGreaterThan((50 + 2 * 10) * INPUT)
     if (endpoint.model === MESSAGE.model) expect(actual).toBe((50 + 2 * 10 + 50) * INPUT)
   })

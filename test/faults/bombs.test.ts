@@ -11,7 +11,7 @@ afterAll(() => stage.close())
 
 const SIZE = 100_000
 
-/** The same letters in every run. */
+/** Pseudorandom letters, the same in every run. */
 function random(alphabet: string): string {
   let state = 12_345
   const letters: string[] = []
@@ -64,7 +64,7 @@ const withContent = (endpoint: Endpoint, content: string): JsonObject => ({
   messages: [{ role: 'user', content }],
 })
 
-/** The least of three, so that noise does not count. */
+/** Returns the shortest of three runs in milliseconds, to reduce noise. */
 async function least(work: () => Promise<unknown>): Promise<number> {
   let best = Number.POSITIVE_INFINITY
   for (let run = 0; run < 3; run += 1) {
@@ -75,7 +75,7 @@ async function least(work: () => Promise<unknown>): Promise<number> {
   return best
 }
 
-/** Ten times prose, and something for machines that were busy all three times. */
+/** Ten times the time of prose, plus a margin for a busy machine. */
 const bound = (proseMs: number): number => 10 * proseMs + 250
 
 describe.each(ENDPOINTS)('100 KB on the $name endpoint', (endpoint) => {

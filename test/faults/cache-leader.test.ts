@@ -7,7 +7,7 @@ import { post, getReader } from '../support/read-stream.ts'
 import { CUT, buildEvents, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
-/** Requests that ask the same while the first of them is being answered. */
+/** Number of identical requests that wait for the first one. */
 const FOLLOWERS = 3
 
 interface Watched extends Stage {
@@ -26,14 +26,14 @@ async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Rep
   return { ...stage, store }
 }
 
-/** The events of an answer until its second and last word. */
+/** The events of an answer up to its second and last word. */
 function twoWords(request: UpstreamRequest): readonly SseEvent[] {
   const events = buildEvents(request, { text: ['One', ' two'] })
   return events.slice(0, events.findIndex(({ data }) => data.includes(' two')) + 1)
 }
 
 interface Reading {
-  /** Reads until the text is there, and goes on to wait for more. */
+  /** Reads until the text is received, then keeps reading. */
   readonly until: (text: string) => Promise<void>
   readonly cancel: () => Promise<void>
 }
@@ -50,7 +50,7 @@ function streamOf(response: Response): Reading {
   }
 }
 
-/** The same question from others, as soon as all of them wait for the leader. */
+/** Sends the same question from other callers, and resolves when all of them wait for the leader. */
 async function follow(stage: Watched, endpoint: Endpoint): Promise<readonly Promise<Response>[]> {
   const followers = Array.from({ length: FOLLOWERS }, () => post(stage, endpoint.path, { body: endpoint.body }))
   await vi.waitUntil(() => stage.store.reservationIds.length === FOLLOWERS + 1)

@@ -12,7 +12,7 @@ const CALLS = [
   { name: 'weather', input: '{"city":"Rome"}' },
 ]
 
-/** All ids under which an answer, whole or streamed, shows its tool calls to the caller, in their order. */
+/** Returns the ids of the tool calls in a whole or streamed answer, in order. */
 function idsIn(text: string): readonly string[] {
   const found: string[] = []
   const visit = (value: unknown): void => {
@@ -27,7 +27,7 @@ function idsIn(text: string): readonly string[] {
   return [...new Set(found)]
 }
 
-/** An answer whose JSON is changed as text before it leaves the upstream. */
+/** Builds a reply whose JSON text is changed before it is sent. */
 function changedAnswer(answer: Answer, request: UpstreamRequest, change: (text: string) => string): Reply {
   if (!request.stream) return { kind: 'body', body: change(JSON.stringify(buildBody(request, answer))) }
   const items = buildEvents(request, answer).map((event) => ({ ...event, data: change(event.data) }))
@@ -49,7 +49,7 @@ describe('a tool call that its upstream sends without an id', () => {
       'receives a new id, whole and streamed: $name',
       async (endpoint) => {
         const { path, body } = endpoint
-        // The fake upstream numbers calls without an id, so the id is taken out of what it sends.
+        // The fake upstream adds missing call ids, so the test removes them from its replies.
         const remove = (text: string): string =>
           text.replace(/"id":"remove_\d"(,?)/g, id === undefined ? '' : '"id":""$1')
         stage.upstream.reply = (request) => {

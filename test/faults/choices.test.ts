@@ -28,7 +28,10 @@ const delta = (say: (text: string) => JsonObject, index: number): string => {
   return JSON.stringify({ id: 'x', object: 'chat.completion.chunk', created: 1, model: 'large', choices })
 }
 
-/** Completion tokens of a stream of `n` choices that its caller leaves after all of them have said the same. */
+/**
+ * Returns the billed completion tokens of a stream of `n` choices whose caller disconnects after each sent the same
+ * content.
+ */
 async function tokensWhenLeft(n: number, say: (text: string) => JsonObject): Promise<number> {
   const events = Array.from({ length: PIECES * n }, (_, at) => ({ data: delta(say, at % n) }))
   const { stage, store } = await start(() => ({ kind: 'events', items: [...events, HANG] }))
@@ -50,7 +53,7 @@ it.each([
   const one = await tokensWhenLeft(1, say)
   expect(one).toBeGreaterThan(PIECES)
   const four = await tokensWhenLeft(4, say)
-  // Of a tool call the name is repeated in each piece, and the first choice states it once.
+  // Each delta of a tool call repeats the name, but the first choice sends it once.
   expect(four).toBeGreaterThanOrEqual(4 * one - 4)
 })
 

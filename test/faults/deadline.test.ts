@@ -17,7 +17,7 @@ async function start(options: StageOptions): Promise<Stage> {
   return stage
 }
 
-/** A request whose worst case takes all of the budget below. */
+/** A request whose maximum cost is the whole budget below. */
 const LARGE: JsonObject = { ...CHAT.body, max_tokens: 1000, n: 8 }
 const KEY = { name: 'small', budget_limit_cents: 1, budget_reset_duration: '1d' } as const
 
@@ -55,14 +55,14 @@ describe('the money of a request', () => {
     })
     await openUnread(stage)
     await stage.upstream.last.aborted
-    // Settlement is the last step: the loop ends with the test's own deadline when it never comes.
+    // If the settlement never comes, the loop runs until the timeout of the test.
     while ((await usageOf(stage)).requests === 0) {
       await new Promise((resolve) => {
         setImmediate(resolve)
       })
     }
     expect((await usageOf(stage)).tokens).not.toMatchObject({ completion: 0 })
-    // The hold is given back: another request fits.
+    // The reservation is released, so another request fits.
     expect((await sendRequest(stage, { ...CHAT.body, max_tokens: 20 })).status).not.toBe(402)
   })
 })
@@ -87,7 +87,7 @@ describe('time options', () => {
   })
 })
 
-/** More than all buffers on the way hold. */
+/** Larger than all buffers between the upstream and the client. */
 function* flood(request: UpstreamRequest): Generator<string> {
   const [first, second] = buildEvents(request, { text: ['word '.repeat(10_000)] })
   if (first !== undefined) yield formatEvent(first)

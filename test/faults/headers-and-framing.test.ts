@@ -34,7 +34,7 @@ const LENGTH = `content-length: ${Buffer.byteLength(json)}\r\n`
 const START = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n`
 const TYPE = 'content-type: application/json\r\n'
 
-/** One request over a raw connection: the head's further lines, and the body as it is. */
+/** Sends a request over a raw connection, with additional header lines and an unchanged body. */
 function send(lines: string, body: string | Uint8Array = json, start = START): Promise<string> {
   return sendRawBytes(stage, [`${start}${authorizationLine(stage)}${TYPE}connection: close\r\n${lines}\r\n`, body])
 }

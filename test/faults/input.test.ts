@@ -462,7 +462,7 @@ describe('a path', () => {
   )
 })
 
-/** The last message's text as either upstream gets it. */
+/** Returns the text of the last message that the upstream received. */
 function textOf(body: JsonObject): string {
   const messages = body['messages'] as { content: string | { text: string }[] }[]
   const content = messages.at(-1)?.content ?? ''

@@ -10,7 +10,7 @@ afterEach(async () => {
 })
 
 const MIB = 1024 * 1024
-/** Base64 of 2 MiB: with a room of 3 MiB a second one waits. */
+/** Base64 of 2 MiB: with a capacity of 3 MiB, a second one waits. */
 const IMAGE = 'iVBORw0K'.repeat((2 * MIB) / 8)
 
 const withImage = (text: string): readonly JsonObject[] => [

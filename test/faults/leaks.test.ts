@@ -15,11 +15,11 @@ import {
 } from '../support/upstream.ts'
 import { eventsUntilText } from '../support/upstream-events.ts'
 
-/** Keys that no pattern of well-known keys finds. */
+/** Keys that do not match any pattern of well-known keys. */
 const CHAT_SECRET = 'chatupstreamkey0123456789'
 const MESSAGE_SECRET = 'messageupstreamkey987654321'
 const HEADER_SECRET = 'tenant-header-of-the-operator'
-/** A password, a host and an address that the upstream knows and the gateway does not. */
+/** A password, a host and an address that only the upstream has. */
 const INNER_WORDS = ['hunter2pw', 'ledger-db-1', '10.20.30.40'] as const
 
 let upstream: Upstream
@@ -61,7 +61,7 @@ beforeEach(() => {
   written.length = 0
 })
 
-/** Nothing of this may ever be read by a caller, nor stand in a log. */
+/** Returns the texts that must not occur in responses or logs. */
 function secrets(): readonly string[] {
   const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
   return [
@@ -79,7 +79,7 @@ function secrets(): readonly string[] {
   ]
 }
 
-/** Also no piece of a stack, and no path of this machine. */
+/** Stack frames and local paths must not occur either. */
 const INNER = /node_modules|\.ts:\d|\bat async |\/work\/|ECONNREFUSED|ENOTFOUND|UND_ERR/
 
 function expectClean(text: string, what: string): void {
@@ -99,7 +99,7 @@ async function expectNoLeak(
   expectClean(inspect(written, { depth: 20 }), 'the log')
 }
 
-/** Values of the gateway that the upstream receives. */
+/** Secrets that the gateway sends to the upstream. */
 const privateValues = ({ dialect }: UpstreamRequest): readonly string[] =>
   dialect === 'openai' ? [CHAT_SECRET, HEADER_SECRET] : [MESSAGE_SECRET]
 const echo = (request: UpstreamRequest): string =>

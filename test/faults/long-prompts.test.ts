@@ -2,7 +2,10 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import type * as estimates from '../../src/tokens/estimate.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
 
-/** What is estimated between two turns of the event loop. The clock stands still except for that: no test depends on speed. */
+/**
+ * Characters estimated between two turns of the event loop. Only estimation advances the clock, so no test depends on
+ * speed.
+ */
 const watch = { now: 0, inTurn: 0, mostInTurn: 0, all: 0 }
 
 vi.mock('../../src/tokens/estimate.ts', async (load) => {
@@ -18,7 +21,7 @@ vi.mock('../../src/tokens/estimate.ts', async (load) => {
 })
 
 const CHARACTERS_PER_MS = 10_000
-/** 15 milliseconds of a slow machine. */
+/** Work of 15 milliseconds on a slow machine. */
 const MOST_IN_TURN = 150_000
 
 /** About 443,000 tokens in 900 messages. */

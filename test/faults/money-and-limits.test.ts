@@ -26,7 +26,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-/** 12 minutes past noon on a Friday: no window ends while a test runs. */
+/** 12:12 on a Friday, so that no window ends during a test. */
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 
 interface Clock {
@@ -63,7 +63,7 @@ function counted(replies: readonly ClientReply[]): Readonly<Record<number, numbe
   return counts
 }
 
-/** An answer of so many tokens, as either upstream counts it. */
+/** An answer with this usage in the format of the upstream. */
 function usageOf(request: UpstreamRequest, input: number, output: number): Reply {
   return {
     text: 'word '.repeat(output),
@@ -74,7 +74,7 @@ function usageOf(request: UpstreamRequest, input: number, output: number): Reply
   }
 }
 
-/** An upstream is believed only as many tokens as a prompt has bytes. */
+/** Reported prompt tokens are clamped to the bytes of the prompt. */
 function longQuestion(words: number): { role: string; content: string }[] {
   return [{ role: 'user', content: 'word '.repeat(words) }]
 }
@@ -298,7 +298,7 @@ describe('a budget', () => {
     await stage.store.waitUntilSettled()
 
     expect(await stage.store.maxHeld()).toBe(0)
-    // Their callers left while the upstream worked: each pays for its short prompt.
+    // The callers disconnected during the upstream call, so each is billed for its short prompt.
     const { prompt, completion } = stage.store.dailyTotals()
     expect(completion).toBe(0)
     expect(await stage.store.spent('budget')).toBe(prompt * 1.5 * 1000)

@@ -157,7 +157,7 @@ describe.each([
   const images = { provider: 'own', price: () => 0.01, ...fields }
   const body = { model: 'own/model' }
 
-  /** Sends one byte, and ignores its signal and its timeouts. */
+  /** Sends one byte and ignores signal and timeouts. */
   function endless(called = gate()): Partial<Provider> {
     const read = ({ onBytes }: SourceReceiver): void => {
       onBytes(new Uint8Array([32]))

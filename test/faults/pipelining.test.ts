@@ -7,7 +7,7 @@ import { recordingStore } from '../support/recording-store.ts'
 let stage: Stage | undefined
 afterEach(() => stage?.close())
 
-/** Several requests on one connection before the first is answered. */
+/** Requests that are sent on one connection before the first response. */
 function pipelined({ secret }: Stage, count: number, stream: boolean): string {
   const body = JSON.stringify({ ...CHAT.body, stream })
   const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine({ secret })}content-type: application/json\r\n`

@@ -19,7 +19,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-/** Waits between tries are none, so that no test waits. */
+/** Starts a stage whose retries are immediate. */
 async function startOne(reply: Reply, options: StageOptions = {}): Promise<Stage> {
   const stage = await startStage({ reply: () => reply, runtime: { random: () => 0 }, ...options })
   stages.push(stage)

@@ -10,7 +10,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-/** A gateway with a small store, the key of the stage, and the secret of another key that floods it. */
+/** Starts a gateway with a small store and a second key that floods it. */
 async function stageWith(
   bounds: MemoryStoreOptions,
   options: StageOptions = {},

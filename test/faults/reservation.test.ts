@@ -10,7 +10,7 @@ import {
   MESSAGE,
   type Reply,
 } from '../support/send-request.ts'
-import { honestReply, promptTokensOf, VENDOR_WORK } from '../support/honest-vendor.ts'
+import { honestReply, promptTokensOf, VENDOR_READING } from '../support/honest-vendor.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { startUpstream, type UpstreamRequest } from '../support/upstream.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
@@ -19,7 +19,7 @@ const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const PRICE = { input: 1, output: 2 }
 const MODEL = { id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }
 const EXCEEDED = { status: 402, type: 'budget_exceeded_error', code: 'budget_exceeded' }
-/** Nano-dollars of a cent; a token of a prompt costs 1,000. */
+/** Nano-dollars per cent; a prompt token costs 1,000. */
 const CENT = 10_000_000
 
 interface Watched extends Stage {
@@ -32,7 +32,10 @@ afterEach(async () => {
   await Promise.all(closers.splice(0).map((close) => close()))
 })
 
-/** A vendor without a counter, one of o200k, one that counts at an endpoint, one whose factor is known. */
+/**
+ * Starts a gateway with four vendors: without a counter, with o200k, with a count endpoint, and with a configured
+ * factor.
+ */
 async function start(
   key: Partial<NonNullable<StageOptions['key']>>,
   options: Partial<StageOptions> = {},
@@ -75,10 +78,10 @@ const says = (content: unknown): JsonObject[] => [{ role: 'user', content: conte
 const calls = (stage: Stage): number => stage.upstream.requests.filter(({ path }) => !path.includes('count')).length
 const counts = (stage: Stage): number => stage.upstream.requests.filter(({ path }) => path.includes('count')).length
 
-/** 30 KB that are 30,000 tokens for a vendor that counts each digit. */
+/** 30 KB, which have 30,000 tokens for a vendor with a token per digit. */
 const DIGITS = '1234567890'.repeat(3_000)
 const CHEROKEE = String.fromCodePoint(...Array.from({ length: 5_000 }, (_, at) => 0x13a0 + (at % 80)))
-/** 40 KB of prose, which are about 8,000 tokens. */
+/** 40 KB of prose, about 8,000 tokens. */
 const PROSE = 'The gateway reads each request once. '.repeat(1_080)
 
 describe('a budget covers everything that is sent', () => {
@@ -251,7 +254,7 @@ describe('vendor tools', () => {
     const replies = await Promise.all(Array.from({ length: 10 }, () => sendRequest(stage, body, { path })))
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(2)
     for (const reply of replies.filter(({ status }) => status !== 200)) expectErrorResponse(reply, EXCEEDED)
-    expect(await stage.store.spent('budget')).toBeGreaterThan(2 * VENDOR_WORK * 1000)
+    expect(await stage.store.spent('budget')).toBeGreaterThan(2 * VENDOR_READING * 1000)
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(50 * CENT)
   })
 
@@ -269,7 +272,7 @@ describe('vendor tools', () => {
   it.each(works)('is billed in full with vendorTools: allow: %s', async (_, path, body) => {
     const stage = await start({ budget_limit_cents: 5 }, { limits: { vendorTools: 'allow' } })
     expect((await sendRequest(stage, body, { path })).status).toBe(200)
-    expect(await stage.store.spent('budget')).toBeGreaterThan(VENDOR_WORK * 1000)
+    expect(await stage.store.spent('budget')).toBeGreaterThan(VENDOR_READING * 1000)
   })
 
   it('does not include tools that the caller runs', async () => {

@@ -6,13 +6,13 @@ import { CUT, buildEvents, gate, type Reply, type UpstreamRequest } from '../sup
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 /**
- * Upstreams that answer 200 and then say nothing. The gateway holds the headers for 5 seconds, so all cases wait at the
- * same time.
+ * Upstreams that answer 200 and then send nothing. The gateway holds the headers for 5 seconds, so all cases wait
+ * concurrently.
  */
 interface Waiting {
   readonly stage: Stage
   readonly store: RecordingStore
-  /** The upstream goes on. */
+  /** Lets the upstream continue. */
   readonly open: () => void
   readonly response: Promise<Response>
 }
@@ -37,7 +37,7 @@ async function startWaiting(
   return { stage, store, open, response: post(stage, endpoint.path, { body: { ...endpoint.body, stream: true } }) }
 }
 
-/** Reads until a heartbeat has come. */
+/** Reads until the first heartbeat. */
 async function readHeartbeat(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<string> {
   const decoder = new TextDecoder()
   let text = ''

@@ -47,7 +47,7 @@ describe('a store', () => {
   ): Promise<Stage & { readonly mend: () => void }> {
     const store: Store = memoryStore()
     let away = false
-    // A store elsewhere, whose calls are watched: a local one cannot hang.
+    // Calls of a remote store have a timeout; calls of a local one cannot hang.
     const wrapped: Store = { ...store, local: false }
     for (const method of methods) {
       const original = store[method] as (...given: unknown[]) => Promise<unknown>

@@ -55,7 +55,7 @@ function stream(stage: Stage, endpoint: Endpoint, more: JsonObject = {}): Promis
 
 const isTerminal = (text: string): boolean => /^data: \[DONE\]$|^event: message_stop$/m.test(text)
 
-/** A stream that began and broke: an error event in the endpoint's own form is its last, and nothing says that it is whole. */
+/** Expects a stream that ends with an error event in the format of the endpoint, without a terminal event. */
 function expectBroken(received: ClientReply, endpoint: Endpoint): void {
   expect(received.status).toBe(200)
   expect(isTerminal(received.text)).toBe(false)
@@ -88,7 +88,7 @@ const WORDS = ['One', ' two', ' three', ' fünf 🦊', ' end.']
 const SPOKEN = WORDS.join('')
 const whole = (request: UpstreamRequest): string => buildEvents(request, { text: WORDS }).map(formatEvent).join('')
 
-/** The upstream's frames, cut at the first one with words: `before` says nothing yet. */
+/** Splits the events of the upstream before the first one with text. */
 function parted(request: UpstreamRequest): { readonly before: readonly string[]; readonly words: readonly string[] } {
   const frames = buildEvents(request, { text: WORDS }).map(formatEvent)
   const first = frames.findIndex((frame) => frame.includes('"One"'))
@@ -272,7 +272,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
     let text = ''
     for await (const piece of response.body!) {
       text += Buffer.from(piece).toString()
-      // The upstream says nothing more until this word has come.
+      // The upstream sends nothing more until this word is received.
       if (text.includes('One')) heard.open()
     }
     expect(isTerminal(text)).toBe(true)
@@ -414,7 +414,7 @@ describe('a long stream', () => {
       `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(stage)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
     )
 
-    // Still, when nothing more was written during twenty other requests.
+    // The upstream is paused if it writes nothing during twenty other requests.
     await stage.upstream.waitForRequest(1)
     for (let still = 0, before = -1; still < 20; still = written === before ? still + 1 : 0) {
       before = written

@@ -10,7 +10,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-/** Says in its text what the upstream does with a request. */
+/** Texts of a prompt that choose the behavior of the upstream. */
 const HANGS = 'please hang'
 const FAILS = 'please fail'
 const FLOODS = 'please flood'
@@ -25,13 +25,13 @@ const bodyOf = (endpoint: Endpoint, text: string, more: JsonObject = {}): JsonOb
 interface Place {
   readonly stage: Stage
   readonly tenants: readonly string[]
-  /** How many requests the upstream holds back. */
+  /** Returns the number of requests that the upstream does not answer yet. */
   readonly hanging: () => number
-  /** How many requests of the tenants the upstream got. */
+  /** Returns the number of tenant requests that the upstream received. */
   readonly fromTenants: () => number
 }
 
-/** Eight keys: the stage's own is hostile, the others are tenants. Nothing that hangs is answered before the test ends. */
+/** Creates eight keys: the key of the stage is hostile, the others are tenants. Hanging requests end with the test. */
 async function start(): Promise<Place> {
   const release = gate()
   let hanging = 0
@@ -61,7 +61,7 @@ function* flood(request: UpstreamRequest): Generator<string> {
   while (second !== undefined) yield formatEvent(second)
 }
 
-/** A stream whose reader never reads; resolves when it has begun. */
+/** Starts a stream that its client never reads, and resolves with its headers. */
 function openUnread(stage: Stage): Promise<void> {
   const { hostname, port } = new URL(stage.url)
   const headers = { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' }
@@ -75,7 +75,7 @@ function openUnread(stage: Stage): Promise<void> {
   })
 }
 
-/** Each tenant asks on both endpoints, for whole answers and for streams. */
+/** Sends requests of each tenant to both endpoints, for whole answers and for streams. */
 async function askAsTenants({ stage, tenants }: Place): Promise<readonly Reply[]> {
   const replies = tenants.map(async (secret) => {
     const own: Reply[] = []
@@ -91,7 +91,7 @@ async function askAsTenants({ stage, tenants }: Place): Promise<readonly Reply[]
   return (await Promise.all(replies)).flat()
 }
 
-/** Every request of a tenant is answered by a single upstream call: no refusal, no retry, no wait for another request. */
+/** Expects that each request of a tenant is answered with one upstream call: no rejection, no retry, no queueing. */
 async function expectUndisturbed(place: Place): Promise<void> {
   const before = place.fromTenants()
   const replies = await askAsTenants(place)

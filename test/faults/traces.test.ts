@@ -28,12 +28,12 @@ function isError(record: LogRecord): boolean {
   return record.level === 'ERROR' && 'cause' in record && record.cause !== undefined
 }
 
-/** A fault of the code, as a bug would throw it. */
+/** An error as a bug in the code throws it. */
 function bug(): never {
   throw new TypeError('undefined is not a function')
 }
 
-/** The same in a store. Other errors of a store mean that it is away. */
+/** The same in a store, whose other errors mean that it is unavailable. */
 function storeBug(): never {
   throw new RangeError('index out of range')
 }

@@ -19,7 +19,7 @@ afterEach(() => stage?.close())
 const STREAM = { ...CHAT.body, stream: true }
 
 describe('the events of a stream', () => {
-  /** A reader that takes one piece and is full from then on. */
+  /** A sink that accepts one piece and is full afterwards. */
   function fullReader() {
     const calls: string[] = []
     let drained = (): void => {}
@@ -109,7 +109,7 @@ describe('a client at a port whose response is larger than what its connection h
 
   it('loses its connection after a minute without progress', async () => {
     const { connection } = await answering()
-    // What Node does after that time.
+    // Node emits this event after the timeout.
     connection.emit('timeout')
     expect(connection.destroyed).toBe(true)
   })
@@ -117,7 +117,7 @@ describe('a client at a port whose response is larger than what its connection h
   it('keeps its connection while it continues to read', async () => {
     const { client, connection } = await answering()
     client.resume()
-    // Some versions of Node add a second.
+    // Some versions of Node add one second.
     await expect.poll(() => connection.timeout).toBeLessThanOrEqual(6_000)
     expect(connection.timeout).toBeGreaterThanOrEqual(5_000)
     client.destroy()

@@ -16,7 +16,7 @@ afterAll(() => stage.close())
 const MB = 1024 * 1024
 const endpoints = [...ENDPOINTS, ...RESPONSES_FORMAT_PAIRS]
 
-/** The body as JSON text with one more field. */
+/** Serializes a body with one additional field. */
 function withField(body: JsonObject, field: string): string {
   return JSON.stringify(body).replace(/\}$/, `,${field}}`)
 }

@@ -72,7 +72,7 @@ const FIELDS = [
   'weight',
 ]
 
-/** Values that some field takes, values that none takes, and everything between. */
+/** Valid values of some field, values that are never valid, and arbitrary JSON. */
 const value: fc.Arbitrary<unknown> = fc.oneof(
   fc.constantFrom<unknown>(null, true, false, 0, 1, -1, 100, 0.5, 1e308, -1e308, 2 ** 53, 2 ** 53 - 1, 1e12, ''),
   fc.constantFrom<unknown>(...DURATION_CODES, ...PLAN_NAMES, 'sk-bf', 'sk-svc', 'shared', '2030-01-01T00:00:00Z'),
@@ -89,7 +89,7 @@ const text = fc.oneof(
     weight: 8,
     arbitrary: fc
       .array(fc.tuple(fc.constantFrom(...FIELDS), value), { maxLength: 6 })
-      // Written by hand, so that __proto__ and fields that come twice are sent as they are.
+      // Serialized by hand to send __proto__ and repeated fields unchanged.
       .map((fields) => `{${fields.map(([name, one]) => `${JSON.stringify(name)}:${JSON.stringify(one)}`).join(',')}}`),
   },
   { weight: 1, arbitrary: fc.json() },

@@ -37,7 +37,7 @@ function translatorOf(
 
 const encoder = new TextEncoder()
 
-/** The bytes of a stream as an upstream of this dialect sends it. */
+/** Returns the bytes of a stream of this dialect. */
 function bytesOf(dialect: Dialect, answer: Answer, comments: readonly number[] = []): Uint8Array {
   const frames = buildEvents({ dialect, body: BODY, index: 0, text: JSON.stringify(BODY) }, answer).map(formatEvent)
   return encoder.encode(frames.map((text, at) => (comments.includes(at) ? `: ping\n\n${text}` : text)).join(''))
@@ -57,7 +57,7 @@ function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]):
   const take = (chunk: TranslatedChunk): void => {
     events.push(...reader.read(typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
   }
-  // Buffers, as Node's sockets give them, and plain byte arrays are searched in different ways.
+  // The search differs between Buffers, which Node's sockets emit, and plain byte arrays.
   for (const [at, piece] of pieces.entries()) take(translator.push(at % 2 === 0 ? Buffer.from(piece) : piece))
   if (!translator.isComplete) take(translator.finish())
   const { isComplete, usage, answerId } = translator
@@ -79,7 +79,10 @@ function textOf(events: readonly SseEvent[]): string {
   return events.map(({ data }) => /" word \d+"/.exec(data)?.[0] ?? '').join('')
 }
 
-/** Data as values: relayed events keep the upstream's spelling, parsed ones may be written anew. */
+/**
+ * Parses the data of events: relayed events keep the JSON text of the upstream, parsed ones may be serialized
+ * differently.
+ */
 function valuesOf(events: readonly SseEvent[]): readonly unknown[] {
   return events.map(({ data, event, id }) => [event, id, data === '[DONE]' ? data : (JSON.parse(data) as unknown)])
 }
@@ -175,7 +178,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     const from = whole.indexOf(' two')
     const start = whole.lastIndexOf('\n\n', from) + 2
     const end = whole.indexOf('\n\n', from) + 2
-    // A spelling that no writer of ours has.
+    // JSON text that the writers of the gateway never produce.
     const odd = whole.slice(start, end).replace('" two"', '"\\u0020two"')
     const translator = translatorOf(format, true, false)
     translator.push(encoder.encode(whole.slice(0, start)))

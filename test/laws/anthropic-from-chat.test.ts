@@ -23,7 +23,7 @@ const input = fc.oneof(fc.json({ maxDepth: 2 }), fc.string({ maxLength: 10 }), f
 
 const said = (role: string): fc.Arbitrary<JsonObject[]> => content.map((value) => [{ role, content: value }])
 
-/** An assistant's calls, and after it their results in any order, with words of the user between them. */
+/** Tool calls of the assistant, then their results in any order, with user messages between them. */
 const called: fc.Arbitrary<JsonObject[]> = fc
   .uniqueArray(fc.tuple(id, input), { selector: ([name]) => name, minLength: 1, maxLength: 3 })
   .chain((calls) =>

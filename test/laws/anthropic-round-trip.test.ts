@@ -13,7 +13,7 @@ enableTranslation()
 const json = fc.jsonValue({ maxDepth: 3 }) as fc.Arbitrary<Json>
 const word = fc.string({ minLength: 1, maxLength: 12, unit: 'grapheme' })
 
-/** Fields that no version of the format has today. */
+/** Fields that no version of the format defines. */
 const unknownFields = fc.dictionary(fc.stringMatching(/^x_[a-z]{1,5}$/), json, {
   maxKeys: 3,
 }) as fc.Arbitrary<JsonObject>
@@ -72,7 +72,7 @@ const tool = fc.oneof(
 const nullable = (arbitrary: fc.Arbitrary<unknown>) => fc.oneof(constant(null), arbitrary)
 const fraction = fc.double({ min: 0, max: 1, noNaN: true }).map((value) => (Object.is(value, -0) ? 0 : value))
 
-/** As a body is after `parseBody`: it came as JSON text. */
+/** Returns a body as `parseBody` does, parsed from JSON text. */
 const asParsed = (body: JsonObject): JsonObject => JSON.parse(JSON.stringify(body)) as JsonObject
 
 const anyBody = object(

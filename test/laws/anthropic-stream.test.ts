@@ -54,7 +54,7 @@ function collect(chunks: readonly StreamChunk[]): Completion {
   return all.completion()
 }
 
-/** What every client of the format relies on. */
+/** Checks the event order that clients of the format require. */
 function checkOrder(events: readonly SseEvent[]): void {
   const data = dataOf(events)
   const types = data.map((one) => one['type'])
@@ -72,7 +72,7 @@ function checkOrder(events: readonly SseEvent[]): void {
   expect(open).toBe(false)
 }
 
-/** Several tool calls whose pieces come in any order that keeps each call's own. */
+/** Interleaves the deltas of several tool calls, in order within each call. */
 const interleaved = fc
   .array(fc.tuple(toolInput, fc.array(fc.nat({ max: 40 }), { maxLength: 4 })), { minLength: 1, maxLength: 4 })
   .chain((calls) => {
@@ -94,7 +94,7 @@ describe('streams of the message format', () => {
       fc.property(completion, (answer) => {
         const events = written(toStreamChunks(answer))
         checkOrder(events)
-        // The input of an opaque block also counts as unmapped text.
+        // The input of an opaque block is unmapped text, too.
         const { unmappedText: _, ...read } = collect(stepsFrom(events))
         expect(read).toEqual(answer)
       }),

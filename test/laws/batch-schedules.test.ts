@@ -6,10 +6,10 @@ import { callBatches, ITEM_USD, createItems, readResults, createCluster, complet
 const COUNT = 6
 
 const life = fc.record({
-  /** Store calls until the process is killed. */
+  /** Number of store calls before the process is killed. */
   calls: fc.nat({ max: 90 }),
   concurrency: fc.integer({ min: 1, max: 4 }),
-  /** How much time passes before the next process comes. */
+  /** Milliseconds before the next process starts. */
   pauseMs: fc.constantFrom(0, 1_000, 30_000, 61_000),
 })
 

@@ -10,7 +10,7 @@ const CENT = 10_000_000
 const window = fc.constantFrom<DurationCode>('1h', '1d', '1w', '1M')
 const cents = fc.nat(200)
 
-/** What an administrator and two callers may do, in any order. */
+/** Actions of an administrator and two callers, in any order. */
 const act = fc.oneof(
   { weight: 5, arbitrary: fc.record({ type: fc.constant('use' as const), key: fc.nat(1), cents: fc.nat(40) }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('budget' as const), cents, every: window }) },
@@ -28,7 +28,7 @@ const act = fc.oneof(
 
 type Act = typeof act extends fc.Arbitrary<infer value> ? value : never
 
-/** The last moments of a month, a leap day, a week, a year. */
+/** The last milliseconds of a month, a leap day, a week and a year. */
 const start = fc.constantFrom(
   Date.UTC(2026, 0, 31, 23, 59, 59, 999),
   Date.UTC(2028, 1, 29, 23, 59, 59, 999),
@@ -36,7 +36,7 @@ const start = fc.constantFrom(
   Date.UTC(2026, 11, 31, 23, 59, 59, 999),
 )
 
-/** A budget of days becomes one of weeks, and the clock is set back to the day before the only request. */
+/** A daily budget becomes weekly, and the clock is set back to the day before the only request. */
 const CLOCK_SET_BACK: [number, Act[]] = [
   Date.UTC(2026, 0, 31, 23, 59, 59, 999),
   [
@@ -51,7 +51,7 @@ interface Bill {
   readonly key: number
   readonly amount: number
   readonly at: number
-  /** Whether the key shared the budget then. */
+  /** Whether the key shared the budget at that time. */
   readonly shared: boolean
 }
 
@@ -60,7 +60,7 @@ function sumIn(bills: readonly Bill[], now: number, every: DurationCode): number
   return bills.filter(({ at }) => at >= from && at < end).reduce((sum, { amount }) => sum + amount, 0)
 }
 
-/** The bill of a use, undefined for one that was refused. */
+/** Bills an amount to a key. Returns undefined if the budget rejects it. */
 async function use(governance: TestGovernance, id: string, amount: number): Promise<number | undefined> {
   try {
     const key = await governance.keyring.read(id)
@@ -138,7 +138,7 @@ it('the reports equal the billed amounts after any sequence of changes and reque
         const every = (await keys.get(id))['budget_reset_duration'] as DurationCode
         const usage = await keys.usage(id)
         expect(usage['current_usage_cents']).toBe(sumIn(own, clock.at, every) / CENT)
-        // The other sums of an hour are kept from the moment at which the budget has such a window.
+        // The other hourly tallies begin when the budget gets an hourly window.
         if (every === '1h') continue
         const within = own.filter(({ at }) => periodOf(at, every).start === periodOf(clock.at, every).start)
         expect(usage).toMatchObject({

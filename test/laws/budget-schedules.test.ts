@@ -9,7 +9,7 @@ import { buildBody } from '../support/upstream-answers.ts'
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const CENT = 10_000_000
-/** Three of the longest answers are more than a cent. */
+/** Three of the longest answers cost more than a cent. */
 const PRICE = { input: 2, output: 4 }
 const PROMPT = 20
 
@@ -19,23 +19,23 @@ const request = fc.record({
   model: fc.constantFrom(CHAT.model, MESSAGE.model),
   stream: fc.boolean(),
   maxTokens: fc.constantFrom(1, 20, 500, 1_000, 1_000),
-  /** How much of what it may the answer uses. */
+  /** Share of the allowed output that the answer uses. */
   share: fc.constantFrom(0, 0.3, 1, 1, 1),
   ending: fc.constantFrom('whole', 'whole', 'whole', 'refused', 'cut', 'left'),
 })
 type Asked = typeof request extends fc.Arbitrary<infer value> ? value : never
 
-/** The shared budget is changed while requests run. */
+/** A change of the shared budget while requests are in flight. */
 const change = fc.record({ cents: fc.integer({ min: 0, max: 4 }), every: fc.constantFrom('1h', '1d', '1M' as const) })
 
 interface Play {
   readonly schedule: fc.Scheduler
   readonly requests: readonly Asked[]
-  /** Nano-dollars by the number of the request. */
+  /** Nano-dollars by request number. */
   readonly reported: Map<number, number>
 }
 
-/** An upstream each of whose answers, and each piece of a stream, comes when the schedule says. */
+/** An upstream that sends each answer, and each piece of a stream, when the schedule says so. */
 function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
   return async (url, init) => {
     const text = typeof init?.body === 'string' ? init.body : new TextDecoder().decode(init?.body as Uint8Array)
@@ -57,7 +57,8 @@ function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
     const answer = { text: output === 0 ? '' : 'Some words.', usage }
     if (!stream) return Response.json(buildBody(asked, answer))
     const frames = buildEvents(asked, answer).map(formatEvent)
-    // Before the reason why it ended, the usage and the last event of the chat format; before the usage of the other.
+    // The cut precedes the finish reason, the usage and the last event of the chat format, or the usage of the other
+    // format.
     const sent = ending === 'cut' ? frames.slice(0, dialect === 'openai' ? -3 : -2) : frames
     return new Response(piecesOf(sent, schedule, init?.signal ?? undefined), {
       headers: { 'content-type': 'text/event-stream' },
@@ -146,7 +147,7 @@ it('in any order of events, budgets are not exceeded, accept every request that 
       for (const [index, { status, id, text }] of ended.entries()) {
         const isWhole = status === 200 && (requests[index]?.stream === false || /\[DONE\]|message_stop/.test(text))
         if (isWhole) expect(costs.get(id ?? '')).toBe(reported.get(index))
-        // A caller who leaves after the upstream call has begun pays for the prompt.
+        // A caller that disconnects after the upstream call begins is billed for the prompt.
         if (status !== 200 && requests[index]?.ending !== 'left') expect(costs.get(id ?? '')).toBe(0)
       }
       const own = records.filter((record) => record.keyId === keys[0]?.id)

@@ -5,7 +5,7 @@ import { headDimensions, dotProduct } from '../../src/cache/partition.ts'
 
 const DIMENSIONS = 1024
 
-/** Adds in the order of the index, so that both round alike. */
+/** Adds in the same order as the index, so that both round identically. */
 function cosine(left: Float32Array, right: Float32Array): number {
   const head = headDimensions(left.length)
   return dotProduct(left, right, 0, head) + dotProduct(left, right, head, left.length)
@@ -16,7 +16,7 @@ function unit(values: readonly number[]): Float32Array {
   return Float32Array.from(values, (value) => (length === 0 ? 1 / Math.sqrt(values.length) : value / length))
 }
 
-/** A vector near one of few centres, so that neighbours lie on both sides of every threshold. */
+/** A vector near one of a few centers, so that similarities lie on both sides of every threshold. */
 const vector = fc
   .record({ centre: fc.integer({ min: 1, max: 4 }), noise: fc.integer({ min: 0, max: 60 }), seed: fc.integer() })
   .map(({ centre, noise, seed }) => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { constantEmbedder, chat, createFixture } from '../cache/fixture.ts'
 
-/** Everything that must be equal for a hit, in few variants, so that they meet often. */
+/** The values that must be equal for a hit, with few variants, so that requests often match. */
 const context = fc.record({
   keyId: fc.constantFrom('key-1', 'key-2'),
   modelName: fc.constantFrom('chat/large', 'chat/small'),
@@ -21,7 +21,7 @@ const context = fc.record({
   history: fc.array(fc.constantFrom('Hi', 'Ho', ''), { maxLength: 2 }),
 })
 
-/** Ways of writing one question, so that all of them hit one another. */
+/** Spellings of one question that all match one another. */
 const WRITINGS = [
   'Is it far to the moon?',
   'is it far to the moon',

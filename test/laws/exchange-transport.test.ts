@@ -18,14 +18,14 @@ interface Setting {
   readonly dialect: 'openai' | 'anthropic'
   readonly stream: boolean
   readonly lineEnd: '\n' | '\r\n'
-  /** Bytes after the protocol's own last event. */
+  /** Text after the terminal event of the format. */
   readonly tail: string
   readonly isDetached: boolean
   /** Clients that send the same request with one Idempotency-Key. */
   readonly clients: 1 | 2
-  /** Turns of the event loop that the store takes for a step. */
+  /** Turns of the event loop that a store call takes. */
   readonly storeTurns: number
-  /** Settlements that the store does not take, at first. */
+  /** Number of settlements that the store rejects first. */
   readonly refused: number
 }
 
@@ -35,7 +35,7 @@ type Move =
   | { readonly kind: 'end' | 'cut' | 'turn' | 'close' }
   | { readonly kind: 'slow' | 'drain' | 'leave'; readonly client: number }
 
-/** A transport that moves by hand. Keeps the contract: silent after its end and after `abort`. */
+/** An upstream call that the test advances. As a transport requires, it emits nothing after its end or `abort`. */
 class ScriptedCall {
   isPaused = false
   isOver = false
@@ -76,7 +76,7 @@ class ScriptedCall {
     this.#handler.onError(new Error('ECONNRESET'))
   }
 
-  /** Everything that is left, as fast as it is taken. */
+  /** Sends the remaining bytes until the handler pauses. */
   finish(): void {
     this.head(200)
     while (!this.isOver && !this.isPaused && this.sent < this.#bytes.length) this.bytes(64)
@@ -91,7 +91,7 @@ function upstreamBytes({ dialect, stream, lineEnd, tail }: Setting): Uint8Array 
   return encoder.encode((events.join('') + tail).replaceAll('\n', lineEnd))
 }
 
-/** A store that takes its time, and does not take the first settlements. */
+/** A slow store that rejects the first settlements. */
 function slowStore({ storeTurns, refused }: Setting): RecordingStore {
   const store = recordingStore()
   let refusals = refused
@@ -190,7 +190,7 @@ class Play {
     }
   }
 
-  /** Lets everyone go on until everything has ended. */
+  /** Lets upstream and clients continue until all requests end. */
   async finish(): Promise<void> {
     const isOver = (): boolean => this.clients.every((client) => client.hasLeft || client.endings > 0)
     let quiet = 0
@@ -238,7 +238,7 @@ function saidTo({ text }: ScriptedClient, stream: boolean): string {
 }
 
 describe('a request whose upstream is a connection', () => {
-  // The first request in a process loads code on demand, for longer than a play waits for a request without a client.
+  // The first request in a process loads code on demand, which takes longer than a play waits for a detached request.
   beforeAll(async () => {
     for (const dialect of ['openai', 'anthropic'] as const) {
       for (const stream of [true, false]) {
@@ -298,7 +298,7 @@ describe('a request whose upstream is a connection', () => {
           call?.bytes(size)
           await nextTurn()
         }
-        // It has taken the first piece that says something, and the upstream waits since then.
+        // The client accepted the first piece with text, and the upstream has been paused since.
         expect(reader?.status).toBe(200)
         expect(call?.isPaused).toBe(true)
         expect(saidTo(reader ?? new ScriptedClient(), true).length).toBeLessThan(WORDS.join('').length)

@@ -18,7 +18,7 @@ const PIECES = buildEvents(
   { text: ['One', ' two', ' three', ' four', ' five', ' six'] },
 ).map((event) => new TextEncoder().encode(formatEvent(event)))
 
-/** An upstream whose events come when the test says so. As a transport does, it is silent once it has ended. */
+/** An upstream whose events the test sends. Like a transport, it emits nothing after its end. */
 class ScriptedSource implements AnswerSource {
   readonly format = chatFormat
   isPaused = false
@@ -74,12 +74,12 @@ interface Played {
   readonly client: ScriptedClient
   readonly source: ScriptedSource
   readonly move: (move: Move) => Promise<void>
-  /** Ends what has not ended and resolves when everything is settled. */
+  /** Ends all calls, and resolves when all requests are settled. */
   readonly finish: () => Promise<void>
   readonly store: ReturnType<typeof recordingStore>
 }
 
-/** One request at a gateway whose store needs `storeTurns` turns of the event loop for each settlement. */
+/** Starts a request at a gateway whose store needs `storeTurns` turns of the event loop per settlement. */
 async function play(storeTurns: number): Promise<Played> {
   const store = recordingStore()
   const { settle, reserve } = store

@@ -51,7 +51,7 @@ const send = (
     ...(signal !== undefined && { signal }),
   })
 
-/** What two answers to the same question have in common: all but what belongs to one response. */
+/** Returns a response without the headers that differ between two responses with the same answer. */
 async function readReply(response: Response): Promise<unknown> {
   const own = ['x-request-id', 'request-id', 'idempotency-replayed', 'x-ratelimit-remaining', 'x-ratelimit-reset']
   const headers = [...response.headers].filter(([name]) => !own.includes(name))
@@ -233,7 +233,7 @@ describe.each(FORMAT_PAIRS)('on the $name, an Idempotency-Key', (endpoint) => {
       await stage.upstream.waitForRequest(1)
       leaver.abort()
       opened.open()
-      // The body of a caller who has left ends with an error.
+      // The body of a disconnected caller ends with an error.
       await (await first).body?.cancel().catch(() => {})
       const second = await send(stage, endpoint, { stream })
 

@@ -13,7 +13,7 @@ import { quote, createTestGovernance, usage, type TestGovernance } from '../gove
 const CENT = 10_000_000
 const BUDGET_CODES: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
 
-/** What may happen to a few keys that share a budget, on two processes with one store, in any order. */
+/** Actions on keys that share a budget, in two processes with one store, in any order. */
 const act = fc.oneof(
   {
     weight: 4,
@@ -128,7 +128,7 @@ async function tryReserve(
   }
 }
 
-/** Exactly the bills of a window are spent in it, for each owner and window, also for windows without a budget. */
+/** Expects that the spent amount of each owner and window equals its bills, also for windows without a budget. */
 async function checkBooks(
   governance: TestGovernance,
   keys: readonly VirtualKey[],

@@ -14,7 +14,7 @@ const STORE_ADDRESS = 'redis://operator:store-password@10.1.2.3:6379'
 const PROMPT = 'The patient’s number is Q4711-0815.'
 const ANSWER = 'It is noted under 1508-1174.'
 
-/** What upstreams answer, with secrets where an upstream may put them. */
+/** Replies of upstreams, with secrets wherever an upstream can place them. */
 const REPLIES: readonly Reply[] = [
   { text: ANSWER },
   {
@@ -34,7 +34,7 @@ const REPLIES: readonly Reply[] = [
   { kind: 'cut' },
 ]
 
-/** A store that fails now and then, and says where it is. */
+/** A store that sometimes fails with an error that contains its address. */
 function talkativeStore(isAway: () => boolean): Store {
   const store = memoryStore()
   const failing =
@@ -76,7 +76,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
   const hidden = secrets
     .flatMap((secret) => [secret, secret.slice(10), sha256(secret)])
     .concat(ADMIN_KEY, UPSTREAM_KEY, places)
-  // The letter keeps the number from occurring in a request id by chance.
+  // The letter Q prevents an accidental match in a request id.
   const words = [PROMPT, 'Q4711', ANSWER, '1508-1174']
 
   const errors: ClientReply[] = []
@@ -126,11 +126,11 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
     log: logged.map((record) => JSON.stringify(record)),
     errors: errors.map(({ text, headers }) => `${text}${JSON.stringify(headers)}`),
     away: whileAway.map(({ text }) => text),
-    // The last one sent the secret as a field's name, and the error names that field.
+    // The last request has the secret as a field name, which the error contains.
     shown: shown.slice(0, -1).map(({ text, headers }) => `${text}${JSON.stringify(headers)}`),
   }
   for (const [place, lines] of Object.entries(texts)) {
-    // An error may quote to its caller what was wrong with the caller's own request.
+    // An error may quote the caller's own request.
     for (const secret of place === 'errors' ? hidden : [...hidden, ...words]) {
       expect(lines.find((line) => line.includes(secret)) ?? '', `${secret} in ${place}`).toBe('')
     }

@@ -12,7 +12,7 @@ import { enableTranslation } from '../../src/formats/translators.ts'
 
 enableTranslation()
 
-/** Fields that no reader knows: they begin with x_, and hold anything. */
+/** Unknown fields: names begin with x_, values are arbitrary. */
 const unknown = fc.dictionary(
   fc.string({ unit: 'grapheme', maxLength: 5 }).map((name) => `x_${name}`),
   fc
@@ -21,7 +21,7 @@ const unknown = fc.dictionary(
   { maxKeys: 3 },
 )
 
-/** JSON text has no negative zero. A key `__proto__` is an own property of what JSON text is parsed to. */
+/** Any JSON value without negative zero, which JSON text cannot represent, and with `__proto__` as an own property. */
 function asSentByCallers(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value))
 }
@@ -87,7 +87,7 @@ const body = also(
   ),
 )
 
-/** A body as text with whatever blanks a caller likes. */
+/** Serializes a body with any white space. */
 const bodyText = fc
   .tuple(body, fc.constantFrom(undefined, 1, '\t'))
   .map(([value, space]) => JSON.stringify(value, null, space))
@@ -171,7 +171,7 @@ describe('law: the frames of a chat stream', () => {
   })
 })
 
-/** Runs an action that may only fail with an error of ours. */
+/** Runs an action that must not throw anything but a GatewayError. */
 function onlyGatewayErrors(action: () => void): void {
   try {
     action()
@@ -182,7 +182,7 @@ function onlyGatewayErrors(action: () => void): void {
 
 const junk = fc.jsonValue({ maxDepth: 4 }).map((value) => value as JsonObject)
 
-/** A sound body in which one place was replaced by junk. */
+/** A valid body with one value replaced by junk. */
 const mutated = fc.tuple(body, fc.nat(), junk).map(([sound, seed, value]) => {
   const copy = JSON.parse(JSON.stringify(sound)) as JsonObject
   return mutate(copy, seed, value) as JsonObject

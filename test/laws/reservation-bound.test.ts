@@ -27,7 +27,7 @@ const model: Model = {
 }
 const plain = { disallowedSpecial: new Set<string>() }
 
-/** The scripts, blanks and signs that vocabularies know worst. */
+/** Scripts, white space and symbols with the most tokens per byte. */
 const range = (from: number, to: number): fc.Arbitrary<string> =>
   fc
     .array(fc.integer({ min: from, max: to }), { minLength: 1, maxLength: 40 })
@@ -117,7 +117,7 @@ const responsesBody = fc
     unknown_field: field,
   }))
 
-/** A conversation that every format can express: calls, results, failures, images, documents, odd ids. */
+/** A conversation that every format can express: calls, results, failures, images, documents, unusual ids. */
 const portable = fc
   .record({
     words: fc.array(
@@ -176,7 +176,7 @@ function send(from: WholeFormat, to: WholeFormat, written: string): Sent {
   return { prompt, bytes, body: bodyText(to.writePrompt(prompt, model.id).body) }
 }
 
-/** As vendors count that make a token of each digit. */
+/** Counts like a vendor with one token per digit. */
 function countDigits(sent: string): number {
   const digits = sent.match(/\d/g)?.length ?? 0
   return digits + sent.split(/\d+/).reduce((sum, piece) => sum + countO200k(piece, plain), 0)
@@ -184,7 +184,7 @@ function countDigits(sent: string): number {
 
 function expectBound({ prompt, bytes, body }: Sent, isTranslated: boolean): void {
   const sent = body.replaceAll(image, '')
-  // The tokens that vendors add (the overhead) are excluded: the bytes alone must suffice for what is sent.
+  // Without the overhead that vendors add: the bytes alone must cover the sent text.
   const weight = { ...weighPrompt(prompt, bytes), overhead: 0, images: 0 }
   const bound = boundByBytes(weight, model, isTranslated)
   expect(bound).toBeGreaterThanOrEqual(countO200k(sent, plain))
@@ -195,7 +195,7 @@ function expectBound({ prompt, bytes, body }: Sent, isTranslated: boolean): void
 const FORMATS = { chat: chatFormat, message: messagesFormat, responses: responsesFormat }
 type Name = keyof typeof FORMATS
 
-/** The same JSON with the white space, escapes and exponents that callers may write. */
+/** Serializes JSON with the white space, escapes and exponents that callers may use. */
 const escaped = (written: string): string =>
   written.replace(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 const spelled = fc.constantFrom(
@@ -216,7 +216,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
         const format = FORMATS[name]
         const sent = send(format, format, spell(body))
         expectBound(sent, false)
-        // A changed setting makes the whole body be written again.
+        // A changed setting causes the whole body to be serialized again.
         const prompt = isRewritten
           ? { ...sent.prompt, settings: { ...sent.prompt.settings, maxTokens: 999 } }
           : sent.prompt

@@ -12,7 +12,7 @@ import { chatFormat, messagesFormat, responsesFormat } from '../support/two-way-
 
 enableTranslation()
 
-/** Fields that no reader knows: they begin with x_, and hold anything. */
+/** Unknown fields: names begin with x_, values are arbitrary. */
 const unknown = fc.dictionary(
   fc.string({ unit: 'grapheme', maxLength: 5 }).map((name) => `x_${name}`),
   fc
@@ -21,7 +21,7 @@ const unknown = fc.dictionary(
   { maxKeys: 3 },
 )
 
-/** JSON text has no negative zero. A key `__proto__` is an own property of what JSON text is parsed to. */
+/** Any JSON value without negative zero, which JSON text cannot represent, and with `__proto__` as an own property. */
 function asSentByCallers(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value))
 }
@@ -95,7 +95,7 @@ const body = also(
   ),
 )
 
-/** A body as text with whatever blanks a caller likes. */
+/** Serializes a body with any white space. */
 const bodyText = fc
   .tuple(body, fc.constantFrom(undefined, 1, '\t'))
   .map(([value, space]) => JSON.stringify(value, null, space))
@@ -150,7 +150,7 @@ function itemCount(native: JsonObject | undefined): number {
   return Array.isArray(items) ? items.length : 1
 }
 
-/** Runs an action that may only fail with an error of ours. */
+/** Runs an action that must not throw anything but a GatewayError. */
 function onlyGatewayErrors(action: () => void): void {
   try {
     action()
@@ -161,7 +161,7 @@ function onlyGatewayErrors(action: () => void): void {
 
 const junk = fc.jsonValue({ maxDepth: 4 }).map((value) => value as JsonObject)
 
-/** A sound body in which one place was replaced by junk. */
+/** A valid body with one value replaced by junk. */
 const mutated = fc.tuple(body, fc.nat(), junk).map(([sound, seed, value]) => {
   const copy = JSON.parse(JSON.stringify(sound)) as JsonObject
   return mutate(copy, seed, value) as JsonObject
@@ -178,7 +178,7 @@ function mutate(node: unknown, seed: number, value: unknown): unknown {
 }
 
 describe('law: junk', () => {
-  it('in a request fails as a GatewayError or is carried through, whatever format the upstream speaks', () => {
+  it('in a request causes a GatewayError or is forwarded, in any format of the upstream', () => {
     fc.assert(
       fc.property(mutated, (sent) => {
         for (const format of [responsesFormat, chatFormat, messagesFormat]) {

@@ -196,13 +196,13 @@ describe('law: a whole answer in the responses format', () => {
   })
 })
 
-/** An empty text and an empty thought without a seal leave no item. */
+/** Checks whether a part has an item: an empty text, or an empty thought without a signature, has none. */
 function saysSomething(part: Part): boolean {
   if (part.type === 'text') return part.text !== ''
   return part.type !== 'thinking' || part.text !== '' || part.signature !== undefined
 }
 
-/** A part without its native; a call without arguments is still called with JSON. */
+/** Returns a part without its native value; empty arguments become `{}`. */
 function said(part: Part): unknown {
   const { native: _native, ...fields } = part
   return fields.type === 'tool-call' && fields.input === '' ? { ...fields, input: '{}' } : fields

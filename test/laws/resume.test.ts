@@ -98,7 +98,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
       { index: 0, text: '', body: { model: 'large', stream_options: { include_usage: true } }, dialect: 'anthropic' },
       reply(),
     ).length
-    // The gateway answers as soon as the upstream has said something: from its fourth event on.
+    // The gateway answers when the upstream sends content, which is in its fourth event.
     for (let spoken = 4; spoken < frames; spoken += 1) {
       const opened = gate()
       const stage = await watched({

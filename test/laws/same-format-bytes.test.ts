@@ -38,7 +38,7 @@ afterAll(async () => {
   await upstream.close()
 })
 
-/** JSON text as other programs write it: blanks, escapes, exponents and the order of fields are their own. */
+/** JSON text as other programs write it, with any white space, escapes, exponents and field order. */
 const blank = fc.constantFrom('', ' ', '\n', '\t', ' \r\n ')
 const number = fc.constantFrom('0', '-0', '1', '1.50', '1e-7', '12E3', '0.1', '123456789012345678901234567890')
 const text = fc.oneof(
@@ -64,7 +64,7 @@ const { value } = fc.letrec<{ value: string }>((tie) => ({
   ),
 }))
 
-/** The fields that a format demands, and some that it knows. */
+/** The required fields of a format, and some optional ones. */
 interface Shape {
   readonly path: string
   readonly provider: string

@@ -17,13 +17,15 @@ const orders: readonly [string, Steering][] = [
 const systemOf = (prompt: Prompt): readonly Message[] => prompt.messages.filter((message) => message.role === 'system')
 const liveOf = (prompt: Prompt): readonly Message[] => prompt.messages.slice(lastUserIndex(prompt.messages))
 
-/** With the message before it: a user who also answers tool calls stands or falls with who made them. */
+/**
+ * Returns the tokens from the last user message on, including the message before it, whose tool calls it may answer.
+ */
 async function liveSize(prompt: Prompt): Promise<number> {
   const before = prompt.messages.slice(lastUserIndex(prompt.messages) - 1)
   return meter.countPrompt({ ...prompt, messages: [...systemOf(prompt), ...before] })
 }
 
-/** The system prompt and the last user message with the calls that it answers. */
+/** Returns the tokens of the system prompt and of the last user message with the tool calls that it answers. */
 async function fixedSize(prompt: Prompt): Promise<number> {
   const asked = lastUserIndex(prompt.messages)
   const fixed = prompt.messages.slice(Math.max(0, asked - 1), asked + 1)
@@ -97,7 +99,7 @@ describe('the slider', () => {
       fc.asyncProperty(conversation, async (prompt) => {
         const { rewrite } = await waterfallOf()(jobOf(prompt, { steering }))
         const before = await meter.countPrompt(prompt)
-        // What may not be shortened at all may pass the cap by itself.
+        // The messages that must not be shortened can exceed the cap alone.
         fc.pre((await fixedSize(prompt)) < CAP)
         if (before <= CAP) expect(rewrite).toBeUndefined()
         else expect(rewrite?.tokens).toBeLessThanOrEqual(CAP)
@@ -116,7 +118,7 @@ describe('the slider', () => {
           const { rewrite } = await waterfall(jobOf(grown, { steering }))
           if (rewrite === undefined || rewrite.tokens > CAP * 0.85) return
           const { messages } = rewrite.prompt
-          // In auto mode the first turn chooses anew, and the second one chooses what stays.
+          // In auto mode, the first turn makes a new selection, and the second one keeps it.
           if (turn > (slider === 'auto' ? 1 : 0)) expect(messages.slice(0, before.length)).toEqual(before)
           if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
             expect(rolesAlternate(messages)).toBe(true)

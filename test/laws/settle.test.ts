@@ -35,7 +35,7 @@ async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Repl
 async function expectSettledOnce({ store, gateway }: Watched, reservationCount = 1): Promise<void> {
   expect(store.reservationIds).toHaveLength(reservationCount)
   await store.waitUntilSettled()
-  // Whatever else a request does after its settlement has had its turn by then.
+  // Let the work that follows the settlement finish.
   await new Promise((resolve) => setImmediate(resolve))
   expect(store.settlements.map((settlement) => settlement.reservationId).toSorted()).toEqual(
     [...store.reservationIds].toSorted(),
@@ -61,7 +61,7 @@ function framesFor(request: UpstreamRequest): readonly SseEvent[] {
   return buildEvents(request, { text: ANSWER.text })
 }
 
-/** Sends frames one after the other, and resolves `sent` after the last one. */
+/** Yields events, calls `sent` after the last one, and then ends. */
 async function* upTo(
   events: readonly SseEvent[],
   end: typeof CUT | typeof HANG,
@@ -88,7 +88,7 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
     await expectSettledOnce(stage)
   })
 
-  it.each([400, 401, 404, 429, 500, 503])('when the upstream refuses with %i', async (status) => {
+  it.each([400, 401, 404, 429, 500, 503])('when the upstream rejects it with %i', async (status) => {
     for (const stream of [false, true]) {
       const stage = await watched(() => ({ kind: 'failure', status }))
       expect(
@@ -162,7 +162,7 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
   })
 
   it('when its caller waits for the next piece and cancels', async () => {
-    // Nothing follows the frame that is waited for: the next read can only be ended by leaving.
+    // No event follows, so only a cancellation ends the next read.
     const stage = await watched((request) => {
       const events = framesFor(request)
       const said = events.findIndex((event) => event.data.includes('One'))
@@ -187,7 +187,7 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
       const response = await inProcess(stage, endpoint, { stream: true }, controller.signal)
       const reader = response.body!.getReader()
       for (let read = 0; read < count; read += 1) if ((await reader.read()).done) break
-      // Whatever has come by now waits for a reader.
+      // The remaining received pieces wait for a reader.
       await sendRequest(stage, undefined, { method: 'GET', path: '/health' })
       controller.abort()
 
@@ -268,7 +268,7 @@ describe('concurrent requests settle once each', () => {
 
   let ids = 0
 
-  /** Only a request that has reached the upstream can be left without a race. */
+  /** A caller can only disconnect without a race after its request has reached the upstream. */
   async function reachedUpstream(stage: Stage, id: string): Promise<void> {
     for (let count = 1; ; count += 1) {
       if ((await stage.upstream.waitForRequest(count)).text.includes(`"${id}"`)) return

@@ -14,11 +14,11 @@ afterEach(() => stage?.close())
 
 interface Pouring {
   readonly stage: Stage
-  /** How many pieces the upstream has written. */
+  /** Returns the number of pieces that the upstream has written. */
   readonly written: () => number
 }
 
-/** An upstream whose answer has 120 MB, more than all buffers on the way together. */
+/** An upstream whose answer has 120 MB, more than all buffers between it and the client. */
 async function pouring(): Promise<Pouring> {
   let written = 0
   async function* pour(request: UpstreamRequest): AsyncGenerator<SseEvent> {
@@ -34,7 +34,7 @@ async function pouring(): Promise<Pouring> {
   return { stage, written: () => written }
 }
 
-/** Resolves when a count has begun to grow and then stood still for many turns of the event loop. */
+/** Resolves when a count has grown and then not changed for many turns of the event loop. */
 async function stalls(count: () => number): Promise<void> {
   let last = -1
   for (let still = 0; still < 1000; still = count() === last && last > 0 ? still + 1 : 0) {

@@ -17,7 +17,7 @@ const LAPSE = 1_000
 const MAXES = [50, 120] as const
 const COUNTERS = ['a', 'b'] as const
 
-/** What may happen, in any order: reservations are taken, settled (also twice, also late), and time passes. */
+/** Actions in any order: reserve, settle (also twice or late), and wait. */
 const act = fc.oneof(
   fc.record({
     type: fc.constant('reserve' as const),

@@ -24,7 +24,7 @@ afterEach(async () => {
   await upstream?.close()
 })
 
-/** Texts of which vocabularies make more tokens than of prose: about 3,000 characters each. */
+/** Texts of about 3,000 characters that have more tokens than prose. */
 const TEXTS: readonly string[] = [
   String.fromCodePoint(...Array.from({ length: 3000 }, (_, at) => 0x13a0 + (at % 80))),
   String.fromCodePoint(...Array.from({ length: 3000 }, (_, at) => 0x300 + ((at * 37) % 0x1cff))),
@@ -48,7 +48,7 @@ const schemaOf = (description: string): JsonObject => ({
   properties: { a: { type: 'string', description } },
 })
 
-/** One way each to make a vendor read more than a careless gateway reserves. */
+/** Requests whose prompt has more tokens at the vendor than a careless gateway reserves. */
 const ATTACKS: readonly ((text: string, model: string) => Attack)[] = [
   (text, model) => chat({ model, messages: says(text) }),
   (text) => message({ model: MESSAGE, messages: says(text) }),
@@ -106,7 +106,7 @@ const ATTACKS: readonly ((text: string, model: string) => Attack)[] = [
   (_, model) => chat({ model, messages: says('Hello?'), enable_search: true }),
 ]
 
-/** Every seventh is left after its first word, every third is a stream. */
+/** The caller of every seventh request disconnects after the first word; every third request is a stream. */
 const isLeft = (number: number): boolean => number % 7 === 0
 const isStream = (number: number): boolean => number % 3 === 0 || isLeft(number)
 
@@ -120,7 +120,7 @@ function reply(request: UpstreamRequest): ReturnType<Upstream['reply']> {
   return { kind: 'events', items: [...eventsUntilText(request.dialect), new Promise(setImmediate).then(leave), HANG] }
 }
 
-/** The field of each format by which the upstream finds the caller who leaves. */
+/** Adds the field by which the upstream identifies a caller that disconnects. */
 function markOf(path: string, mark: string): JsonObject {
   return path === '/v1/messages' ? { metadata: { user_id: mark } } : { user: mark }
 }
@@ -171,7 +171,7 @@ it('a thousand concurrent attacks are billed at most the budget, and all usage t
   })
   const replies = await Promise.all(Array.from({ length: STORM }, (_, number) => attack(at, number)))
   await batch
-  // Little work of the vendor fits at once, so what the storm left is spent in waves.
+  // Few requests fit at once, so the rest of the budget is spent in waves.
   for (let wave = 0; wave < 8; wave++) {
     await store.waitUntilSettled()
     replies.push(...(await Promise.all(ATTACKS.map((_, index) => attack(at, 1001 + wave * 15 + index)))))
@@ -188,6 +188,6 @@ it('a thousand concurrent attacks are billed at most the budget, and all usage t
   const spent = await store.spent('budget')
   expect(spent).toBeLessThanOrEqual(BUDGET)
   expect(spent).toBeGreaterThan(BUDGET / 2)
-  // The bound held by itself: nothing that the vendor reported had to be cut off.
+  // The reservation covered all usage: nothing that the vendor reported was clamped.
   expect(log.filter(({ event }) => String(event).includes('the excess is not billed'))).toEqual([])
 }, 120_000)

@@ -5,23 +5,23 @@ import { limitCheckingStore } from '../support/limit-checking-store.ts'
 import { gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { CUT, eventsUntilText } from '../support/upstream-events.ts'
 
-/** Nano-dollars of a token at the stage's prices, without a margin. */
+/** Nano-dollars per token at the prices of the stage, without a margin. */
 const [INPUT, OUTPUT] = [1_000, 2_000]
-/** What the upstream counts of each prompt, and the longest answer that is asked for. */
+/** Prompt tokens that the upstream reports, and the longest requested answer. */
 interface Sizes {
   readonly prompt: number
   readonly answer: number
 }
-/** The most that is reserved for a prompt that no exact counter counts: its bytes, its frame and its translation. */
+/** Maximum reservation for a prompt without an exact counter: its bytes, its overhead and its translation. */
 const BOUND = 256
-/** The most that is reserved for a prompt that o200k counts: 72 for its frame and at most 56 for a body of so few words. */
+/** Maximum reservation for a prompt that o200k counts: 72 tokens of overhead and at most 56 for its short body. */
 const COUNTED = 72 + 56
 const BUDGET_CENTS = 5
 const BUDGET = BUDGET_CENTS * 10_000_000
 const STORM = 1000
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 
-/** How a request goes: answered whole, refused, rate limited, cut, left after its first word or before it. */
+/** Outcome of a request: answered, rejected, rate limited, cut, or disconnected after or before its first word. */
 type Kind = 'whole' | 'stream' | 'refused' | 'down' | 'cut' | 'left' | 'hung'
 const MIXTURE: readonly Kind[] = [
   ...(['whole', 'stream', 'whole', 'stream', 'stream'] as const),
@@ -31,18 +31,18 @@ const MIXTURE: readonly Kind[] = [
 interface Sent {
   readonly number: number
   readonly kind: Kind
-  /** Undefined for a request whose caller left. */
+  /** Undefined if the caller disconnected. */
   readonly reply: ClientReply | undefined
 }
 
 let stage: Stage | undefined
 afterEach(() => stage?.close())
 
-/** What the upstream said that each request used, in nano-dollars, by the number of the request. */
+/** Cost of the usage that the upstream reported, in nano-dollars, by request number. */
 const reported = new Map<number, number>()
 const leaving = new Map<number, AbortController>()
 let sizes: Sizes = { prompt: 20, answer: 240 }
-/** Half of the answers wait until every request of the storm has been admitted or refused. */
+/** Half of the answers wait until every request of the storm is admitted or rejected. */
 let decided = gate()
 
 function reply(request: UpstreamRequest): Reply | Promise<Reply> {
@@ -59,7 +59,7 @@ function reply(request: UpstreamRequest): Reply | Promise<Reply> {
   return { kind: 'hang' }
 }
 
-/** As long as it may be, so that the answer costs what was granted. */
+/** The longest allowed answer, so that it costs the granted amount. */
 function answer(request: UpstreamRequest, number: number): Reply {
   const output = Math.min(sizes.answer, Number(request.body['max_tokens']))
   const { prompt } = sizes
@@ -71,7 +71,7 @@ function answer(request: UpstreamRequest, number: number): Reply {
   return { text: 'Some words.', usage }
 }
 
-/** Both endpoints over both upstreams. */
+/** Both endpoints with both upstreams. */
 async function send(at: Stage, number: number, kind: Kind): Promise<Sent> {
   const endpoint = number % 2 === 0 ? CHAT : MESSAGE
   const { model } = number % 3 === 0 ? MESSAGE : CHAT
@@ -84,7 +84,7 @@ async function send(at: Stage, number: number, kind: Kind): Promise<Sent> {
   return { number, kind, reply: await reply.catch(() => undefined) }
 }
 
-/** The cost of each request as the audit trail has it, in nano-dollars, by its id. */
+/** Returns the cost of each request in the audit trail, in nano-dollars, by request id. */
 async function trailOf({ gateway }: Stage): Promise<ReadonlyMap<string, number>> {
   const costs = new Map<string, number>()
   for (let query: { limit: number; after?: string } | undefined = { limit: 1000 }; query !== undefined;) {
@@ -99,7 +99,7 @@ interface Case {
   readonly name: string
   readonly sizes: Sizes
   readonly tokenizer?: 'o200k'
-  /** More than the shortest useful answer costs, by what is known of its prompt. */
+  /** Upper bound of the cost of the shortest useful answer. */
   readonly needed: number
 }
 
@@ -121,7 +121,7 @@ it.each(CASES)(
     decided = gate()
     reported.clear()
     expect(BUDGET / (given.prompt * INPUT + given.answer * OUTPUT)).toBe(100)
-    // It fails every step that passes the budget, and every refusal of what would have fitted.
+    // The store reports every grant above the budget, and every rejection of a request that fits.
     const store = limitCheckingStore(
       () => NOON,
       ({ reservationIds, rejections: refusals }) => {
@@ -144,7 +144,7 @@ it.each(CASES)(
     const sent = await Promise.all(Array.from({ length: STORM }, (_, number) => send(at, number, kindOf(number))))
     await store.waitUntilSettled()
     expect(await store.maxHeld()).toBe(0)
-    // What failures and leaving callers gave back can be spent to the end.
+    // The amounts that failed and disconnected requests released can be spent.
     let number = STORM
     do sent.push(await send(at, number, number % 2 === 0 ? 'whole' : 'stream'))
     while (sent.at(-1)?.reply?.status !== 402 && (number += 1) < STORM + 200)
@@ -158,11 +158,11 @@ it.each(CASES)(
     expect(store.violations).toEqual([])
     expect(store.rejections.filter(({ level, max }) => level > max)).toEqual([])
 
-    // Less is left than the shortest useful answer costs.
+    // The remaining budget does not cover the shortest useful answer.
     const minGrant = store.rejections.at(-1)?.minGrant ?? 0
     expect(BUDGET - spent).toBeLessThan(Math.min(minGrant, needed))
 
-    // The books: every whole answer at what the upstream reported, and nothing beside what the trail says.
+    // Whole answers are billed with the reported usage, and the total equals the audit trail.
     const costs = await trailOf(at)
     const whole = sent.filter(({ reply, kind }) => reply?.status === 200 && kind !== 'cut')
     expect(whole.length).toBeGreaterThan(60)

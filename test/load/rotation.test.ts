@@ -71,7 +71,7 @@ it('a key is rotated under load without a dropped request: create, switch, verif
 
     const next = await create('next')
     current = next.secret
-    // The application has switched when nothing short is under way with the old key; long streams may still run.
+    // The application has switched when no short request uses the old key; long streams may still run.
     await until(() => ![...underWay].some((name) => name.startsWith(old.secret)))
     await answered(replies.length + 20)
     const trail = await callAdminApi(at, 'GET', `/api/governance/audit?key_id=${next.id}`)

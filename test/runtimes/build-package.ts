@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 const execute = promisify(execFile)
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Builds the package into `folder`, with the programs of this test beside it, as a project that depends on it has them. */
+/** Builds the package and the programs of this test into `folder`, as a project that depends on the package. */
 export async function buildProject(folder: string): Promise<void> {
   const modules = join(folder, 'node_modules')
   const installed = join(modules, 'sluice')

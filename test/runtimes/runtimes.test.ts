@@ -82,18 +82,18 @@ describe.each(all)('$name', (runtime) => {
     expect([empty.status, await empty.text()]).toEqual([204, ''])
   })
 
-  it('a header that HTTP does not allow is answered with 500', async () => {
+  it('an invalid response header causes a 500', async () => {
     expect((await fetch(`${url}/behavior/bad-header`)).status).toBe(500)
   })
 
   // Miniflare's own proxy ends the response of a Worker that failed as if it were whole.
-  it.skipIf(runtime === WORKERD)('a stream that is broken off in the middle breaks the connection', async () => {
+  it.skipIf(runtime === WORKERD)('a stream that fails in the middle breaks the connection', async () => {
     const response = await fetch(`${url}/behavior/break`)
 
     await expect(response.text()).rejects.toThrow()
   })
 
-  it('a reader who starts late gets the whole stream', async () => {
+  it('a client that reads late receives the whole stream', async () => {
     const incoming = await open(`${url}/behavior/pour`)
     let received = 0
     for await (const chunk of incoming) received += (chunk as Buffer).byteLength
@@ -123,7 +123,7 @@ describe.each(all)('$name', (runtime) => {
     let text = ''
     for await (const chunk of stream) {
       text += chunk.choices[0]?.delta.content ?? ''
-      // The upstream sends the rest only after the first piece is here.
+      // The upstream sends the rest only after the first piece is received.
       if (text !== '') go()
     }
 
@@ -195,7 +195,7 @@ async function bundleWorker(upstream: Upstream): Promise<string> {
   return outfile
 }
 
-/** The response to a GET, of which nothing is read until the test does. */
+/** Sends a GET request and returns the unread response. */
 function open(url: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     httpRequest(url, resolve).on('error', reject).end()

@@ -2,13 +2,13 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** One runtime: how a program of `programs/` is started in it. */
+/** A runtime that starts a program of `programs/`. */
 export interface InstalledRuntime {
   readonly name: string
-  /** Undefined where the runtime is not installed. */
+  /** Undefined if the runtime is not installed. */
   readonly command: string | undefined
   readonly args: readonly string[]
-  /** The program that serves. */
+  /** Program that starts a server. */
   readonly server: string
 }
 
@@ -31,7 +31,7 @@ export const RUNTIMES: readonly InstalledRuntime[] = [
   },
 ]
 
-/** workerd runs a bundle; miniflare, which starts it, needs Node 22. */
+/** workerd runs a bundle. Miniflare starts it and needs Node 22. */
 export const WORKERD: InstalledRuntime = {
   name: 'workerd',
   command: installed('@cloudflare/workerd-linux-64/bin/workerd') && node22,

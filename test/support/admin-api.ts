@@ -26,7 +26,7 @@ export const BUDGETS = '/api/governance/budgets'
 export const RATE_LIMITS = '/api/governance/rate-limits'
 export const AUDIT = '/api/governance/audit'
 
-/** One request of an administrator over the port. */
+/** Sends a request with the admin key. */
 export function callAdminApi(
   stage: Pick<Stage, 'url' | 'secret'>,
   method: string,
@@ -43,7 +43,7 @@ const whole = z.int().nonnegative()
 const timestamp = z.iso.datetime()
 const duration = z.enum(['1m', '1h', '1d', '1w', '1M'])
 
-/** What the admin API answers, field by field: nothing less, nothing more. */
+/** Strict schemas of the responses of the admin API: a missing or additional field is an error. */
 const listedKey = {
   id: z.string(),
   name: z.string(),

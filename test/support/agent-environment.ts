@@ -6,18 +6,18 @@ import { anthropic, createGateway, openai, type Gateway, type LogRecord } from '
 import { serve } from '../../src/node.ts'
 import { startUpstream, type Upstream } from './upstream.ts'
 
-/** A gateway for programs that know its base URL and a key. */
+/** A gateway for programs that receive only its base URL and a key. */
 export interface AgentEnvironment {
   readonly url: string
   readonly secret: string
   readonly upstream: Upstream
   readonly log: readonly LogRecord[]
-  /** A folder of its own for the program. */
+  /** Home folder of the program, deleted by `close`. */
   readonly home: string
   close(): Promise<void>
 }
 
-/** A gateway as its operator would configure it: two vendors, no models named. */
+/** Starts a gateway that configures two vendors and lists no models. */
 export async function startAgentEnvironment(reply: Upstream['reply']): Promise<AgentEnvironment> {
   const log: LogRecord[] = []
   const upstream = await startUpstream({ reply })
@@ -47,7 +47,10 @@ export async function startAgentEnvironment(reply: Upstream['reply']): Promise<A
   }
 }
 
-/** Runs a program to its end, with these variables and no others. Rejects with all that it printed when it fails. */
+/**
+ * Runs a program with only these environment variables, and returns its stdout. If it fails, the error contains its
+ * output.
+ */
 export function runProgram(
   file: string,
   args: readonly string[],
@@ -64,7 +67,7 @@ export function runProgram(
   })
 }
 
-/** The lines of the log whose requests were answered. */
+/** Returns the log records of answered requests. */
 export function answeredRecords(log: readonly LogRecord[]): readonly LogRecord[] {
   return log.filter((line) => line.event === undefined && line.outcome === 'answered')
 }

@@ -1,6 +1,6 @@
 import type Anthropic from '@anthropic-ai/sdk'
 
-/** Resolves with the batch after its end. */
+/** Polls a batch until it ends, and returns it. */
 export async function waitForBatch(client: Anthropic, id: string): Promise<Anthropic.Messages.MessageBatch> {
   for (;;) {
     const batch = await client.messages.batches.retrieve(id)

@@ -7,12 +7,12 @@ import { isTooDeep } from '../../src/core/json.ts'
 import { createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
-/** The steps of a streamed answer, drawn one by one. */
+/** The chunks of a streamed answer, pulled one by one. */
 export type ChunkReader = AsyncIterableIterator<StreamChunk>
 
 type StreamedAnswer = AsyncIterable<StreamChunk> | AnswerSource | UpstreamStream
 
-/** Opens the stream of a candidate's answer, whose steps `stepsOf` reads. */
+/** Opens the stream of a candidate's answer, for `readChunks`. */
 export function createChunkStream(
   { provider }: Route,
   answer: AsyncIterable<StreamChunk> | AnswerSource,
@@ -21,7 +21,7 @@ export function createChunkStream(
   return new UpstreamStream(source, createChunkTranslator(source, provider.name))
 }
 
-/** A translator that writes nothing and keeps the steps, for `stepsOf`. */
+/** Creates a translator that collects chunks for `readChunks` instead of writing them. */
 function createChunkTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
   return new AnswerTranslator({
     format: source.format,
@@ -34,7 +34,9 @@ function createChunkTranslator(source: AnswerSource, provider = 'tiny'): AnswerT
   })
 }
 
-/** Reads an answer through a translator, as the gateway does. The source is paused while no step is waited for. */
+/**
+ * Reads an answer through a translator, as the gateway does. The source is paused while no reader waits for a chunk.
+ */
 export function readChunks(answer: StreamedAnswer): ChunkReader {
   if (answer instanceof UpstreamStream) return readFrom(answer)
   const source = isAnswerSource(answer) ? answer : createChunkSource(answer, 'tiny')
@@ -52,7 +54,7 @@ function readFrom(stream: UpstreamStream): ChunkReader {
   return queue.iterate(() => stream.abort())
 }
 
-/** Keeps what it is given, and writes nothing. */
+/** Queues the chunks it receives, and writes nothing. */
 class ChunkCollector implements StreamWriter {
   readonly chunks = new PullQueue<StreamChunk>()
 
@@ -68,5 +70,5 @@ class ChunkCollector implements StreamWriter {
 
 function getQueue({ translator }: UpstreamStream): PullQueue<StreamChunk> {
   if (translator.writer instanceof ChunkCollector) return translator.writer.chunks
-  throw new Error('The translator of this stream is not one of stepTranslator')
+  throw new Error('The translator of this stream was not created by createChunkTranslator')
 }

@@ -2,7 +2,7 @@ import { Cancellation } from '../../src/core/async.ts'
 import { Attempts } from '../../src/upstream/attempts.ts'
 import type { FailoverRequest } from '../../src/providers/attempt.ts'
 
-/** What the calls of one request have in common. Without a signal its caller stays. */
+/** Creates the state that the calls of one request share. Without a signal, the caller never disconnects. */
 export function failoverRequest(options: {
   readonly startedAt: number
   readonly signal?: AbortSignal | undefined

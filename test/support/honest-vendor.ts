@@ -4,24 +4,24 @@ import type { Reply, UpstreamRequest } from './upstream.ts'
 
 const plain = { disallowedSpecial: new Set<string>() }
 
-/** What the vendor reads beside the body: a search, a page, a file. */
-export const VENDOR_WORK = 150_000
-/** One image, whatever its size. */
-const IMAGE = 1600
+/** Prompt tokens that the vendor adds for a search, a page or a file. */
+export const VENDOR_READING = 150_000
+/** Tokens of an image of any size. */
+const IMAGE_TOKENS = 1600
 const BASE64_IMAGE = /(?:data:image\/png;base64,|"data":")([A-Za-z0-9+/]{100,})/g
-/** What this vendor does by itself when the body asks for it. */
-const WORK = /"web_search|"mcp_servers"|"https:\/\/pages\.example|"file_id"|"enable_search":true/i
+/** Fields of a body that make the vendor read more than the body. */
+const READS_MORE = /"web_search|"mcp_servers"|"https:\/\/pages\.example|"file_id"|"enable_search":true/i
 
 /** The fields that a count endpoint does not accept. */
 const NOT_COUNTED = ['max_tokens', 'stream', 'temperature']
 
-/** Tokens of a text for a vendor that makes a token of each digit: more than any vocabulary of three digits. */
+/** Counts a token per digit, which is more than any vocabulary with tokens of three digits does. */
 export function countEachDigit(text: string): number {
   const digits = text.match(/\d/g)?.length ?? 0
   return digits + text.split(/\d+/).reduce((sum, piece) => sum + countTokens(piece, plain), 0)
 }
 
-/** The texts that reach a model of an o200k vendor: every string and every name of a field. */
+/** Counts the texts that an o200k model reads: every string and every field name. */
 function countStrings(value: Json | undefined): number {
   if (typeof value === 'string') return countTokens(value, plain)
   if (typeof value !== 'object' || value === null) return 1
@@ -32,18 +32,18 @@ function countStrings(value: Json | undefined): number {
   )
 }
 
-/** What this vendor bills for the prompt: all that is sent, in the way its models read it, and its own work. */
+/** Returns the prompt tokens that the vendor bills: the body as its models read it, images, and additional reading. */
 export function promptTokensOf({ path, body }: Pick<UpstreamRequest, 'path' | 'body'>): number {
   const counted = Object.fromEntries(Object.entries(body).filter(([name]) => !NOT_COUNTED.includes(name)))
   const text = JSON.stringify(counted)
   const images = text.match(BASE64_IMAGE)?.length ?? 0
-  const work = WORK.test(text) ? VENDOR_WORK : 0
+  const extra = READS_MORE.test(text) ? VENDOR_READING : 0
   const words = text.replaceAll(BASE64_IMAGE, '')
-  const read = path.startsWith('/o200k') ? countStrings(JSON.parse(words) as JsonObject) : countEachDigit(words)
-  return read + images * IMAGE + work
+  const textTokens = path.startsWith('/o200k') ? countStrings(JSON.parse(words) as JsonObject) : countEachDigit(words)
+  return textTokens + images * IMAGE_TOKENS + extra
 }
 
-/** Answers as long as it may, and reports what it read. */
+/** Returns the longest allowed answer, with correct usage. */
 export function honestReply(request: UpstreamRequest): Reply {
   const input = promptTokensOf(request)
   const { body, dialect, path } = request

@@ -1,9 +1,9 @@
 import { recordingStore, type RecordingStore } from './recording-store.ts'
 
-/** A reservation that the budget refused. */
+/** A reservation that exceeded the budget. */
 export interface Rejection {
   readonly max: number
-  /** Sum of the spent and held amounts at the refusal. */
+  /** Sum of the spent and held amounts at the rejection. */
   readonly level: number
   /** Minimum grant of the request. */
   readonly minGrant: number
@@ -11,21 +11,21 @@ export interface Rejection {
 
 export interface LimitCheckingStore extends RecordingStore {
   readonly rejections: readonly Rejection[]
-  /** Grants above a limit, and refusals of claims that fit. */
+  /** Grants above a limit, and rejections of claims that fit. */
   readonly violations: readonly string[]
 }
 
-/** A watched store that records grants above a limit and refusals of claims that fit. Calls `decided` after each reservation. */
+/** A recording store that also checks limits. Calls `onReservation` after each reservation. */
 export function limitCheckingStore(
   now: () => number,
-  onReservation: (so: Pick<LimitCheckingStore, 'reservationIds' | 'rejections'>) => void = () => {},
+  onReservation: (results: Pick<LimitCheckingStore, 'reservationIds' | 'rejections'>) => void = () => {},
 ): LimitCheckingStore {
   const store = recordingStore(now)
-  const refusals: Rejection[] = []
+  const rejections: Rejection[] = []
   const violations: string[] = []
   return {
     ...store,
-    rejections: refusals,
+    rejections,
     violations,
     reserve: async (request) => {
       const result = await store.reserve(request)
@@ -34,10 +34,10 @@ export function limitCheckingStore(
         if (result.accepted && level > max) violations.push(`${counter}: ${level} of ${max} granted`)
         if (result.accepted || index !== result.rejectedIndex) continue
         const minGrant = elastic === true ? Math.min(amount, request.minGrant ?? amount) : amount
-        refusals.push({ max, level, minGrant })
-        if (max - level >= minGrant) violations.push(`${counter}: ${minGrant} refused at ${level} of ${max}`)
+        rejections.push({ max, level, minGrant })
+        if (max - level >= minGrant) violations.push(`${counter}: ${minGrant} rejected at ${level} of ${max}`)
       }
-      onReservation({ reservationIds: store.reservationIds, rejections: refusals })
+      onReservation({ reservationIds: store.reservationIds, rejections })
       return result
     },
   }

@@ -18,7 +18,7 @@ export async function openPostgresJs(url: string): Promise<OpenPostgres> {
   return { client, close: () => client.end() }
 }
 
-/** PostgreSQL in this process. */
+/** Opens a PostgreSQL database that runs in this process. */
 export async function openPglite(): Promise<OpenPostgres> {
   const client = await PGlite.create()
   return { client, close: () => client.close() }

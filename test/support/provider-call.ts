@@ -16,19 +16,19 @@ export const testModel: Model = {
   price: { input: 1, output: 2 },
 }
 
-/** A call with a caller who stays, unless the test gives another signal. */
+/** Creates a provider call. Unless the test passes a signal, the caller never disconnects. */
 export function providerCall(prompt: Prompt, runtime: ManualRuntime, more: Partial<ProviderCall> = {}): ProviderCall {
   return { prompt, runtime, model: testModel, signal: new AbortController().signal, timeouts, headers: {}, ...more }
 }
 
-/** All steps of a streamed answer, read through a translator as the gateway does. */
+/** Returns all chunks of a streamed answer, read through a translator as the gateway does. */
 export async function collectChunks(answer: Parameters<typeof readChunks>[0]): Promise<readonly StreamChunk[]> {
   const all: StreamChunk[] = []
   for await (const chunk of readChunks(answer)) all.push(chunk)
   return all
 }
 
-/** The text that steps say. */
+/** Joins the text deltas of chunks. */
 export function textOf(chunks: readonly StreamChunk[]): string {
   return chunks
     .flatMap((chunk) => chunk.parts)
@@ -40,7 +40,7 @@ export function textOfCompletion(completion: Completion): string {
   return completion.parts.map(textOfPart).join('')
 }
 
-/** The failure that a promise rejects with; throws when it resolves. */
+/** Returns the error that a promise rejects with. Throws if it resolves. */
 export async function failureOf(promise: Promise<unknown>): Promise<GatewayError> {
   const outcome = await promise.then(
     (value) => ({ value }),

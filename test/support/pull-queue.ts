@@ -3,9 +3,9 @@ interface Waiting<value> {
   readonly reject: (error: unknown) => void
 }
 
-/** Values that are pushed on one side and drawn one by one on the other. */
+/** A queue with one producer and one consumer, which pulls the values one by one. */
 export class PullQueue<value> {
-  /** Called with true when a value is waited for, and with false when one came. */
+  /** Called with true when the consumer waits for a value, and with false after each push. */
   onDemand: ((isWanted: boolean) => void) | undefined
   readonly #values: value[] = []
   #waiting: Waiting<value> | undefined
@@ -40,13 +40,13 @@ export class PullQueue<value> {
     return 'error' in ending ? Promise.reject(ending.error) : Promise.resolve({ done: true, value: undefined })
   }
 
-  /** Draws until the end; `leave` is called when the reader stops before it. */
-  iterate(leave: () => void): AsyncIterableIterator<value> {
+  /** Returns an iterator to the end of the queue. Calls `onReturn` when the consumer stops early. */
+  iterate(onReturn: () => void): AsyncIterableIterator<value> {
     const iterator: AsyncIterableIterator<value> = {
       [Symbol.asyncIterator]: () => iterator,
       next: () => this.next(),
       return: async () => {
-        leave()
+        onReturn()
         this.end()
         return { done: true, value: undefined }
       },

@@ -3,7 +3,9 @@ import { createSseParser } from '../../src/http/sse.ts'
 
 const MIB = 1024 * 1024
 
-/** The frames of an event stream. Throws `upstream` for an event that is too large, and what the body throws. */
+/**
+ * Parses an event stream. Throws an `upstream` error for an event that is too large, and rethrows errors of the body.
+ */
 export async function* readSseEvents(
   body: AsyncIterable<Uint8Array>,
   maxEventChars = MIB,

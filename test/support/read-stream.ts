@@ -1,17 +1,17 @@
 import { expect } from 'vitest'
 import type { Stage } from './stage.ts'
 
-/** Bodies of event streams as texts, and single events of them. */
+/** Reads the body of an event stream as text. */
 export interface StreamReader {
   readonly response: Response
-  /** Resolves with what came by then, as soon as there are `count` events or the stream has ended. */
+  /** Resolves with the text received so far when it has `count` events or the stream ends. */
   readEvents(count: number): Promise<string>
-  /** All that comes until the end. */
+  /** Resolves with the whole text at the end of the stream. */
   readToEnd(): Promise<string>
   cancel(): Promise<void>
 }
 
-/** One call in this process, with the stage's own key. */
+/** Posts a request to `gateway.fetch`, with the key of the stage by default. */
 export function post(
   stage: Pick<Stage, 'gateway' | 'secret'>,
   path: string,
@@ -28,7 +28,7 @@ export function post(
   return stage.gateway.fetch(new Request(`http://gateway${path}`, init))
 }
 
-/** The reader of a body that must be there. */
+/** Returns the reader of a body. Throws if the response has none. */
 export function getReader({ body }: Response): ReadableStreamDefaultReader<Uint8Array> {
   if (body === null) throw new Error('the response has no body')
   return body.getReader()
@@ -57,7 +57,7 @@ export function readStream(response: Response): StreamReader {
   }
 }
 
-/** Each event as it stood on the wire, comments and heartbeats without an id left out. */
+/** Returns the text of each event that has an id; comments and heartbeats have none. */
 export function splitEvents(text: string): readonly string[] {
   return text
     .split('\n\n')
@@ -65,13 +65,13 @@ export function splitEvents(text: string): readonly string[] {
     .map((event) => `${event}\n\n`)
 }
 
-/** The ids of a stream are 1, 2, 3 and so on. */
+/** Checks that the event ids of a stream are consecutive. */
 export function expectConsecutiveIds(text: string, from = 1): void {
   const ids = [...text.matchAll(/^id: (.*)$/gm)].map((match) => Number(match[1]))
   expect(ids).toEqual(ids.map((_, index) => from + index))
 }
 
-/** The id of the message that a stream begins. */
+/** Returns the id of the streamed message. */
 export function messageIdOf(text: string): string {
   return /"id":"([^"]+)"/.exec(text)?.[1] ?? ''
 }

@@ -9,11 +9,11 @@ export interface RecordingStore extends Store {
   readonly settlements: readonly Settlement[]
   /** Resolves when all reservations are settled. */
   waitUntilSettled(): Promise<void>
-  /** Returns the greatest amount that a counter holds. */
+  /** Returns the largest amount that a counter holds. */
   maxHeld(): Promise<number>
-  /** Returns the sums of the daily tallies: tokens, and money in nano-dollars. */
+  /** Returns the sums of the daily tallies: requests, tokens, and costs in nano-dollars. */
   dailyTotals(): DailyTotals
-  /** Returns the sum of the spent amounts of all counters of a kind. */
+  /** Returns the largest spent amount of the counters of a kind. */
   spent(kind: 'budget' | 'requests' | 'tokens'): Promise<number>
 }
 

@@ -32,7 +32,7 @@ export const openCluster: OpenRedis = async (url) => {
   return { client, close: async () => client.disconnect() }
 }
 
-/** The client of @upstash/redis, through a local server that speaks Upstash's HTTP protocol. */
+/** Opens a client of @upstash/redis, through a local server that implements Upstash's HTTP protocol. */
 export const openUpstash: OpenRedis = async (url) => {
   const redis = new Redis(url)
   const run = async ([command = '', ...args]: readonly unknown[]): Promise<object> =>
@@ -40,7 +40,7 @@ export const openUpstash: OpenRedis = async (url) => {
       (result) => ({ result }),
       (error: Error) => ({ error: error.message }),
     )
-  // The client joins the calls of one turn into a pipeline.
+  // The client sends all calls of an event loop turn as one pipeline.
   const server = createServer((request, response) => {
     void readLists(request).then(async (commands) => {
       const results = await Promise.all(commands.map(run))

@@ -1,13 +1,13 @@
-/** The value of a step, or what it threw or rejected with. */
-export async function resultOrError(step: () => unknown): Promise<unknown> {
+/** Returns the result of an action, or the error that it throws or rejects with. */
+export async function resultOrError(action: () => unknown): Promise<unknown> {
   try {
-    return await step()
+    return await action()
   } catch (error) {
     return error
   }
 }
 
-/** The step as a promise, also when it returns or throws at once. */
-export async function settled<value>(step: () => value | Promise<value>): Promise<value> {
-  return step()
+/** Returns the result of an action as a promise, also if it returns or throws synchronously. */
+export async function settled<value>(action: () => value | Promise<value>): Promise<value> {
+  return action()
 }

@@ -3,11 +3,11 @@ import type { HeaderRecord, HttpRequest, ResponseSink } from '../../src/core/htt
 export interface ClientRequest {
   readonly path: string
   readonly body: object
-  /** Further headers. */
+  /** Additional headers. */
   readonly more?: Readonly<Record<string, string>>
 }
 
-/** A client and its connection. Notes every call that the contract of a sink forbids. */
+/** A client and its connection. Records every call that violates the contract of `ResponseSink`. */
 export class ScriptedClient implements ResponseSink {
   readonly faults: string[] = []
   text = ''

@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, type Stage } from './stage.ts'
 
-/** One way in: its path and a body that is answered. */
+/** An endpoint of the gateway, with a valid request body. */
 export interface Endpoint {
   readonly name: string
   readonly path: string
@@ -30,7 +30,7 @@ export const MESSAGE: Endpoint = {
 
 export const ENDPOINTS: readonly Endpoint[] = [CHAT, MESSAGE]
 
-/** Both endpoints, each over both kinds of upstream. */
+/** Both endpoints, each with an upstream of either format. */
 export const FORMAT_PAIRS: readonly Endpoint[] = ENDPOINTS.flatMap((endpoint) =>
   ENDPOINTS.map((other) => ({
     ...endpoint,
@@ -40,7 +40,7 @@ export const FORMAT_PAIRS: readonly Endpoint[] = ENDPOINTS.flatMap((endpoint) =>
   })),
 )
 
-/** The responses endpoint over both kinds of upstream. */
+/** The responses endpoint with an upstream of either format. */
 export const RESPONSES_FORMAT_PAIRS: readonly Endpoint[] = ENDPOINTS.map(({ name, model }) => ({
   name: `responses endpoint, ${name} upstream`,
   path: '/v1/responses',
@@ -53,9 +53,9 @@ export interface SendOptions {
   readonly path?: string
   /** @default POST */
   readonly method?: string
-  /** Beside content-type; a value of undefined leaves a header out. */
+  /** Added to content-type; `undefined` omits a header. */
   readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>
-  /** null sends none. @default the stage's own */
+  /** `null` sends no key. @default the key of the stage */
   readonly secret?: string | null
   readonly signal?: AbortSignal
 }
@@ -64,15 +64,15 @@ export interface Reply {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly text: string
-  /** The body as JSON; an empty object where it is none. */
+  /** The parsed body, or an empty object if it is not a JSON object. */
   readonly body: JsonObject
   readonly error: { readonly [field: string]: unknown }
 }
 
-/** What is sent: JSON of an object, or bytes as they are. */
+/** An object is sent as JSON, a string or bytes unchanged. */
 export type RequestBody = JsonObject | string | Uint8Array
 
-/** One request over the port, without the comfort of `fetch`. Rejects when the connection breaks. */
+/** Sends a request with `node:http`, which allows headers that `fetch` forbids. Rejects when the connection breaks. */
 export function sendRequest(
   stage: Pick<Stage, 'url' | 'secret'>,
   body: RequestBody | undefined,
@@ -105,14 +105,14 @@ export function sendRequest(
   })
 }
 
-/** The caller's key in a header. */
+/** Returns the authorization header of the stage's key as a line of a raw request. */
 export function authorizationLine(stage: Pick<Stage, 'secret'>): string {
   return `authorization: Bearer ${stage.secret}\r\n`
 }
 
 /**
- * Bytes past every HTTP client. Resolves with all that came back when the server closes the connection; `enough` closes
- * it from here as soon as it holds. Pieces that are functions are called, and awaited, between the writes.
+ * Writes bytes to a socket, and resolves with all received text when the connection closes. The client closes it as soon
+ * as `isComplete` returns true. Functions among the pieces are called and awaited between the writes.
  */
 export function sendRawBytes(
   stage: Pick<Stage, 'url'>,
@@ -138,12 +138,12 @@ export function sendRawBytes(
   })
 }
 
-/** The statuses of everything that came over one connection. */
+/** Returns the status of each response in the text of a connection. */
 export function parseStatuses(text: string): readonly number[] {
   return [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }
 
-/** What every refusal of the gateway has in common, whatever was wrong. */
+/** Checks the status, headers and fields that every error response of the gateway has. */
 export function expectErrorResponse(
   reply: Reply,
   expected: { readonly status: number; readonly type: string; readonly code?: string; readonly param?: string },
@@ -162,7 +162,7 @@ export function expectErrorResponse(
   if (expected.param !== undefined && !('request_id' in reply.body)) expect(reply.error['param']).toBe(expected.param)
 }
 
-/** The events of a stream: the data of each, parsed where it is JSON, and its name. */
+/** Returns the name and the data of each event of a stream, parsed if it is a JSON object. */
 export function parseEvents(
   text: string,
 ): readonly { readonly event: string | undefined; readonly data: JsonObject | string }[] {
@@ -180,7 +180,7 @@ export function parseEvents(
     })
 }
 
-/** The words of a streamed answer of either endpoint. */
+/** Returns the text of a streamed answer of either endpoint. */
 export function streamedText(text: string): string {
   return parseEvents(text)
     .map(({ data }) => {
@@ -192,7 +192,7 @@ export function streamedText(text: string): string {
     .join('')
 }
 
-/** The words of a whole answer of either endpoint. */
+/** Returns the text of a whole answer of either endpoint. */
 export function answerText(reply: Reply): string | null | undefined {
   const choices = reply.body['choices'] as { message?: { content?: string | null } }[] | undefined
   const content = reply.body['content'] as { text?: string }[] | undefined

@@ -5,42 +5,46 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** A server for tests: that of an environment variable, or a new one. */
+/** A server for tests: one that an environment variable names, or a new local one. */
 export interface TestServer {
-  /** Resolves with the address when the server answers. */
+  /** Resolves with the URL when the server accepts connections. */
   readonly start: () => Promise<string>
   readonly stop: () => Promise<void>
 }
 
 const START_MS = 60_000
 
-/** Returns the Redis of REDIS_URL, or starts the binary on the PATH. Prints a notice if neither exists. */
+/**
+ * Returns the Redis server at REDIS_URL, or one that starts the binary on the PATH. Prints a notice if neither exists.
+ */
 export function redisServer(variable: 'REDIS_URL' | 'REDIS8_URL' | 'VALKEY_URL' = 'REDIS_URL'): TestServer | undefined {
   const url = process.env[variable]
   if (url !== undefined && url !== '') return external(url)
-  if (variable === 'REDIS_URL' && isOnPath('redis-server')) return ownRedis()
-  return skipped(variable, variable === 'REDIS_URL' ? ' and redis-server is not on the PATH' : '')
+  if (variable === 'REDIS_URL' && isOnPath('redis-server')) return localRedis()
+  return reportSkipped(variable, variable === 'REDIS_URL' ? ' and redis-server is not on the PATH' : '')
 }
 
-/** A node of the cluster of REDIS_CLUSTER_URL. */
+/** Returns a node of the cluster at REDIS_CLUSTER_URL. */
 export function redisCluster(): TestServer | undefined {
   const url = process.env['REDIS_CLUSTER_URL']
-  return url === undefined || url === '' ? skipped('REDIS_CLUSTER_URL') : external(url)
+  return url === undefined || url === '' ? reportSkipped('REDIS_CLUSTER_URL') : external(url)
 }
 
-/** Returns the PostgreSQL of DATABASE_URL, or starts the binaries on the PATH, which do not run as root. */
+/**
+ * Returns the PostgreSQL server at DATABASE_URL, or one that starts the binaries on the PATH, which do not run as root.
+ */
 export function postgresServer(): TestServer | undefined {
   const url = process.env['DATABASE_URL']
   if (url !== undefined && url !== '') return external(url)
-  if (process.getuid?.() !== 0 && isOnPath('initdb') && isOnPath('postgres')) return ownPostgres()
-  return skipped('DATABASE_URL', ' and no PostgreSQL server can be started')
+  if (process.getuid?.() !== 0 && isOnPath('initdb') && isOnPath('postgres')) return localPostgres()
+  return reportSkipped('DATABASE_URL', ' and no PostgreSQL server can be started')
 }
 
 function external(url: string): TestServer {
   return { start: async () => url, stop: async () => {} }
 }
 
-function skipped(variable: string, more = ''): undefined {
+function reportSkipped(variable: string, more = ''): undefined {
   process.stdout.write(`Skipped: tests that need ${variable}. It is not set${more}.\n`)
 }
 
@@ -53,14 +57,14 @@ export function isOnPath(name: string): boolean {
   }
 }
 
-function ownRedis(): TestServer {
-  return ownServer(async (directory, port) => {
+function localRedis(): TestServer {
+  return localServer(async (directory, port) => {
     const options = ['--port', String(port), '--bind', '127.0.0.1', '--dir', directory, '--save', '']
     return { child: spawn('redis-server', options, { stdio: 'ignore' }), url: `redis://127.0.0.1:${port}` }
   })
 }
 
-/** Starts a Redis that loses no confirmed write. Tests end it with SIGKILL and restart it on the same port. */
+/** Creates a Redis server that loses no confirmed write. Tests end it with SIGKILL and restart it on the same port. */
 export function restartableRedis(): {
   readonly start: () => Promise<number>
   readonly kill: () => Promise<void>
@@ -80,7 +84,7 @@ export function restartableRedis(): {
       port ??= await freePort()
       const options = ['--port', String(port), '--bind', '127.0.0.1', '--dir', directory, '--save', '']
       child = spawn('redis-server', [...options, '--appendonly', 'yes', '--appendfsync', 'always'], { stdio: 'ignore' })
-      await untilOpen(port)
+      await waitUntilOpen(port)
       return port
     },
     kill,
@@ -91,8 +95,8 @@ export function restartableRedis(): {
   }
 }
 
-function ownPostgres(): TestServer {
-  return ownServer(async (directory, port) => {
+function localPostgres(): TestServer {
+  return localServer(async (directory, port) => {
     const data = join(directory, 'data')
     execFileSync('initdb', ['-D', data, '-U', 'sluice', '-A', 'trust', '-E', 'UTF8'], { stdio: 'ignore' })
     const settings = ['-c', 'listen_addresses=127.0.0.1', '-c', `unix_socket_directories=${directory}`]
@@ -106,7 +110,7 @@ interface Started {
   readonly url: string
 }
 
-function ownServer(launch: (directory: string, port: number) => Promise<Started>): TestServer {
+function localServer(launch: (directory: string, port: number) => Promise<Started>): TestServer {
   const directory = mkdtempSync(join(tmpdir(), 'sluice-server-'))
   let child: ChildProcess | undefined
   return {
@@ -114,7 +118,7 @@ function ownServer(launch: (directory: string, port: number) => Promise<Started>
       const port = await freePort()
       const started = await launch(directory, port)
       child = started.child
-      await untilOpen(port)
+      await waitUntilOpen(port)
       return started.url
     },
     stop: async () => {
@@ -134,7 +138,7 @@ async function freePort(): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0
 }
 
-async function untilOpen(port: number): Promise<void> {
+async function waitUntilOpen(port: number): Promise<void> {
   const { connect } = await import('node:net')
   const deadline = Date.now() + START_MS
   for (;;) {
@@ -143,7 +147,7 @@ async function untilOpen(port: number): Promise<void> {
       socket.once('error', () => resolve(false)).once('connect', () => socket.destroy())
     })
     if (isOpen) return
-    if (Date.now() > deadline) throw new Error(`No server answers on port ${port} after ${START_MS} ms.`)
+    if (Date.now() > deadline) throw new Error(`No server listens on port ${port} after ${START_MS} ms.`)
     await pause(50)
   }
 }

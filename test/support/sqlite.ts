@@ -13,7 +13,10 @@ export interface SqliteDriver {
 type OpenDatabase = new (file: string) => SqliteDatabase & { close(): unknown }
 type NodeSqlite = { readonly DatabaseSync: OpenDatabase }
 
-/** libsql; on Node 22 or newer better-sqlite3, whose binary crashes older ones; `node:sqlite` where this Node has it. */
+/**
+ * Returns libsql, and on Node 22 or newer better-sqlite3, whose binary crashes older versions, and `node:sqlite` if
+ * available.
+ */
 export function sqliteDrivers(): readonly SqliteDriver[] {
   const libsql: SqliteDriver = { name: 'libsql', open: (file) => new Database(file) }
   if (Number.parseInt(process.versions.node, 10) < 22) {
@@ -42,7 +45,7 @@ function loadNodeSqlite(): NodeSqlite | undefined {
   }
 }
 
-/** A directory that `remove` deletes. */
+/** Creates a directory that `remove` deletes. */
 export function temporaryDirectory(): { readonly path: string; readonly remove: () => void } {
   const path = mkdtempSync(join(tmpdir(), 'sluice-store-'))
   return { path, remove: () => existsSync(path) && rmSync(path, { recursive: true }) }

@@ -11,17 +11,17 @@ import {
 import { serve } from '../../src/node.ts'
 import { startUpstream, type Upstream } from './upstream.ts'
 
-/** A price that makes costs easy to reckon: 1 $ and 2 $ per million tokens. */
+/** Dollars per million tokens. */
 export const PRICE = { input: 1, output: 2 }
 
 export const CHAT_MODEL = 'chat/large'
 export const MESSAGE_MODEL = 'anthropic/large'
 
-/** A gateway on a real port in front of a fake upstream on another, which speaks both formats. */
+/** A gateway on a local port, in front of a fake upstream that supports both formats. */
 export interface Stage {
   readonly upstream: Upstream
   readonly gateway: Gateway
-  /** Without `/v1`. */
+  /** Base URL of the gateway, without `/v1`. */
   readonly url: string
   readonly secret: string
   readonly keyId: string
@@ -32,11 +32,11 @@ export interface Stage {
 
 export interface StageOptions extends Partial<GatewayOptions> {
   readonly reply?: Upstream['reply']
-  /** The fields of the caller's key. */
-  /** The vocabulary by which prompts can be counted exactly. @default none */
+  /** Tokenizer of both models. @default none */
   readonly tokenizer?: 'o200k'
-  /** Dollars per million tokens of the small model. @default those of the large one */
+  /** Dollars per million tokens of the small model. @default PRICE */
   readonly smallPrice?: { readonly input: number; readonly output: number }
+  /** Fields of the caller's key. */
   readonly key?: Parameters<Gateway['keys']['create']>[0]
   /** Clients call `gateway.fetch` instead of the port. @default false */
   readonly inProcess?: boolean
@@ -60,7 +60,7 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
     ],
     store: memoryStore(),
     cache: false,
-    // Retries wait for no time at all.
+    // Retries are immediate.
     runtime: { random: () => 0 },
     ...given,
   })

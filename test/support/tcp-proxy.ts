@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 
-/** How the proxy treats connections: pass bytes on, hold them back, or end every connection and refuse new ones. */
+/** The proxy forwards bytes, forwards them late, holds them, or closes all connections, also new ones. */
 export type ProxyMode = 'pass' | 'hang' | 'slow' | 'cut'
 
 export interface TcpProxy {
@@ -10,10 +10,10 @@ export interface TcpProxy {
   close(): Promise<void>
 }
 
-/** Bytes are held back for so long in the mode `slow`. */
+/** Delay of each piece in `slow` mode, in milliseconds. */
 const SLOW_MS = 100
 
-/** Stands between a client and a server on this machine. */
+/** Starts a proxy in front of a local server. */
 export async function startTcpProxy(target: string): Promise<TcpProxy> {
   const { hostname, port } = new URL(target)
   const sockets = new Set<Socket>()

@@ -4,7 +4,7 @@ import { asObject, asString, type JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { WholeFormat } from './two-way-formats.ts'
 
-/** A prompt of one user message. */
+/** Creates a prompt with one user message. */
 export function tinyPrompt(
   text: string,
   options: { readonly stream?: boolean; readonly maxTokens?: number } = {},
@@ -19,21 +19,21 @@ export function tinyPrompt(
   }
 }
 
-function notSpoken(): never {
-  throw new Error('The tiny format speaks with upstreams only')
+function unsupported(): never {
+  throw new Error('The tiny format supports upstreams only')
 }
 
 /**
- * The upstream's half of the smallest possible format, so that a provider can be tested apart from the real ones.
+ * The upstream half of a minimal format, for tests of providers without a real format.
  * A whole answer is `{text}`; the events of a stream are `{text}`, then `{end: true}`.
  */
 export const tinyFormat: WholeFormat = {
   dialect: 'openai',
-  readPrompt: notSpoken,
-  writeCompletion: notSpoken,
-  createStreamWriter: notSpoken,
-  writeFailure: notSpoken,
-  writeFailureEvent: notSpoken,
+  readPrompt: unsupported,
+  writeCompletion: unsupported,
+  createStreamWriter: unsupported,
+  writeFailure: unsupported,
+  writeFailureEvent: unsupported,
   heartbeat: 'comment',
   writePrompt(prompt, model) {
     const body: JsonObject = { model, stream: prompt.stream, max_tokens: prompt.settings.maxTokens, question: 'tiny' }

@@ -6,7 +6,7 @@ import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 
-/** Both sides of a format, for laws that go from one to the other. */
+/** The client and the upstream half of a format, for round-trip tests. */
 export type WholeFormat = ClientFormat & UpstreamFormat
 
 export const messagesFormat: WholeFormat = { ...messagesClient, ...messagesUpstream, dialect: messagesClient.dialect }

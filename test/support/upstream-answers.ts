@@ -2,23 +2,23 @@ import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
 
-/** An answer in no dialect; the upstream tells it in the request's own, whole or as a stream. */
+/** An answer that the upstream writes in the format of the request, whole or streamed. */
 export interface Answer {
-  /** A list of texts is streamed piece by piece; one text word by word. @default '' */
+  /** Streamed as one delta per text of a list, or per word of a string. @default '' */
   readonly text?: string | readonly string[]
   readonly thinking?: string
   readonly toolCalls?: readonly { readonly id?: string; readonly name: string; readonly input: string }[]
-  /** `finish_reason` or `stop_reason` as the dialect spells it. @default what fits the content */
+  /** `finish_reason` or `stop_reason` in the spelling of the format. @default derived from the content */
   readonly finish?: string
-  /** The dialect's own usage object; null: none is reported. @default counted at four characters a token */
+  /** Usage object of the format; `null` omits it. @default estimated at four characters per token */
   readonly usage?: JsonObject | null
-  /** @default `chatcmpl-<n>` or `msg_<n>`, n being the number of the request */
+  /** @default `chatcmpl-<index>` or `msg_<index>`, with the index of the request */
   readonly id?: string
-  /** @default the model that was asked for */
+  /** @default the requested model */
   readonly model?: string
 }
 
-/** An error as an upstream tells it. */
+/** Fields of an upstream's error body. */
 export interface Failure {
   /** @default 'The upstream refuses with <status>.' */
   readonly message?: string
@@ -35,17 +35,17 @@ interface AnsweredRequest {
   readonly dialect: Dialect
 }
 
-/** The whole answer as the dialect's JSON body. */
+/** Returns an answer as a JSON body in the format of the request. */
 export function buildBody(request: AnsweredRequest, answer: Answer): JsonObject {
   return request.dialect === 'anthropic' ? buildMessage(request, answer) : buildCompletion(request, answer)
 }
 
-/** The answer as the events of the dialect's stream, the terminal one included. */
+/** Returns an answer as the events of a stream in the format of the request, including the terminal event. */
 export function buildEvents(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
   return request.dialect === 'anthropic' ? buildMessageEvents(request, answer) : buildChunks(request, answer)
 }
 
-/** An error body of the dialect. */
+/** Returns an error body in the format. */
 export function buildErrorBody(dialect: Dialect, status: number, failure: Failure = {}): JsonObject {
   const message = failure.message ?? `The upstream refuses with ${status}.`
   const { type = 'invalid_request_error', code, param, details } = failure

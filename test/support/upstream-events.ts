@@ -3,7 +3,7 @@ import type { Dialect } from '../../src/core/prompt.ts'
 
 export { CUT, gate, HANG } from './upstream.ts'
 
-/** The beginning of a stream, up to its first word. */
+/** Returns the events of a stream up to its first text. */
 export function eventsUntilText(dialect: Dialect): readonly SseEvent[] {
   return dialect === 'openai' ? chatEvents() : messageEvents()
 }

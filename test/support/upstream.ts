@@ -7,40 +7,40 @@ import { buildEvents, buildErrorBody, buildBody, type Answer, type Failure } fro
 
 export { buildEvents, type Answer, type Failure }
 
-/** One request as the upstream saw it. */
+/** A request as the upstream received it. */
 export interface UpstreamRequest {
-  /** 0 for the first. */
+  /** Position in the order of arrival, from 0. */
   readonly index: number
   readonly method: string
-  /** With the query string. */
+  /** Includes the query string. */
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** The body as it came. */
+  /** The received body. */
   readonly text: string
-  /** The body as JSON; an empty object when it is none. */
+  /** The parsed body, or an empty object if it is not JSON. */
   readonly body: JsonObject
-  /** By the path: `/messages` is the message format. */
+  /** `anthropic` if the path contains `/messages`. */
   readonly dialect: Dialect
-  /** What the body asks for. */
+  /** The `stream` field of the body. */
   readonly stream: boolean
-  /** True as soon as the client closed the connection before the answer was complete. */
+  /** True after the client closed the connection before the answer was complete. */
   readonly isAborted: boolean
   /** Resolves when the client closes the connection before the answer is complete. */
   readonly aborted: Promise<void>
 }
 
-/** In a list of events: the connection is destroyed here. */
+/** An item of a stream that destroys the connection. */
 export const CUT: unique symbol = Symbol('cut')
-/** In a list of events: nothing more is sent, and the connection stays open. */
+/** An item of a stream that stops sending and leaves the connection open. */
 export const HANG: unique symbol = Symbol('hang')
 
-/** A frame, raw text or bytes written as they are, a promise to wait for, or one of `CUT` and `HANG`. */
+/** An event, text or bytes to write unchanged, a promise to wait for, `CUT` or `HANG`. */
 export type StreamItem = SseEvent | string | Uint8Array | Promise<unknown> | typeof CUT | typeof HANG
 
-/** What a stream sends; an asynchronous source may wait by itself. */
+/** The items of a stream. An asynchronous iterable waits in its own code instead of yielding promises. */
 export type StreamItems = Iterable<StreamItem> | AsyncIterable<Exclude<StreamItem, Promise<unknown>>>
 
-/** What the upstream does with a request. A plain text is an answer with that text. */
+/** How the upstream replies to a request. A string is an answer with that text. */
 export type Reply =
   | string
   | Answer
@@ -52,7 +52,7 @@ export type Reply =
       readonly items: StreamItems
       readonly headers?: Headers
     }
-  /** Bytes onto the socket, past the HTTP server: broken status lines and the like. */
+  /** Bytes that are written directly to the socket, such as an invalid status line. */
   | { readonly kind: 'socket'; readonly bytes: string | Uint8Array; readonly close?: boolean }
   | { readonly kind: 'cut' }
   | { readonly kind: 'hang' }
@@ -62,28 +62,28 @@ type Headers = Readonly<Record<string, string | readonly string[]>>
 type Responder = (request: UpstreamRequest) => Reply | Promise<Reply>
 
 export interface Upstream {
-  /** `http://127.0.0.1:<port>`: the base address of the message format. */
+  /** `http://127.0.0.1:<port>`: base URL of the message format. */
   readonly url: string
-  /** The same with `/v1`: the base address of the chat format. */
+  /** `url` with `/v1`: base URL of the chat format. */
   readonly baseUrl: string
-  /** Every request so far, oldest first. */
+  /** All received requests, oldest first. */
   readonly requests: readonly UpstreamRequest[]
-  /** The newest request; throws when there was none. */
+  /** The latest request. Throws if none was received. */
   readonly last: UpstreamRequest
-  /** Connections that are open now. */
+  /** Number of open connections. */
   readonly connections: number
-  /** Connections that were ever opened. */
+  /** Number of connections opened since the start. */
   readonly connectionsOpened: number
-  /** What the following requests get. */
+  /** Chooses the reply to each request; tests replace it. */
   reply: Responder
-  /** Resolves with request number `count` (1 is the first) as soon as it has arrived. */
+  /** Resolves with request number `count`, from 1, when it arrives. */
   waitForRequest(count: number): Promise<UpstreamRequest>
   close(): Promise<void>
 }
 
 /**
- * A real HTTP server on the loopback that plays an upstream of both formats. Without `reply` it answers
- * "Hello from upstream." with plausible usage, streamed or whole as the request asks.
+ * Starts a local HTTP server that imitates an upstream of both formats. Without `reply`, it answers
+ * "Hello from upstream." with plausible usage, streamed if the request sets `stream`.
  */
 export async function startUpstream(options: { readonly reply?: Responder } = {}): Promise<Upstream> {
   const requests: UpstreamRequest[] = []
@@ -117,7 +117,7 @@ export async function startUpstream(options: { readonly reply?: Responder } = {}
     requests,
     get last() {
       const request = requests.at(-1)
-      if (request === undefined) throw new Error('The upstream got no request')
+      if (request === undefined) throw new Error('The upstream received no request')
       return request
     },
     get connections() {
@@ -129,14 +129,14 @@ export async function startUpstream(options: { readonly reply?: Responder } = {}
     reply: options.reply ?? (() => 'Hello from upstream.'),
     waitForRequest: (count) =>
       new Promise((resolve) => {
-        const look = (): void => {
+        const check = (): void => {
           const request = requests[count - 1]
           if (request === undefined) return
-          arrivals.delete(look)
+          arrivals.delete(check)
           resolve(request)
         }
-        arrivals.add(look)
-        look()
+        arrivals.add(check)
+        check()
       }),
     close: () =>
       new Promise((resolve) => {
@@ -147,13 +147,13 @@ export async function startUpstream(options: { readonly reply?: Responder } = {}
   return upstream
 }
 
-/** Replies in turn; the last one for every further request. */
+/** Returns the replies in order, and repeats the last one. */
 export function replyInOrder(...replies: readonly [Reply, ...Reply[]]): Responder {
   let next = 0
   return () => replies[Math.min(next++, replies.length - 1)] ?? replies[0]
 }
 
-/** A promise that is opened by hand, instead of waiting for time to pass. */
+/** Creates a promise that a test resolves with `open`. */
 export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   let open = (): void => {}
   const opened = new Promise<void>((resolve) => {
@@ -162,7 +162,7 @@ export function gate(): { readonly opened: Promise<void>; readonly open: () => v
   return { opened, open }
 }
 
-/** A frame as bytes on the wire. */
+/** Formats an event as it is sent in a stream. */
 export function formatEvent(frame: SseEvent): string {
   const event = frame.event === undefined ? '' : `event: ${frame.event}\n`
   return `${event}data: ${frame.data}\n\n`
@@ -275,7 +275,7 @@ async function sendEvents(response: ServerResponse, items: StreamItems, headers:
   response.end()
 }
 
-/** `for await` over a plain iterable would wait for promises and lose them; wrapped they arrive as they are. */
+/** Wraps items, because `for await` replaces promises of a synchronous iterable with their results. */
 async function* wrapItems(items: StreamItems): AsyncGenerator<{ readonly value: StreamItem }> {
   if (isAsync(items)) {
     for await (const value of items) yield { value }
@@ -288,7 +288,7 @@ function isAsync(items: StreamItems): items is Exclude<StreamItems, Iterable<Str
   return Symbol.asyncIterator in items
 }
 
-/** Resolves when the bytes have left for the socket: a cut comes after them, and a slow reader slows the upstream. */
+/** Resolves when the bytes are flushed, so that `CUT` follows them and a slow reader slows the upstream down. */
 function write(response: ServerResponse, item: SseEvent | string | Uint8Array): Promise<void> {
   const bytes = typeof item === 'string' || item instanceof Uint8Array ? item : formatEvent(item)
   return new Promise((resolve) => {

@@ -1,12 +1,12 @@
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../src/core/json.ts'
 import type { Reply, UpstreamRequest } from './upstream.ts'
 
-/** What the vendor says when it knows the weather. */
+/** Final answer of the vendor. */
 export const WEATHER = 'It is 21 degrees in Paris.'
 
 /**
- * A vendor of all three formats for a conversation with one tool: it calls the first tool that a request offers, and
- * answers `WEATHER` as soon as the result of a tool is there.
+ * Creates a reply for a conversation with one tool, in all three formats: a call of the first tool of the request, or
+ * `WEATHER` if the request contains a tool result.
  */
 export function weatherVendor(input: JsonObject = { city: 'Paris' }): (request: UpstreamRequest) => Reply {
   return (request) => {
@@ -36,7 +36,7 @@ export function weatherVendor(input: JsonObject = { city: 'Paris' }): (request: 
   }
 }
 
-/** Results of tools that a request brings, in any format. */
+/** Counts the tool results in a request of any format. */
 export function toolResults(body: JsonObject): number {
   const messages = asArray(body['messages']).filter(isJsonObject)
   const blocks = messages.flatMap(({ content }) => asArray(content))
@@ -80,7 +80,7 @@ function wholeResponse(index: number, item: JsonObject): JsonObject {
   }
 }
 
-/** The events of one answer that has one item, in the order of the vendor. */
+/** Returns the events of a response with one item, in the order of the vendor. */
 function responseStream(index: number, item: JsonObject): Reply {
   const whole = wholeResponse(index, item)
   const begun = { ...whole, status: 'in_progress', output: [], usage: null }

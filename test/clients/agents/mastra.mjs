@@ -1,4 +1,4 @@
-// A two-step run of a Mastra agent in both formats. Needs Node 22.
+// Runs a Mastra agent for two steps in both formats. Needs Node 22.
 import { Agent } from '@mastra/core/agent'
 import { createTool } from '@mastra/core/tools'
 import { z } from 'zod'

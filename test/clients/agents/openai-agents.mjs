@@ -1,4 +1,4 @@
-// A two-step run of the OpenAI Agents SDK, by OPENAI_BASE_URL and OPENAI_API_KEY alone.
+// Runs the OpenAI Agents SDK for two steps, configured only by OPENAI_BASE_URL and OPENAI_API_KEY.
 import { Agent, run, setTracingDisabled, tool } from '@openai/agents'
 import { z } from 'zod'
 
@@ -14,7 +14,7 @@ const agent = new Agent({ name: 'Guide', instructions: 'Be brief.', model: 'gpt-
 const whole = await run(agent, 'What is the weather in Paris?')
 const streamed = await run(agent, 'What is the weather in Paris?', { stream: true })
 for await (const _ of streamed) {
-  // The answer is read from the end.
+  // The last item is the answer.
 }
 await streamed.completed
 process.stdout.write(`${JSON.stringify([whole.finalOutput, streamed.finalOutput])}\n`)

@@ -1,7 +1,7 @@
 import { createGateway, openaiCompatible } from 'sluice'
 import { toNext } from 'sluice/next'
 
-/** Answers for one kind of behavior each, without a model. */
+/** Handlers that test one kind of behavior each, without a model. */
 const handlers = {
   async echo(request, sink) {
     sink.send(200, {}, await request.body({ maxBytes: 32 * 1024 * 1024, readMs: 60_000, after }))
@@ -48,16 +48,16 @@ function after(ms, callback) {
   return () => clearTimeout(timer)
 }
 
-/** Makes a gateway in front of the upstream that the test plays. */
+/** Creates a gateway with the upstream of the test. */
 export function gatewayFor(upstreamUrl) {
   return createGateway({
     providers: [openaiCompatible({ name: 'chat', baseUrl: upstreamUrl, defaultPrice: { input: 1, output: 2 } })],
-    // A Worker behind miniflare learns of a client that left by the next write.
+    // A Worker behind miniflare notices a disconnected client at the next write.
     limits: { heartbeatMs: 100 },
   })
 }
 
-/** Answers `/behavior/*` by the handlers above, `/key` by a new key, and every other path by the gateway. */
+/** Routes `/behavior/*` to the handlers above, `/key` to a new key, and every other path to the gateway. */
 export function handlingFor(gateway) {
   const handle = (request, sink) => {
     if (request.path === '/key') return sendKey(gateway, sink)
@@ -72,7 +72,7 @@ async function sendKey(gateway, sink) {
   sink.send(200, {}, value)
 }
 
-/** The same as a Web-standard handler of every method. */
+/** The same as a Web-standard handler for all methods. */
 export function fetchHandlerFor(gateway) {
   const { GET } = toNext(handlingFor(gateway))
   return (request) => GET(request)

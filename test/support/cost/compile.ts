@@ -6,9 +6,9 @@ import { build, type Plugin } from 'esbuild'
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 
 /**
- * Compiles each file of these folders, named from the root of the project, to a file of its own, so that V8 reports
- * functions by source file. Neither a loader nor a test runner is part of what is measured then. Returns the folder of
- * the compiled files; the caller removes it.
+ * Compiles each file of these folders, relative to the project root, to a separate file, so that V8 reports functions by
+ * source file and the measurement includes no loader and no test runner. Returns the folder of the compiled files, which
+ * the caller removes.
  */
 export async function compileFolders(...names: readonly string[]): Promise<string> {
   const folder = await mkdtemp(join(root, 'node_modules', '.cost-'))
@@ -17,13 +17,13 @@ export async function compileFolders(...names: readonly string[]): Promise<strin
     entryPoints: files.flat(),
     outdir: folder,
     outbase: root,
-    // Without a package.json beside it, `.js` would be CommonJS.
+    // A `.js` file without a package.json next to it is CommonJS.
     outExtension: { '.js': '.mjs' },
     absWorkingDir: root,
     platform: 'node',
     format: 'esm',
     target: 'node20',
-    // Each import is external; bundling only serves to rewrite the paths.
+    // Bundling only rewrites import paths: each import is external.
     bundle: true,
     packages: 'external',
     plugins: [oneFileEach],
@@ -37,7 +37,9 @@ async function sourcesIn(folder: string): Promise<readonly string[]> {
   return names.filter((name) => name.endsWith('.ts')).map((name) => join(folder, name))
 }
 
-/** Keeps imports of TypeScript files as imports of the compiled ones, with the aliases of tsconfig.json resolved. */
+/**
+ * Replaces imports of TypeScript files with imports of the compiled files, and resolves the aliases of tsconfig.json.
+ */
 const oneFileEach: Plugin = {
   name: 'one-file-each',
   setup({ onResolve, resolve }) {

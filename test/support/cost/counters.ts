@@ -1,20 +1,20 @@
 import { createHook } from 'node:async_hooks'
 import type { Session } from 'node:inspector/promises'
 
-/** Runs work and returns what was counted meanwhile. */
+/** Counts events between `start` and `stop`. */
 export interface Counter<Count> {
   readonly start: () => Promise<void>
   readonly stop: () => Promise<Count>
 }
 
 export interface Entered {
-  /** Relative to the project. */
+  /** Paths relative to the project root. */
   readonly files: readonly string[]
   /** `file:name`, or `file:offset` for a function without a name. */
   readonly functions: readonly string[]
 }
 
-/** The functions of the sources under `sourceUrl` that ran. */
+/** Counts the functions under `sourceUrl` that are called. */
 export function coverageCounter(session: Session, sourceUrl: string): Counter<Entered> {
   return {
     start: async () => {
@@ -43,7 +43,10 @@ export interface Created {
   readonly promises: number
 }
 
-/** The timers and promises that code under `sourceUrl` created, be it by a call into Node; those of undici do not count. */
+/**
+ * Counts the timers and promises that code under `sourceUrl` creates, also by a call into Node, but not those of
+ * undici.
+ */
 export function resourceCounter(sourceUrl: string): Counter<Created> {
   let timers = 0
   let promises = 0
@@ -70,17 +73,17 @@ export function resourceCounter(sourceUrl: string): Counter<Created> {
   }
 }
 
-/** True when the innermost function that is neither Node's nor this file's is one of the sources. */
+/** Checks whether the innermost stack frame outside Node and this file is under `sourceUrl`. */
 function isCalledFrom(sourceUrl: string): boolean {
   const frames = (new Error('for its stack').stack ?? '').split('\n').slice(1)
-  // Packages that are not modules are named by their path alone.
+  // Frames of CommonJS packages have a path instead of a file URL.
   const isCode = (frame: string): boolean => frame.includes('file://') || frame.includes('/node_modules/')
   const running = frames.filter((frame) => isCode(frame) && !frame.includes(import.meta.url))
   const innermost = running.find((frame) => !/^\s*at async /.test(frame))
   return innermost?.includes(sourceUrl) ?? false
 }
 
-/** Bytes allocated on the heap, those included that a collection freed. */
+/** Counts the bytes allocated on the heap, including bytes that were collected. */
 export function allocationCounter(session: Session): Counter<number> {
   return {
     start: async () => {

@@ -1,4 +1,4 @@
-/** The gateway alone in a process, counting what a request costs it. argv: the upstream's base address. */
+/** Runs a gateway alone in a process and counts the work of its requests. argv: base URL of the upstream. */
 import { createServer } from 'node:http'
 import { Session } from 'node:inspector/promises'
 import { createGateway, memoryStore, openaiCompatible } from '../../../src/index.ts'
@@ -13,9 +13,9 @@ const countedStore = new Proxy(store, {
   get(target, name) {
     const value: unknown = Reflect.get(target, name)
     if (typeof value !== 'function') return value
-    return (...given: unknown[]): unknown => {
+    return (...args: unknown[]): unknown => {
       storeCalls.push(String(name))
-      return Reflect.apply(value, target, given)
+      return Reflect.apply(value, target, args)
     }
   },
 })
@@ -54,7 +54,7 @@ const server = createServer(toNodeHandler(gateway)).listen(0, '127.0.0.1', () =>
 })
 
 process.on('message', async ({ counter, step }: { readonly counter: string; readonly step: 'start' | 'stop' }) => {
-  // What a request does after its answer belongs to it.
+  // The work of a request continues after its answer.
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve))
   process.send?.({ value: await counters[counter]?.[step]() })
 })

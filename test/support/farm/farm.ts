@@ -9,18 +9,20 @@ import { serve } from '../../../src/node.ts'
 import { farmOptions } from './options.ts'
 import { socketStore } from './socket-store.ts'
 
-/** A gateway that takes batches and does no work, a store in a process of its own, and a worker that is killed. */
+/**
+ * A gateway that accepts batches without processing them, a store in a separate process, and a worker that tests kill.
+ */
 export interface Farm {
   readonly gateway: Gateway
   readonly keyId: string
   readonly client: Anthropic
-  /** How often the upstream was asked. */
-  asked(): number
-  /** Resolves when the upstream has been asked so often. */
-  askedSoOften(times: number): Promise<void>
-  /** A worker, instead of the one there was, which is killed with SIGKILL. */
+  /** Returns the number of upstream calls. */
+  upstreamCalls(): number
+  /** Resolves after this many upstream calls. */
+  waitForUpstreamCalls(count: number): Promise<void>
+  /** Kills the worker, if any, with SIGKILL and starts a new one. */
   replaceWorker(): Promise<void>
-  /** The greatest resident sizes so far, in MiB: of all workers, and of the process that holds the store. */
+  /** Returns the peak resident sizes in MiB: the largest of all workers, and that of the store process. */
   peaks(): { readonly worker: number; readonly store: number }
   close(): Promise<void>
 }
@@ -36,22 +38,22 @@ export async function startFarm(): Promise<Farm> {
   const server = await serve(gateway, { port: 0 })
   let worker: ChildProcess | undefined
   let workerPeak = 0
-  const look = (): void => {
+  const updatePeak = (): void => {
     workerPeak = Math.max(workerPeak, peakOf(worker))
   }
   return {
     gateway,
     keyId: key.id,
     client: new Anthropic({ baseURL: server.url, apiKey: key.value, maxRetries: 0, timeout: 120_000 }),
-    asked: upstream.asked,
-    askedSoOften: upstream.askedSoOften,
+    upstreamCalls: upstream.calls,
+    waitForUpstreamCalls: upstream.waitForCalls,
     replaceWorker: async () => {
-      look()
+      updatePeak()
       await kill(worker)
       worker = start('worker', [String(port), upstream.url])
     },
     peaks: () => {
-      look()
+      updatePeak()
       return { worker: workerPeak, store: peakOf(storeProcess) }
     },
     close: async () => {
@@ -64,8 +66,8 @@ export async function startFarm(): Promise<Farm> {
   }
 }
 
-function start(name: string, given: readonly string[]): ChildProcess {
-  return fork(fileURLToPath(new URL(`./${name}.ts`, import.meta.url)), given, { execArgv: ['--import', 'tsx'] })
+function start(name: string, args: readonly string[]): ChildProcess {
+  return fork(fileURLToPath(new URL(`./${name}.ts`, import.meta.url)), args, { execArgv: ['--import', 'tsx'] })
 }
 
 function kill(child: ChildProcess | undefined): Promise<void> {
@@ -76,7 +78,7 @@ function kill(child: ChildProcess | undefined): Promise<void> {
   })
 }
 
-/** What Linux remembers of a living process; 0 elsewhere. */
+/** Reads the peak resident size of a running process on Linux; returns 0 elsewhere. */
 function peakOf(child: ChildProcess | undefined): number {
   try {
     const status = readFileSync(`/proc/${child?.pid}/status`, 'utf8')
@@ -97,22 +99,22 @@ const ANSWER = JSON.stringify({
 
 async function startUpstream() {
   const waiting = new Map<() => void, number>()
-  let asked = 0
+  let calls = 0
   const server = createServer((incoming, response) => {
     incoming.resume().on('end', () => {
-      asked += 1
-      for (const [go, times] of waiting) if (asked >= times) go()
+      calls += 1
+      for (const [resolve, count] of waiting) if (calls >= count) resolve()
       response.writeHead(200, { 'content-type': 'application/json' }).end(ANSWER)
     })
   })
   await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve))
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
-    asked: () => asked,
-    askedSoOften: (times: number) =>
+    calls: () => calls,
+    waitForCalls: (count: number) =>
       new Promise<void>((resolve) => {
-        if (asked >= times) resolve()
-        else waiting.set(resolve, times)
+        if (calls >= count) resolve()
+        else waiting.set(resolve, count)
       }),
     close: () =>
       new Promise<void>((resolve) => {

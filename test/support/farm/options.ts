@@ -1,9 +1,9 @@
 import { openaiCompatible, type BatchOptions, type GatewayOptions, type Store } from '../../../src/index.ts'
 
-/** A process that was killed keeps its items for so long. */
+/** Other processes take over the items of a killed process after this time, in milliseconds. */
 export const LEASE_MS = 2_000
 
-/** Options of each process of a farm. */
+/** Returns the options of each gateway of a farm. */
 export function farmOptions(store: Store, upstream: string, batches: BatchOptions): GatewayOptions {
   return {
     providers: [

@@ -4,7 +4,7 @@ import type { Store } from '../../../src/index.ts'
 export interface StoreCall {
   readonly id: number
   readonly method: keyof Store
-  readonly given: readonly unknown[]
+  readonly args: readonly unknown[]
 }
 
 export interface StoreAnswer {
@@ -13,13 +13,13 @@ export interface StoreAnswer {
   readonly error?: string
 }
 
-/** Calls back with each whole line that a socket sends. */
-export function eachLine(socket: Socket, take: (line: string) => void): void {
+/** Calls `onLine` with each complete line from a socket. */
+export function eachLine(socket: Socket, onLine: (line: string) => void): void {
   let rest = ''
   socket.setEncoding('utf8')
   socket.on('data', (text: string) => {
     const lines = (rest + text).split('\n')
     rest = lines.pop() ?? ''
-    for (const line of lines) take(line)
+    for (const line of lines) onLine(line)
   })
 }

@@ -22,7 +22,7 @@ interface Waiting {
   readonly reject: (error: Error) => void
 }
 
-/** The store that `store-server.ts` holds. */
+/** Connects to the store of `store-server.ts`. */
 export async function socketStore(port: number): Promise<Store> {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true })
   const waiting = new Map<number, Waiting>()
@@ -40,15 +40,15 @@ export async function socketStore(port: number): Promise<Store> {
   })
   socket.on('error', () => {})
   socket.on('close', () => {
-    for (const call of waiting.values()) call.reject(new Error('the store is gone'))
+    for (const call of waiting.values()) call.reject(new Error('the connection to the store closed'))
   })
   const call =
     (method: string) =>
-    (...given: readonly unknown[]): Promise<unknown> =>
+    (...args: readonly unknown[]): Promise<unknown> =>
       new Promise((resolve, reject) => {
         ids += 1
         waiting.set(ids, { resolve, reject })
-        socket.write(`${JSON.stringify({ id: ids, method, given })}\n`)
+        socket.write(`${JSON.stringify({ id: ids, method, args })}\n`)
       })
   const methods = Object.fromEntries(METHODS.map((method) => [method, call(method)]))
   return { ...methods, close: async () => void socket.destroy() } as object as Store

@@ -1,6 +1,6 @@
 /**
- * A process of its own that holds a memory store and serves it over a socket: what a database is to a gateway, so that
- * processes that work with it can be killed while it lives. One JSON object a line, both ways.
+ * Serves a memory store over a socket, as a database does, so that tests can kill the processes that use it. Calls and
+ * answers are JSON objects, one per line.
  */
 import { createServer, type Socket } from 'node:net'
 import { memoryStore } from '../../../src/index.ts'
@@ -13,15 +13,15 @@ const server = createServer({ noDelay: true }, (socket) => {
 })
 
 async function answer(socket: Socket, call: StoreCall): Promise<void> {
-  const answer = await answerOf(call)
+  const answer = await callStore(call)
   if (!socket.destroyed) socket.write(`${JSON.stringify(answer)}\n`)
 }
 
-/** Some methods answer at once. */
-async function answerOf({ id, method, given }: StoreCall): Promise<StoreAnswer> {
-  const call = store[method] as (...given: unknown[]) => unknown
+/** Some methods return synchronously. */
+async function callStore({ id, method, args }: StoreCall): Promise<StoreAnswer> {
+  const call = store[method] as (...args: unknown[]) => unknown
   try {
-    return { id, result: await call(...given.map((value) => value ?? undefined)) }
+    return { id, result: await call(...args.map((value) => value ?? undefined)) }
   } catch (error) {
     return { id, error: String(error) }
   }

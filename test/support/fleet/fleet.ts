@@ -16,7 +16,9 @@ export interface Fleet {
   close(): Promise<void>
 }
 
-/** Bundles the worker once, so that a process starts fast. The packages are found from inside node_modules. */
+/**
+ * Bundles the worker once, so that processes start fast. The bundle is in node_modules to resolve packages from there.
+ */
 export async function createFleet(): Promise<Fleet> {
   const directory = join(root, 'node_modules', `.sluice-fleet-${process.pid}-${Date.now()}`)
   mkdirSync(directory)
@@ -61,11 +63,11 @@ export async function createFleet(): Promise<Fleet> {
   }
 }
 
-/** Resolves when a process ends by itself; rejects for an exit code other than 0. */
+/** Resolves when a process exits. Rejects if its exit code is not 0. */
 export function exitOf(child: ChildProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     child.once('exit', (code) =>
-      code === 0 ? resolve() : reject(new Error(`A process of the fleet ended with ${code}.`)),
+      code === 0 ? resolve() : reject(new Error(`A process of the fleet exited with code ${code}.`)),
     )
   })
 }

@@ -4,7 +4,7 @@ import type { StorePlace } from './open-store.ts'
 
 export const MODEL = 'extractive/extractive'
 
-/** What a process of a fleet does. */
+/** The work of a process of a fleet. */
 export type FleetJob =
   | {
       readonly type: 'ask'
@@ -25,11 +25,11 @@ export type FleetJob =
   | {
       readonly type: 'recall'
       readonly place: StorePlace
-      /** The base address of the chat format. */
+      /** Base URL of the chat format. */
       readonly upstream: string
       readonly secret: string
       readonly question: string
-      /** Reports `began` with what has arrived after the first text. @default false */
+      /** Reports `began` with the text received so far after the first text delta. @default false */
       readonly stream?: boolean
     }
 
@@ -39,10 +39,10 @@ export type FleetReport =
   | { readonly type: 'began'; readonly body: string }
   | { readonly type: 'recalled'; readonly status: number; readonly cache: string | null; readonly body: string }
 
-/** A store that is slow because the machine is busy must not change what a fleet counts. */
+/** Long enough that a store that is slow on a busy machine does not change the counts of a fleet. */
 export const PATIENT: Pick<GatewayOptions, 'storeTimeoutMs'> = { storeTimeoutMs: 300_000 }
 
-/** The same gateway in every process. */
+/** Returns the gateway options of every process. */
 export function gatewayOptions(store: Store): GatewayOptions {
   return {
     providers: [extractive({ price: { input: 500, output: 2_000 } })],
@@ -53,14 +53,14 @@ export function gatewayOptions(store: Store): GatewayOptions {
   }
 }
 
-/** A gateway in front of an upstream, with a cache that other processes share. */
+/** Returns the options of a gateway with an upstream and a cache that other processes share. */
 export function cachingOptions(store: Store, upstream: string, cache: CacheOptions): GatewayOptions {
   const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindow: 200_000, maxOutputTokens: 1_000 }]
   const chat = openaiCompatible({ name: 'chat', baseUrl: upstream, apiKey: 'sk-upstream-secret', models })
   return { providers: [chat], store, cache, runtime: { random: () => 0 } }
 }
 
-/** A request of the chat format. */
+/** Creates a request of the chat format. */
 export function questionOf(secret: string, question: string, more: object = {}): Request {
   return new Request('http://gateway/v1/chat/completions', {
     method: 'POST',

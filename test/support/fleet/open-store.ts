@@ -9,12 +9,12 @@ import { memoryStore } from '../../../src/stores/memory.ts'
 import { openPglite, openPool } from '../postgres.ts'
 import { openCluster, openIoredis } from '../redis.ts'
 
-/** A store that several processes can open. */
+/** Location of a store that several processes can open. */
 export interface StorePlace {
   readonly engine: 'memory' | 'sqlite' | 'redis' | 'cluster' | 'sharded cluster' | 'postgres' | 'pglite'
-  /** A directory or an address. */
+  /** Directory or URL. */
   readonly location: string
-  /** The name of the file, the prefix of the keys, or the schema of the tables. */
+  /** File name, key prefix or table schema. */
   readonly name: string
 }
 
@@ -45,7 +45,7 @@ export interface OpenedCache {
   readonly close: () => Promise<void>
 }
 
-/** The semantic cache in a database that several processes can open. */
+/** Opens a semantic cache in a database that several processes share. */
 export async function openCache({ engine, location, name }: StorePlace): Promise<OpenedCache> {
   if (engine === 'postgres') {
     const { client, close } = await openPool(location)

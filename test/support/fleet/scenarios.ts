@@ -6,28 +6,28 @@ import { createFleet, exitOf } from './fleet.ts'
 import { gatewayOptions, MODEL, PATIENT } from './jobs.ts'
 import { openStore, type StorePlace } from './open-store.ts'
 
-/** What a fleet did with one key. */
+/** Usage of one key by a fleet. */
 export interface FleetUsage {
-  /** Answers by status, over all processes. */
+  /** Number of responses of all processes by status. */
   readonly statuses: Readonly<Record<string, number>>
-  /** Requests and tokens by the usage report. */
+  /** Number of requests in the usage report. */
   readonly requests: number
   readonly billedUsd: number
-  /** The bill of one request, by a gateway of its own. */
+  /** Billed amount of one request, measured with a separate gateway. */
   readonly oneUsd: number
 }
 
 export interface AskOptions {
   readonly place: StorePlace
   readonly processes: number
-  /** Requests over all processes. */
+  /** Total requests of all processes. */
   readonly count: number
   readonly requestLimit: number
-  /** How many requests the budget pays for. */
+  /** Number of requests that the budget covers. */
   readonly paidFor: number
 }
 
-/** Sends requests with one key from several processes at once. */
+/** Sends concurrent requests with one key from several processes. */
 export async function askFromFleet({
   place,
   processes,
@@ -66,7 +66,7 @@ export async function askFromFleet({
   }
 }
 
-/** The bill of one request of the fleet. */
+/** Returns the billed amount of one request. */
 async function billOfOne(): Promise<number> {
   const { store } = await openStore({ engine: 'memory', location: '', name: '' })
   const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
@@ -87,16 +87,16 @@ async function billOfOne(): Promise<number> {
 export interface KillResult {
   /** Settlements that a process reported before it was killed. */
   readonly reported: readonly string[]
-  /** Settlements by the log: one entry each. */
+  /** Settlements in the audit log, which has one entry for each. */
   readonly logged: readonly string[]
   readonly tallied: number
-  /** Spent and held of each counter after all reservations of killed processes have lapsed. */
+  /** Spent and held amounts of each counter after all reservations of killed processes expired. */
   readonly levels: readonly { readonly spent: number; readonly held: number }[]
 }
 
-const LAPSE_MS = 1_500
+const EXPIRE_MS = 1_500
 
-/** Kills processes at random moments while they reserve and settle, and reads what the store has afterwards. */
+/** Kills processes at random times while they reserve and settle, and returns the resulting state of the store. */
 export async function settleUnderKills(
   place: StorePlace,
   kills: number,
@@ -112,7 +112,7 @@ export async function settleUnderKills(
     atOnce,
     counters,
     max: 1_000_000,
-    expiresAfterMs: LAPSE_MS,
+    expiresAfterMs: EXPIRE_MS,
     expiresAt: Date.now() + 3_600_000,
   } as const
   const onReport = (report: { readonly type: string; readonly reservationId?: string }): void => {
@@ -139,7 +139,7 @@ export async function settleUnderKills(
   }
 }
 
-/** Waits until what killed processes held has expired, and returns the levels. */
+/** Waits until the reservations of killed processes expire, and returns the levels. */
 async function levelsWithoutHolds(store: Store, counters: readonly string[]): Promise<readonly Level[]> {
   for (;;) {
     const levels = await store.levels(counters)

@@ -4,17 +4,17 @@ import type { Store } from '../../../src/core/store.ts'
 import { cachingOptions, gatewayOptions, MODEL, PATIENT, questionOf, type FleetJob, type FleetReport } from './jobs.ts'
 import { openCache, openStore } from './open-store.ts'
 
-/** A process of a fleet. Its job is in its first argument; it reports over the channel to its parent. */
+/** A process of a fleet. Its first argument is the job; it sends reports to its parent. */
 const job = JSON.parse(process.argv[2] ?? '') as FleetJob
 const { store, close } = await openStore(job.place)
-// A process whose parent is gone must not go on.
+// A process must exit when its parent does.
 if (job.type === 'settle') process.once('disconnect', () => process.exit(1))
 
 async function report(message: FleetReport): Promise<void> {
   await new Promise<void>((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
 }
 
-/** Sends requests through a gateway, `atOnce` at a time, and reports how often each status was answered. */
+/** Sends requests through a gateway, `atOnce` at a time, and reports the number of responses by status. */
 async function ask(count: number, atOnce: number, secret: string): Promise<void> {
   const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
   const statuses: Record<string, number> = {}
@@ -38,7 +38,7 @@ async function ask(count: number, atOnce: number, secret: string): Promise<void>
 }
 
 /** Reserves and settles until it is killed, and reports each settlement that the store confirmed. */
-async function settleForEver(
+async function settleUntilKilled(
   shared: Store,
   { counters, max, expiresAfterMs, expiresAt }: FleetJob & { readonly type: 'settle' },
 ): Promise<void> {
@@ -57,9 +57,9 @@ async function settleForEver(
   }
 }
 
-/** Asks one question through a gateway whose cache other processes share. */
-async function recall(asked: FleetJob & { readonly type: 'recall' }): Promise<void> {
-  const { place, upstream, secret, question, stream = false } = asked
+/** Sends a question through a gateway whose cache other processes share. */
+async function recall(recallJob: FleetJob & { readonly type: 'recall' }): Promise<void> {
+  const { place, upstream, secret, question, stream = false } = recallJob
   const opened = await openCache(place)
   const gateway = createGateway(cachingOptions(store, upstream, opened.cache))
   const response = await gateway.fetch(questionOf(secret, question, { stream }))
@@ -83,5 +83,5 @@ if (job.type === 'ask' || job.type === 'recall') {
   await close()
   process.disconnect()
 } else {
-  await Promise.all(Array.from({ length: job.atOnce }, () => settleForEver(store, job)))
+  await Promise.all(Array.from({ length: job.atOnce }, () => settleUntilKilled(store, job)))
 }

@@ -1,4 +1,4 @@
-/** A script whose only request fails once: without sockets, the wait before the retry is all that keeps it alive. */
+/** A script whose only request fails once. It has no sockets, so only the retry timer keeps the process alive. */
 import { createGateway, openaiCompatible } from '../../../src/index.ts'
 
 const answer = {
