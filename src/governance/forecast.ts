@@ -50,6 +50,8 @@ export async function forecast(key: VirtualKey, quote: Quote, context: ForecastC
 }
 
 interface ForecastContext {
+  /** Time after which an unsettled reservation expires, in milliseconds. */
+  readonly maxHoldMs: number
   readonly store: Pick<Store, 'levels' | 'tallies'>
   readonly shared: SharedLimits
   readonly now: () => number
@@ -61,7 +63,8 @@ async function tryForecast(
   context: ForecastContext,
 ): Promise<Forecast & { readonly recount: Recount | undefined }> {
   const at = context.now()
-  const carried = await createCarryOver(context.store, false)(await currentLimits(key, context.shared, at), at)
+  const addCarryOver = createCarryOver(context.store, { maxHoldMs: context.maxHoldMs, toleratesFailure: false })
+  const carried = await addCarryOver(await currentLimits(key, context.shared, at), at)
   const limitClaims = claimsFor(carried.limits, quote)
   const { limits, claims, worstCost, minGrant, tokens } = limitClaims
   const levels = limits.length === 0 ? [] : await context.store.levels(limits.map((limit) => limit.counter))
@@ -123,9 +126,6 @@ export function readSpent(
   })
 }
 
-/** Maximum duration of a request with the default `timeouts.total`, in milliseconds. */
-const MAX_REQUEST_MS = 600_000
-
 /**
  * Returns the amounts that running requests have reserved in other windows of each owner. These requests began before
  * the window changed.
@@ -137,8 +137,9 @@ function readHeldInOtherWindows(
   store: Pick<Store, 'levels'>,
   windows: readonly BudgetWindow[],
   now: number,
+  maxHoldMs: number,
 ): MaybePromise<readonly number[]> {
-  const counters = windows.map((window) => countersOfOtherWindows(window, now))
+  const counters = windows.map((window) => countersOfOtherWindows(window, now, maxHoldMs))
   return chain(store.levels(counters.flat()), (levels) => {
     let offset = 0
     return counters.map(({ length }) =>
@@ -147,15 +148,11 @@ function readHeldInOtherWindows(
   })
 }
 
-function countersOfOtherWindows({ owner, every }: BudgetWindow, now: number): readonly string[] {
+function countersOfOtherWindows({ owner, every }: BudgetWindow, now: number, maxHoldMs: number): readonly string[] {
   const counters: string[] = []
   for (const code of DURATION_CODES) {
     if (code === every) continue
-    for (
-      let { start, end } = periodOf(now - MAX_REQUEST_MS, code);
-      start <= now;
-      { start, end } = periodOf(end, code)
-    ) {
+    for (let { start, end } = periodOf(now - maxHoldMs, code); start <= now; { start, end } = periodOf(end, code)) {
       counters.push(counterName('budget', owner, code, { start, end }))
     }
   }
@@ -171,12 +168,20 @@ interface CachedAmounts {
   readonly validUntil: number
 }
 
+interface CarryOverOptions {
+  /** Time after which an unsettled reservation expires, in milliseconds. */
+  readonly maxHoldMs: number
+  /** If true and the store fails, a budget uses the amount that was last read, or 0. */
+  readonly toleratesFailure: boolean
+}
+
 /**
  * Returns a function that adds to each budget the amount that its counter lacks.
- *
- * @param toleratesFailure If true and the store fails, a budget uses the amount that was last read, or 0.
  */
-export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, toleratesFailure: boolean): CarryOver {
+export function createCarryOver(
+  store: Pick<Store, 'levels' | 'tallies'>,
+  { maxHoldMs, toleratesFailure }: CarryOverOptions,
+): CarryOver {
   /**
    * Amounts by owner. If a budget returns to an earlier window, the counter of that window lacks the amounts billed in
    * between, so the cached amount must not be reused.
@@ -215,7 +220,7 @@ export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, tolera
   }
 
   function refresh(limits: readonly Limit[], outdated: readonly Limit[], now: number): MaybePromise<CarriedLimits> {
-    return chain(readHeldInOtherWindows(store, outdated, now), (held) =>
+    return chain(readHeldInOtherWindows(store, outdated, now, maxHoldMs), (held) =>
       chain(readSpent(store, outdated, now), (spent) => {
         for (const [index, limit] of outdated.entries()) {
           cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)

@@ -83,7 +83,10 @@ export function createLedger(options: LedgerOptions): Ledger {
   /** Loaded on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./forecast.ts')
-    return (carryOver = createCarryOver(store, allowsUnreservedRequests))
+    return (carryOver = createCarryOver(store, {
+      maxHoldMs: expiresAfterMs,
+      toleratesFailure: allowsUnreservedRequests,
+    }))
   })
   const windowsOf = createKeyWindows(shared, (limits, at) => {
     if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
@@ -226,7 +229,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     status,
     forecast: async (key, quote) => {
       const { forecast } = await import('./forecast.ts')
-      return forecast(key, quote, { store, shared, now })
+      return forecast(key, quote, { store, shared, now, maxHoldMs: expiresAfterMs })
     },
     retry: settlements.retry,
     settlementCounts: settlements.counts,

@@ -349,6 +349,22 @@ describe('budgets', () => {
     },
   )
 
+  it('include what a request of an hour holds in an earlier window when their window changes', async () => {
+    const governance = createTestGovernance({ at: NOON + 50 * 60_000, expiresAfterMs: 3_600_000 })
+    const { id } = await createKey(governance, { budget_limit_cents: 5, budget_reset_duration: '1h' })
+    const reserve = async (cents: number) =>
+      governance.ledger.reserve(await governance.keyring.read(id), {
+        ...quote(1, 1),
+        cost: () => fromDollars(cents / 100),
+      })
+    await reserve(3)
+    governance.clock.at += 40 * 60_000
+    await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: '1d' }))
+
+    await expect(reserve(3)).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    await (await reserve(2)).settle(usage(1, 1, 0))
+  })
+
   it('keep earlier charges when a request is settled while they are read after a window change', async () => {
     const store = memoryStore({ now: () => NOON })
     let settleBetween = async (): Promise<void> => {}

@@ -22,7 +22,12 @@ export interface TestGovernance {
 export const NOON: number = Date.UTC(2026, 0, 15, 12)
 
 export function createTestGovernance(
-  options: { readonly at?: number; readonly store?: Store; readonly clock?: { at: number } } = {},
+  options: {
+    readonly at?: number
+    readonly store?: Store
+    readonly clock?: { at: number }
+    readonly expiresAfterMs?: number
+  } = {},
 ): TestGovernance {
   const clock = options.clock ?? { at: options.at ?? NOON }
   const now = (): number => clock.at
@@ -34,7 +39,13 @@ export function createTestGovernance(
     store,
     shared,
     keyring: createKeyring({ store, now, uuid, shared, lookup: createKeyLookup({ store, now }) }),
-    ledger: createLedger({ store, now, uuid, shared }),
+    ledger: createLedger({
+      store,
+      now,
+      uuid,
+      shared,
+      ...(options.expiresAfterMs !== undefined && { expiresAfterMs: options.expiresAfterMs }),
+    }),
     reports: createUsageReports({ store, now, shared }),
   }
 }
