@@ -81,8 +81,8 @@ type NewAnswer = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): MaybePromise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = context.options
   const { id, scope, text } = lookup.key
-  const isFresh = isTimeSensitive(text) || isTimeSensitive(lookup.key.previousText)
-  const seconds = isFresh ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
+  const needsFreshAnswer = isTimeSensitive(text) || isTimeSensitive(lookup.key.previousText)
+  const seconds = needsFreshAnswer ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
   const storedAt = runtime.now()
   const expiresAt = storedAt + 1000 * seconds
   const comparable = lookup.key.comparable && context.threshold < 1

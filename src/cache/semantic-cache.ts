@@ -46,8 +46,8 @@ export interface SemanticCache {
    */
   peek(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /**
-   * Raises the entry's threshold above the similarity of its hits, or removes the entry if all its hits had identical
-   * text. `id` is an entry id, or the id of one of the last 10,000 requests answered from the cache.
+   * Raises the entry's threshold above the similarity of its hits since the last report, or removes the entry if all of
+   * these had identical text. `id` is an entry id, or the id of one of the last 10,000 requests answered from the cache.
    */
   reportWrongHit(id: string): MaybePromise<void>
   clear(filter?: { readonly key?: string }): MaybePromise<void>

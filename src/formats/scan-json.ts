@@ -129,7 +129,7 @@ const CLOSE_BRACE = 125
 
 const BLANK = 1
 const DIGIT = 2
-const SIGN = 3
+const SIGN_OR_POINT = 3
 const LETTER = 4
 const CHARACTER_KINDS: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   characterKind(String.fromCharCode(byte)),
@@ -138,7 +138,7 @@ const CHARACTER_KINDS: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =
 function characterKind(character: string): number {
   if (/\s/.test(character)) return BLANK
   if (/\d/.test(character)) return DIGIT
-  if (/[+.-]/.test(character)) return SIGN
+  if (/[+.-]/.test(character)) return SIGN_OR_POINT
   return /[a-z]/i.test(character) ? LETTER : 0
 }
 
@@ -162,7 +162,7 @@ function readToken(state: ScanState): void {
       state.isModelNext = false
       break
     default:
-      if (CHARACTER_KINDS[byte] === DIGIT || CHARACTER_KINDS[byte] === SIGN) return readNumber(state)
+      if (CHARACTER_KINDS[byte] === DIGIT || CHARACTER_KINDS[byte] === SIGN_OR_POINT) return readNumber(state)
       if (CHARACTER_KINDS[byte] === LETTER) return readLiteral(state)
       if (CHARACTER_KINDS[byte] === BLANK) state.position = endOfRun(state.bytes, state.position, BLANK) - 1
   }
@@ -220,7 +220,7 @@ function readNumber(state: ScanState): void {
   let end = integerEnd
   for (let byte = bytes[end]; byte !== undefined; byte = bytes[end]) {
     if (byte === UPPER_E || byte === LOWER_E) state.exponentCount++
-    else if (CHARACTER_KINDS[byte] !== SIGN) break
+    else if (CHARACTER_KINDS[byte] !== SIGN_OR_POINT) break
     end = endOfRun(bytes, end, DIGIT)
   }
   state.position = end

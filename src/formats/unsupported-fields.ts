@@ -9,7 +9,7 @@ interface UnsupportedField {
   /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
   readonly description: string
   readonly details?: Json
-  /** True for a reference to the conversation, which even a lossy translation may not omit. */
+  /** True for a reference to stored data, which even a lossy translation may not omit. */
   readonly isEssential?: boolean
 }
 
@@ -23,7 +23,7 @@ export interface SourceFormat {
   readonly hintFields: ReadonlySet<string>
   /** Body fields that may be omitted if the function returns true for their value. */
   readonly harmlessFields: ReadonlyMap<string, (value: Json) => boolean>
-  /** Body fields that refer to a conversation stored by the vendor. */
+  /** Body fields that refer to data stored by the vendor. */
   readonly referenceFields: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
   /** Fields of messages, tools and content parts that are translated or harmless, by type. */
   readonly knownFieldsByType: ReadonlyMap<string, ReadonlySet<string>>

@@ -144,8 +144,8 @@ export class BodyCapacity {
   }
 
   /**
-   * Resolves when the key has capacity for the body. Rejects with `rate-limited` if too many requests are waiting or
-   * the wait is too long, and with `cancelled` if the caller disconnects.
+   * Resolves when the key has capacity for the body. Throws `rate-limited` if too many requests are waiting. Rejects with
+   * `rate-limited` if the wait is too long, and with `cancelled` if the caller disconnects.
    */
   acquire(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<OccupiedCapacity> {
     const size = countedSizeOf(bytes)

@@ -21,7 +21,7 @@ const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
 /**
  * Calls the upstream, with retries and fallbacks. Resolves with a complete answer, or with a stream after its first
- * content. Rejects with 502, 503 or 504.
+ * content. Rejects with 400 (not translatable), the status of an upstream that rejects the request, 502, 503 or 504.
  */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
@@ -170,8 +170,8 @@ const LONG_CONTEXT_BETA = /^context-1m\b/
 const LONG_CONTEXT_TOKENS = 1_000_000
 
 /**
- * Removes the beta of a context window of a million tokens if a model's entry has a smaller window. Otherwise, tokens
- * above the window of the entry would not be billed.
+ * Removes the beta flag for the one-million-token context window if a model's entry has a smaller window. Otherwise,
+ * tokens above the window of the entry would not be billed.
  */
 function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
   if (routes.every(({ model }) => contextWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers

@@ -19,7 +19,7 @@ import type { Limits, RecalledBody, RequestBodyLimits, Services } from './servic
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
-/** Parses the request, and checks its model, its permissions and its size. Throws 400, 403, 404 or 413. */
+/** Parses the request, and checks its model, permissions and size. Throws 400, 403, 404, 408, 413, 415 or 429. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   return readJson(authenticated, services, (parsed) => parsePrompt(authenticated, parsed, services))

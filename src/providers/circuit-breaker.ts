@@ -1,6 +1,6 @@
 import { numberFrom, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 
-/** `half-open`: the next request is a probe. */
+/** `half-open`: `openMs` has passed without a successful probe. */
 export type CircuitState = 'closed' | 'open' | 'half-open'
 
 /** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has its own circuit. */

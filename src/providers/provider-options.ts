@@ -13,9 +13,9 @@ export interface ModelEntry extends Omit<
   readonly price?: Model['price']
   /** @default the family in the id (`llama` in `llama-3.3`), otherwise that of the provider (`gpt` for `openai()`) */
   readonly family?: string
-  /** @default 128_000 */
+  /** @default the window in the catalog, otherwise 128_000 */
   readonly contextWindow?: number
-  /** @default 16_384, or the context window if it is smaller */
+  /** @default the maximum in the catalog, otherwise 16_384 or the context window if it is smaller */
   readonly maxOutputTokens?: number
 }
 
