@@ -36,8 +36,8 @@ export interface Ledger {
    * limit rejects the request and the prompt can be counted more precisely, counts the prompt and tries again. Throws
    * `rate-limited` or `budget-exceeded` without reserving anything. Rejects when the store fails.
    *
-   * A request that fails after its reservation is settled with zeros. It counts against the request limits, because it
-   * may have called an upstream, and its tokens and money are released.
+   * If a reserved request fails, its settlement releases all tokens and money that are not billed. The request still
+   * counts against the request limits, because it may have called an upstream.
    *
    * @param wait Limits the time that the store may take. @default no limit
    */

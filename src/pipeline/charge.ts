@@ -12,7 +12,7 @@ import type { SvcMetrics } from '../formats/format.ts'
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
 /**
- * An answer and the usage that its upstream reported. `completion` is called only if the text must be counted locally.
+ * An answer and the usage that its upstream reported. `completion` is called only if that usage may be incomplete.
  */
 export interface BilledAnswer {
   readonly usage: Usage | undefined

@@ -170,10 +170,11 @@ function reasonForSkipping(planned: Planned): string {
   const { plan, steering } = planned
   if (plan.kind === 'replay') return 'the answer is in the cache'
   if (isSentUnchanged(planned))
-    return 'the upstream stores the conversation or generates the response in the background'
+    return 'the request is a compaction, runs in the background, or uses a conversation stored by the upstream'
   if (steering.level === 'off') return 'X-Savings-Level is off'
   const { rewrite } = plan.optimization
-  return rewrite === undefined ? 'the prompt is far below every threshold' : `tier ${rewrite.tier} was chosen first`
+  if (rewrite !== undefined) return `tier ${rewrite.tier} was chosen first`
+  return 'the tier is disabled or runs only as a trial, or the prompt is too small'
 }
 
 function describeLimits({ error, outputTokens, limits }: Forecast): JsonObject {

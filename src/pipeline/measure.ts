@@ -13,7 +13,7 @@ import type { Services } from './services.ts'
 
 /** A body of at most this size, in bytes, contains no string that needs a digest. See core/digest.ts. */
 const MAX_SMALL_BODY_BYTES = 256 * 1024
-/** Timeout for a count by the vendor, in milliseconds. After that, the upper bound from the number of bytes is used. */
+/** Timeout for a count by the vendor, in milliseconds. After that, `tokenFactor` or else the upper bound is used. */
 const COUNT_TIMEOUT_MS = 10_000
 /**
  * Maximum size of a prompt that is estimated synchronously, in bytes. Estimating such a prompt takes less than a

@@ -51,8 +51,8 @@ class StreamAnswer {
     this.#services = services
     this.#settleLater = settleLater
     this.#isRecorded = isRecorded(answered, services)
-    const hasFollowers = answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined
-    const isStored = this.#isRecorded || hasFollowers
+    const canHaveFollowers = answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined
+    const isStored = this.#isRecorded || canHaveFollowers
     this.#buffer = new EventBuffer(isStored ? services.recordings.reserveCapacity(answered.key.id) : undefined)
   }
 
