@@ -23,25 +23,25 @@ afterEach(async () => {
 })
 
 async function start(reply: Upstream['reply']): Promise<AgentEnvironment> {
-  const place = await startAgentEnvironment(reply)
-  closing.push(place.close)
-  return place
+  const agent = await startAgentEnvironment(reply)
+  closing.push(agent.close)
+  return agent
 }
 
 const run = (
   name: string,
   args: readonly string[],
-  place: AgentEnvironment,
+  agent: AgentEnvironment,
   env: Record<string, string>,
-): Promise<string> => runProgram(programOf(name), args, place, env)
+): Promise<string> => runProgram(programOf(name), args, agent, env)
 
 describe('Codex with its default model, with only the base URL and the key changed', () => {
   it.skipIf(!existsSync(programOf('codex')))(
     'runs two tools and finishes',
     async () => {
-      const place = await start(codexScript)
+      const agent = await start(codexScript)
       await writeFile(
-        join(place.home, 'config.toml'),
+        join(agent.home, 'config.toml'),
         [
           'model_provider = "gateway"',
           'check_for_update_on_startup = false',
@@ -49,7 +49,7 @@ describe('Codex with its default model, with only the base URL and the key chang
           'enabled = false',
           '[model_providers.gateway]',
           'name = "gateway"',
-          `base_url = "${place.url}/v1"`,
+          `base_url = "${agent.url}/v1"`,
           'env_key = "GATEWAY_KEY"',
           'wire_api = "responses"',
         ].join('\n'),
@@ -58,16 +58,16 @@ describe('Codex with its default model, with only the base URL and the key chang
       const printed = await run(
         'codex',
         ['exec', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', 'Use both tools.'],
-        place,
-        { CODEX_HOME: place.home, GATEWAY_KEY: place.secret },
+        agent,
+        { CODEX_HOME: agent.home, GATEWAY_KEY: agent.secret },
       )
 
       expect(printed).toContain('Both tools ran.')
-      const asked = place.upstream.requests.filter(({ path }) => path === '/v1/responses')
-      expect(asked.map(({ body }) => outputsOf(body).length)).toEqual([0, 1, 2])
-      expect(JSON.stringify(outputsOf(asked[2]?.body ?? {})[0])).toContain('from the shell')
+      const asked = agent.upstream.requests.filter(({ path }) => path === '/v1/responses')
+      expect(asked.map(({ body }) => toolOutputs(body).length)).toEqual([0, 1, 2])
+      expect(JSON.stringify(toolOutputs(asked[2]?.body ?? {})[0])).toContain('from the shell')
       expect(new Set(asked.map(({ body }) => String(body['model']).includes('/')))).toEqual(new Set([false]))
-      expect(answeredRecords(place.log)).toHaveLength(3)
+      expect(answeredRecords(agent.log)).toHaveLength(3)
     },
     180_000,
   )
@@ -77,27 +77,27 @@ describe('Claude Code with its default model, with only the base URL and the key
   it.skipIf(!existsSync(programOf('claude')))(
     'runs two tools and finishes',
     async () => {
-      const place = await start((request) => claudeScript(request, place.home))
-      await writeFile(join(place.home, 'note.txt'), 'from the file\n')
+      const agent = await start((request) => claudeScript(request, agent.home))
+      await writeFile(join(agent.home, 'note.txt'), 'from the file\n')
 
-      const printed = await run('claude', ['-p', 'Use both tools.', '--allowedTools', 'Bash(echo:*)', 'Read'], place, {
-        ANTHROPIC_BASE_URL: place.url,
-        ANTHROPIC_AUTH_TOKEN: place.secret,
+      const printed = await run('claude', ['-p', 'Use both tools.', '--allowedTools', 'Bash(echo:*)', 'Read'], agent, {
+        ANTHROPIC_BASE_URL: agent.url,
+        ANTHROPIC_AUTH_TOKEN: agent.secret,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
         DISABLE_AUTOUPDATER: '1',
       })
 
       expect(printed).toContain('Both tools ran.')
-      const last = place.upstream.requests.findLast(({ body }) => toolResults(body) === 2)
+      const last = agent.upstream.requests.findLast(({ body }) => toolResults(body) === 2)
       expect(last?.text).toContain('from the shell')
       expect(last?.text).toContain('from the file')
-      expect(answeredRecords(place.log).length).toBeGreaterThanOrEqual(3)
+      expect(answeredRecords(agent.log).length).toBeGreaterThanOrEqual(3)
     },
     180_000,
   )
 })
 
-function outputsOf(body: JsonObject): readonly JsonObject[] {
+function toolOutputs(body: JsonObject): readonly JsonObject[] {
   return asArray(body['input'])
     .filter(isJsonObject)
     .filter(({ type }) => String(type).endsWith('_call_output'))
@@ -125,7 +125,7 @@ function codexScript({ index, path, body }: UpstreamRequest): Reply {
       content: [{ type: 'output_text', text: 'Both tools ran.', annotations: [] }],
     },
   ]
-  return { kind: 'events', items: responseEvents(`resp_${index}`, steps[outputsOf(body).length] ?? {}) }
+  return { kind: 'events', items: responseEvents(`resp_${index}`, steps[toolOutputs(body).length] ?? {}) }
 }
 
 function responseEvents(id: string, item: JsonObject): readonly SseEvent[] {

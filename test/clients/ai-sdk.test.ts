@@ -7,7 +7,7 @@ import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } 
 
 const stages: Stage[] = []
 afterEach(async () => {
-  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+  await Promise.all(stages.splice(0).map((openStage) => openStage.close()))
 })
 
 async function stage(options: StageOptions = {}): Promise<Stage> {

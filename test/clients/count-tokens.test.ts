@@ -5,7 +5,7 @@ import { recordingStore } from '../support/recording-store.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
-  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+  await Promise.all(stages.splice(0).map((openStage) => openStage.close()))
 })
 
 async function stage(options: StageOptions = {}): Promise<Stage> {
@@ -15,11 +15,11 @@ async function stage(options: StageOptions = {}): Promise<Stage> {
 }
 
 const messages = [{ role: 'user' as const, content: 'How many tokens are these?' }]
-const counted = (tokens: number) => () => ({ kind: 'json', value: { input_tokens: tokens } }) as const
+const countReply = (tokens: number) => () => ({ kind: 'json', value: { input_tokens: tokens } }) as const
 
 describe('counting tokens through the official client', () => {
   it('sends only the prompt to an upstream that can count', async () => {
-    const { anthropic, upstream } = await stage({ reply: counted(1234) })
+    const { anthropic, upstream } = await stage({ reply: countReply(1234) })
 
     const { data, response } = await anthropic.messages
       .countTokens({ model: MESSAGE_MODEL, messages, system: 'Be brief.' })
@@ -60,7 +60,7 @@ describe('counting tokens through the official client', () => {
     const store = recordingStore()
     const { anthropic, gateway, keyId } = await stage({
       store,
-      reply: counted(10),
+      reply: countReply(10),
       key: { name: 'k', rate_limit_requests: 3, rate_limit_tokens: 1, budget_limit_cents: 1 },
     })
     const count = { model: MESSAGE_MODEL, messages }
@@ -128,7 +128,7 @@ describe('counting tokens of a response', () => {
   })
 
   it('is counted by an upstream of another format that can count', async () => {
-    const { openai, upstream } = await stage({ reply: counted(1234) })
+    const { openai, upstream } = await stage({ reply: countReply(1234) })
 
     const { data, response } = await openai.responses.inputTokens.count({ model: MESSAGE_MODEL, input }).withResponse()
 

@@ -18,7 +18,7 @@ const VECTORS = [
 ]
 
 /** Starts a gateway with an upstream that embeds, one that does not, and the offline provider. */
-async function stage(reply: Upstream['reply'] = embeds(), options: StageOptions = {}): Promise<Stage> {
+async function openStage(reply: Upstream['reply'] = embeds(), options: StageOptions = {}): Promise<Stage> {
   const upstream = await startUpstream({ reply })
   const started = await startStage({
     providers: [
@@ -58,7 +58,7 @@ function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 1
 
 describe('embeddings of the official client', () => {
   it('are decoded from base64, the default of the client', async () => {
-    const { openai, upstream } = await stage()
+    const { openai, upstream } = await openStage()
 
     const { data, response } = await openai.embeddings
       .create({ model: MODEL, input: ['one', 'two'], dimensions: 3, user: 'u' })
@@ -92,7 +92,7 @@ describe('embeddings of the official client', () => {
   })
 
   it('are numbers if requested', async () => {
-    const { openai } = await stage()
+    const { openai } = await openStage()
 
     const { data } = await openai.embeddings.create({ model: MODEL, input: 'one', encoding_format: 'float' })
 
@@ -103,18 +103,18 @@ describe('embeddings of the official client', () => {
     ['float', 'base64'],
     ['base64', 'float'],
   ] as const)('are returned as %s also by an upstream that only supports %s', async (asked, known) => {
-    const { openai } = await stage(embeds(known))
+    const { openai } = await openStage(embeds(known))
 
     const { data } = await openai.embeddings.create({ model: MODEL, input: 'one', encoding_format: asked })
 
     const embedding: unknown = data[0]?.embedding
-    const numbers = typeof embedding === 'string' ? decoded(embedding) : embedding
+    const numbers = typeof embedding === 'string' ? decodeVector(embedding) : embedding
     expect(typeof embedding).toBe(asked === 'base64' ? 'string' : 'object')
     expect(numbers).toEqual(VECTORS[0])
   })
 
   it('accept the tokens of one text, and of several', async () => {
-    const { openai, upstream } = await stage()
+    const { openai, upstream } = await openStage()
 
     await openai.embeddings.create({ model: MODEL, input: [1, 2, 3] })
     expect(upstream.last.body['input']).toEqual([1, 2, 3])
@@ -123,7 +123,7 @@ describe('embeddings of the official client', () => {
   })
 
   it('are billed by the count of the gateway if the upstream reports none', async () => {
-    const { openai } = await stage(embeds(undefined, null))
+    const { openai } = await openStage(embeds(undefined, null))
 
     const { data, response } = await openai.embeddings.create({ model: MODEL, input: [[1, 2, 3, 4, 5]] }).withResponse()
 
@@ -143,7 +143,7 @@ describe('embeddings of the official client', () => {
     [{ encoding_format: 'hex' }, 'encoding_format'],
     [{ model: '' }, 'model'],
   ])('reject %j', async (fields, param) => {
-    const { openai, upstream } = await stage()
+    const { openai, upstream } = await openStage()
     const body = { model: MODEL, input: 'one', ...fields } as OpenAI.EmbeddingCreateParams
 
     const error = await openai.embeddings.create(body).catch((reason: unknown) => reason)
@@ -158,7 +158,7 @@ describe('embeddings of the official client', () => {
     ['a provider that does not embed', 'anthropic/large', 400],
     ['an unknown model', 'chat/none', 404],
   ])('reject %s with a hint', async (_what, model, status) => {
-    const { openai, upstream } = await stage()
+    const { openai, upstream } = await openStage()
 
     const error = await openai.embeddings.create({ model, input: 'one' }).catch((reason: unknown) => reason)
 
@@ -167,13 +167,13 @@ describe('embeddings of the official client', () => {
   })
 
   it('are requested from a model of unknown kind', async () => {
-    const { openai } = await stage()
+    const { openai } = await openStage()
 
     expect((await openai.embeddings.create({ model: 'chat/unknown', input: 'one' })).data).toHaveLength(1)
   })
 
   it('are rejected as answers: a prompt for an embedding model is rejected', async () => {
-    const { openai } = await stage()
+    const { openai } = await openStage()
 
     await expect(
       openai.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: 'Hello?' }] }),
@@ -187,7 +187,7 @@ describe('embeddings of the official client', () => {
     ['no JSON', { kind: 'body', body: '<html>' }],
     ['an error of its own', { kind: 'failure', status: 500 }],
   ] as const)('fail with 502 when the upstream sends %s, and nothing is billed', async (_what, reply) => {
-    const { openai, gateway, keyId } = await stage(() => reply as Reply)
+    const { openai, gateway, keyId } = await openStage(() => reply as Reply)
 
     const error = await openai.embeddings
       .create({ model: MODEL, input: 'one', encoding_format: 'float' })
@@ -200,7 +200,7 @@ describe('embeddings of the official client', () => {
 
 describe('the body of an embeddings request', () => {
   it('is forwarded byte for byte except for the model', async () => {
-    const { url, secret, upstream } = await stage()
+    const { url, secret, upstream } = await openStage()
     const sent = '{ "input":"\\u00e9",\t"model":"chat\\/vectors", "x":1.0e3 }'
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' }
 
@@ -213,7 +213,7 @@ describe('the body of an embeddings request', () => {
 
 describe('embeddings are governed', () => {
   it('by the key, its models and its limits, and are recorded like every request', async () => {
-    const { openai, gateway, keyId, url } = await stage(undefined, {
+    const { openai, gateway, keyId, url } = await openStage(undefined, {
       key: {
         name: 'one',
         allowed_models: [MODEL],
@@ -244,7 +244,7 @@ describe('embeddings are governed', () => {
   })
 
   it('by a budget that is reserved in advance', async () => {
-    const { openai, upstream } = await stage(undefined, {
+    const { openai, upstream } = await openStage(undefined, {
       key: { name: 'one', budget_limit_cents: 0, budget_reset_duration: '1d' },
     })
 
@@ -256,7 +256,7 @@ describe('embeddings are governed', () => {
   })
 
   it('by their Idempotency-Key: the same vectors again, free of charge', async () => {
-    const { openai, upstream } = await stage()
+    const { openai, upstream } = await openStage()
     const ask = () => openai.embeddings.create({ model: MODEL, input: 'a' }, { headers: { 'idempotency-key': 'k1' } })
 
     const first = await ask()
@@ -269,7 +269,7 @@ describe('embeddings are governed', () => {
 
 describe('embeddings offline', () => {
   it('are the same for the same text, similar for similar texts, and of the requested length', async () => {
-    const { openai } = await stage()
+    const { openai } = await openStage()
     const model = 'extractive/extractive-embedding'
 
     const { data, usage } = await openai.embeddings.create({
@@ -294,7 +294,7 @@ describe('embeddings offline', () => {
 
 describe('the AI SDK', () => {
   it('embeds many texts by its default provider', async () => {
-    const { url, secret } = await stage()
+    const { url, secret } = await openStage()
     const provider = createOpenAI({ baseURL: `${url}/v1`, apiKey: secret })
 
     const { embeddings, usage } = await embedMany({
@@ -308,7 +308,7 @@ describe('the AI SDK', () => {
   })
 })
 
-function decoded(base64: string): readonly number[] {
+function decodeVector(base64: string): readonly number[] {
   return [...new Float32Array(Uint8Array.from(Buffer.from(base64, 'base64')).buffer)]
 }
 
@@ -330,7 +330,7 @@ describe('large embeddings requests', () => {
     let turnsBeforeUpstream = 0
     let turns = 0
     let isDone = false
-    const started = await stage((request) => {
+    const started = await openStage((request) => {
       turnsBeforeUpstream = turns
       const data = Array.from({ length: 2_048 }, (_, index) => ({ object: 'embedding', index, embedding: [0.5] }))
       return {
@@ -355,7 +355,7 @@ describe('large embeddings requests', () => {
   })
 
   it('are rejected if one text is longer than any embedding model accepts', async () => {
-    const started = await stage()
+    const started = await openStage()
 
     const response = await post(started, ['short', 'x'.repeat(1_048_577)])
 

@@ -6,7 +6,7 @@ import { recordingStore } from '../support/recording-store.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
-  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+  await Promise.all(stages.splice(0).map((openStage) => openStage.close()))
 })
 
 async function stage(options: StageOptions = {}): Promise<Stage> {
@@ -20,7 +20,7 @@ function explain(of: Stage, body: JsonObject, headers: Record<string, string> = 
 }
 
 /** A conversation of about this many tokens. */
-function long(turns: number): JsonObject {
+function createConversation(turns: number): JsonObject {
   const messages = Array.from({ length: turns }, (_, n) => ({
     role: n % 2 === 0 ? 'user' : 'assistant',
     content: `Turn ${n}: ${`the harbour of town ${n} has ${n * 7} boats and a lighthouse, `.repeat(30)}`,
@@ -102,8 +102,8 @@ describe('a request with X-Svc-Explain', () => {
   it('returns which tier would run and why each other tier would not', async () => {
     const started = await stage()
 
-    const ordered = await explain(started, long(120), { 'x-savings-level': 'extreme' })
-    const off = await explain(started, long(120), { 'x-savings-level': 'off' })
+    const ordered = await explain(started, createConversation(120), { 'x-savings-level': 'extreme' })
+    const off = await explain(started, createConversation(120), { 'x-savings-level': 'off' })
 
     expect(ordered.body).toMatchObject({ tier: { chosen: 5, strategy: 'Savings-Slider (extreme: 16384 tokens)' } })
     const { verdicts } = ordered.body['tier'] as { verdicts: { tier: number; outcome: string; reason: string }[] }
@@ -133,7 +133,7 @@ describe('a request with X-Svc-Explain', () => {
     })
     written.length = 0
 
-    const { body } = await explain(started, long(300), { [header]: 'true' })
+    const { body } = await explain(started, createConversation(300), { [header]: 'true' })
 
     expect(body).toMatchObject({ tier: { chosen: tier } })
     const { theoretical_usd: theoretical = 0, actual_usd: actual = 0 } = body['cost'] as Record<string, number>

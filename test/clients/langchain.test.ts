@@ -6,10 +6,10 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { answeredRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
 import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
 
-let place: AgentEnvironment | undefined
-afterEach(() => place?.close())
+let agent: AgentEnvironment | undefined
+afterEach(() => agent?.close())
 
-type CreateModel = (place: AgentEnvironment) => BaseChatModel
+type CreateModel = (agent: AgentEnvironment) => BaseChatModel
 
 const models: Record<string, CreateModel> = {
   ChatOpenAI: ({ url, secret }) =>
@@ -37,8 +37,8 @@ const weather = {
 
 describe.each(Object.entries(models))('LangChain by its %s', (_, createModel) => {
   it('calls a tool and answers with a bare model name', async () => {
-    place = await startAgentEnvironment(weatherVendor())
-    const model = createModel(place).bindTools?.([weather])
+    agent = await startAgentEnvironment(weatherVendor())
+    const model = createModel(agent).bindTools?.([weather])
     const question = new HumanMessage('What is the weather in Paris?')
 
     const called = await model?.invoke([question])
@@ -49,13 +49,13 @@ describe.each(Object.entries(models))('LangChain by its %s', (_, createModel) =>
 
     expect(answer?.text).toBe(WEATHER)
     expect(answer).toMatchObject({ usage_metadata: { output_tokens: expect.any(Number) as number } })
-    expect(answeredRecords(place.log)).toHaveLength(2)
+    expect(answeredRecords(agent.log)).toHaveLength(2)
   })
 
   it('streams an answer', async () => {
-    place = await startAgentEnvironment(weatherVendor())
+    agent = await startAgentEnvironment(weatherVendor())
     let whole: AIMessageChunk | undefined
-    for await (const chunk of await createModel(place).stream('What is the weather in Paris?')) {
+    for await (const chunk of await createModel(agent).stream('What is the weather in Paris?')) {
       whole = whole === undefined ? chunk : whole.concat(chunk)
     }
 
@@ -65,7 +65,7 @@ describe.each(Object.entries(models))('LangChain by its %s', (_, createModel) =>
 
 describe('LangChain by its OpenAIEmbeddings', () => {
   it('embeds texts', async () => {
-    place = await startAgentEnvironment(({ body }) => ({
+    agent = await startAgentEnvironment(({ body }) => ({
       kind: 'json',
       value: {
         object: 'list',
@@ -76,8 +76,8 @@ describe('LangChain by its OpenAIEmbeddings', () => {
     }))
     const embeddings = new OpenAIEmbeddings({
       model: 'text-embedding-3-small',
-      apiKey: place.secret,
-      configuration: { baseURL: `${place.url}/v1` },
+      apiKey: agent.secret,
+      configuration: { baseURL: `${agent.url}/v1` },
       encodingFormat: 'float',
       maxRetries: 0,
     })

@@ -5,7 +5,7 @@ import { eventsUntilText, gate, HANG } from '../support/upstream-events.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
-  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+  await Promise.all(stages.splice(0).map((openStage) => openStage.close()))
 })
 
 async function stage(options: StageOptions = {}): Promise<Stage> {

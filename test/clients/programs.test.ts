@@ -14,8 +14,8 @@ import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
 import type { Upstream } from '../support/upstream.ts'
 
 /** Installed by `npm install --prefix test/clients/agents`, or in another folder that AGENTS_DIR names. */
-const own = fileURLToPath(new URL('agents', import.meta.url))
-const agents = process.env['AGENTS_DIR'] ?? own
+const localAgents = fileURLToPath(new URL('agents', import.meta.url))
+const agents = process.env['AGENTS_DIR'] ?? localAgents
 const hasAgent = (name: string): boolean => existsSync(join(agents, 'node_modules', name))
 
 /** Installed by `test/clients/python/install`, or in another folder that PYTHON_CLIENTS_DIR names. */
@@ -28,13 +28,13 @@ if (!hasGroup('requirements')) {
   process.stderr.write('NOTICE: test/clients/python/install has not run: the tests of Python clients are skipped.\n')
 }
 
-const modern = [
+const node22Candidates = [
   process.execPath,
   fileURLToPath(new URL('../../.ci/runtimes/node_modules/node22/bin/node', import.meta.url)),
 ]
 
 /** Mastra needs Node 22: this process, or a runtime that .ci/run installs. */
-const node22 = modern.find((file, index) =>
+const node22 = node22Candidates.find((file, index) =>
   index === 0 ? Number(process.versions.node.split('.')[0]) >= 22 : existsSync(file),
 )
 
@@ -44,9 +44,9 @@ afterEach(async () => {
 })
 
 async function start(reply: Upstream['reply']): Promise<AgentEnvironment> {
-  const place = await startAgentEnvironment(reply)
-  closing.push(place.close)
-  return place
+  const agent = await startAgentEnvironment(reply)
+  closing.push(agent.close)
+  return agent
 }
 
 /** Environment variables with the base URL and the key. */
@@ -61,15 +61,15 @@ function variables({ url, secret }: AgentEnvironment): Record<string, string> {
   }
 }
 
-async function runAgent(name: string, place: AgentEnvironment, program: string = process.execPath): Promise<Json> {
+async function runAgent(name: string, agent: AgentEnvironment, program: string = process.execPath): Promise<Json> {
   const file = join(agents, `${name}.mjs`)
-  if (agents !== own) await copyFile(join(own, `${name}.mjs`), file)
-  return lastLine(await runProgram(program, [file], place, variables(place)))
+  if (agents !== localAgents) await copyFile(join(localAgents, `${name}.mjs`), file)
+  return lastLine(await runProgram(program, [file], agent, variables(agent)))
 }
 
-async function runPython(group: string, name: string, place: AgentEnvironment): Promise<Json> {
+async function runPython(group: string, name: string, agent: AgentEnvironment): Promise<Json> {
   const script = join(scripts, `${name}.py`)
-  return lastLine(await runProgram(binaryOf(group, 'python'), [script], place, variables(place)))
+  return lastLine(await runProgram(binaryOf(group, 'python'), [script], agent, variables(agent)))
 }
 
 function lastLine(printed: string): Json {
@@ -82,11 +82,11 @@ describe('the OpenAI Agents SDK', () => {
   it.skipIf(!hasAgent('@openai/agents'))(
     'calls a tool and answers, whole and as a stream',
     async () => {
-      const place = await start(weatherVendor())
+      const agent = await start(weatherVendor())
 
-      expect(await runAgent('openai-agents', place)).toEqual([WEATHER, WEATHER])
-      expect(place.upstream.requests.map(({ path }) => path)).toEqual(Array(4).fill('/v1/responses'))
-      expect(answeredRecords(place.log)).toHaveLength(4)
+      expect(await runAgent('openai-agents', agent)).toEqual([WEATHER, WEATHER])
+      expect(agent.upstream.requests.map(({ path }) => path)).toEqual(Array(4).fill('/v1/responses'))
+      expect(answeredRecords(agent.log)).toHaveLength(4)
     },
     LONG,
   )
@@ -96,10 +96,10 @@ describe('Mastra', () => {
   it.skipIf(!hasAgent('@mastra/core') || node22 === undefined)(
     'calls a tool and answers in both formats, whole and as a stream',
     async () => {
-      const place = await start(weatherVendor())
+      const agent = await start(weatherVendor())
 
-      expect(await runAgent('mastra', place, node22)).toEqual([WEATHER, WEATHER, WEATHER, WEATHER])
-      expect(answeredRecords(place.log)).toHaveLength(8)
+      expect(await runAgent('mastra', agent, node22)).toEqual([WEATHER, WEATHER, WEATHER, WEATHER])
+      expect(answeredRecords(agent.log)).toHaveLength(8)
     },
     LONG,
   )
@@ -109,9 +109,9 @@ describe('Python', () => {
   it.skipIf(!hasGroup('requirements'))(
     'openai answers in both of its formats, whole and as a stream, and understands refusals and models',
     async () => {
-      const place = await start(weatherVendor())
+      const agent = await start(weatherVendor())
 
-      expect(await runPython('requirements', 'openai_sdk', place)).toEqual([
+      expect(await runPython('requirements', 'openai_sdk', agent)).toEqual([
         WEATHER,
         WEATHER,
         WEATHER,
@@ -126,9 +126,9 @@ describe('Python', () => {
   it.skipIf(!hasGroup('requirements'))(
     'anthropic answers whole and as a stream, counts, and understands refusals and models',
     async () => {
-      const place = await start(weatherVendor())
+      const agent = await start(weatherVendor())
 
-      expect(await runPython('requirements', 'anthropic_sdk', place)).toEqual([
+      expect(await runPython('requirements', 'anthropic_sdk', agent)).toEqual([
         WEATHER,
         WEATHER,
         11,
@@ -142,10 +142,10 @@ describe('Python', () => {
   it.skipIf(!hasGroup('requirements'))(
     'pydantic-ai calls a tool and answers in each format, whole and as a stream',
     async () => {
-      const place = await start(weatherVendor())
+      const agent = await start(weatherVendor())
 
-      expect(await runPython('requirements', 'pydantic_ai_agent', place)).toEqual(Array(6).fill(WEATHER))
-      expect(answeredRecords(place.log)).toHaveLength(12)
+      expect(await runPython('requirements', 'pydantic_ai_agent', agent)).toEqual(Array(6).fill(WEATHER))
+      expect(answeredRecords(agent.log)).toHaveLength(12)
     },
     LONG,
   )
@@ -154,9 +154,9 @@ describe('Python', () => {
     'instructor reads a structured answer, whole and as a stream',
     async () => {
       const found: JsonObject = { city: 'Paris', degrees: 21 }
-      const place = await start(weatherVendor(found))
+      const agent = await start(weatherVendor(found))
 
-      expect(await runPython('requirements-instructor', 'instructor_extract', place)).toEqual([found, found])
+      expect(await runPython('requirements-instructor', 'instructor_extract', agent)).toEqual([found, found])
     },
     LONG,
   )
@@ -165,8 +165,8 @@ describe('Python', () => {
     'aider edits a file',
     async () => {
       const edit = 'note.txt\n```\n<<<<<<< SEARCH\nbefore\n=======\nafter\n>>>>>>> REPLACE\n```\n'
-      const place = await start(() => edit)
-      const file = join(place.home, 'note.txt')
+      const agent = await start(() => edit)
+      const file = join(agent.home, 'note.txt')
       await writeFile(file, 'before\n')
 
       await runProgram(
@@ -181,17 +181,17 @@ describe('Python', () => {
           '--no-check-update',
           'note.txt',
         ],
-        place,
+        agent,
         {
-          OPENAI_API_BASE: `${place.url}/v1`,
-          OPENAI_API_KEY: place.secret,
+          OPENAI_API_BASE: `${agent.url}/v1`,
+          OPENAI_API_KEY: agent.secret,
           AIDER_ANALYTICS: 'false',
           LITELLM_LOCAL_MODEL_COST_MAP: 'True',
         },
       )
 
       expect(await readFile(file, 'utf8')).toBe('after\n')
-      expect(answeredRecords(place.log).length).toBeGreaterThanOrEqual(1)
+      expect(answeredRecords(agent.log).length).toBeGreaterThanOrEqual(1)
     },
     LONG,
   )

@@ -9,7 +9,7 @@ import { startUpstream, type Reply, type UpstreamRequest } from '../support/upst
 const stages: Stage[] = []
 const closing: (() => Promise<void>)[] = []
 afterEach(async () => {
-  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+  await Promise.all(stages.splice(0).map((openStage) => openStage.close()))
   await Promise.all(closing.splice(0).map((close) => close()))
 })
 
@@ -79,7 +79,7 @@ function response(fields: JsonObject = {}): JsonObject {
   }
 }
 
-const whole = (fields: JsonObject = {}): Reply => ({ kind: 'json', value: response(fields) })
+const createReply = (fields: JsonObject = {}): Reply => ({ kind: 'json', value: response(fields) })
 
 /** Fields of the format that the canonical prompt does not have. */
 const FULL_BODY: JsonObject = {
@@ -117,7 +117,7 @@ const FULL_BODY: JsonObject = {
 
 describe('a request to a vendor of the responses format', () => {
   it('is forwarded byte for byte except for the model, and the answer keeps every field', async () => {
-    const { url, secret, requests } = await stage(() => whole())
+    const { url, secret, requests } = await stage(() => createReply())
     const text = JSON.stringify(FULL_BODY, null, 1)
 
     const answered = await fetch(`${url}/v1/responses`, {
@@ -171,7 +171,7 @@ describe('a request to a vendor of the responses format', () => {
 
   it('reserves the context window for tools that the vendor runs, and is rejected if that does not fit', async () => {
     // 100,000 tokens of context at $1 and 1,000 tokens of output at $2 per million, times 1.5.
-    const { openai, requests } = await stage(() => whole(), {
+    const { openai, requests } = await stage(() => createReply(), {
       key: { name: 'poor', budget_limit_cents: 15, budget_reset_duration: '1d' },
     })
 
@@ -189,7 +189,7 @@ describe('a request to a vendor of the responses format', () => {
     const output = [
       { type: 'message', id: 'msg_v', role: 'assistant', content: [{ type: 'output_text', text: 'The Rhine.' }] },
     ]
-    const { openai, requests } = await stage(() => whole({ output }), { cache: {} })
+    const { openai, requests } = await stage(() => createReply({ output }), { cache: {} })
 
     const first = await openai.responses.create({ model: MODEL, input: 'Name a river.' })
     const second = await openai.responses.create({ model: MODEL, input: 'Name a river.' })
@@ -221,7 +221,7 @@ describe('a response that the vendor stores', () => {
         return { kind: 'json', value: { object: 'list', data: [{ id: 'msg_u' }], has_more: false } }
       if (request.method === 'DELETE')
         return { kind: 'json', value: { id: 'resp_vendor1', object: 'response', deleted: true } }
-      return whole()
+      return createReply()
     })
     const first = await openai.responses.create({ model: MODEL, input: 'Name a river.' })
 
@@ -249,7 +249,7 @@ describe('a response that the vendor stores', () => {
   })
 
   it('does not exist for another key, nor do its items', async () => {
-    const { openai, gateway, url, requests } = await stage(() => whole())
+    const { openai, gateway, url, requests } = await stage(() => createReply())
     const first = await openai.responses.create({ model: MODEL, input: 'Name a river.' })
     const other = new OpenAI({
       baseURL: `${url}/v1`,
@@ -272,7 +272,7 @@ describe('a response that the vendor stores', () => {
   })
 
   it('has items that later requests of the same key can refer to', async () => {
-    const { openai, requests } = await stage(() => whole())
+    const { openai, requests } = await stage(() => createReply())
     await openai.responses.create({ model: MODEL, input: 'Name a river.' })
     const input = [
       { type: 'item_reference' as const, id: 'msg_v1' },
@@ -285,7 +285,7 @@ describe('a response that the vendor stores', () => {
   })
 
   it('is not continued by a model of another provider', async () => {
-    const { openai } = await stage(() => whole())
+    const { openai } = await stage(() => createReply())
     const first = await openai.responses.create({ model: MODEL, input: 'Name a river.' })
 
     const failure = await openai.responses
@@ -296,7 +296,7 @@ describe('a response that the vendor stores', () => {
   })
 
   it('is not stored with store: false', async () => {
-    const { openai } = await stage(() => whole())
+    const { openai } = await stage(() => createReply())
     const first = await openai.responses.create({ model: MODEL, input: 'Name a river.', store: false })
 
     const failure = await openai.responses.retrieve(first.id).catch((error: unknown) => error)
@@ -305,7 +305,7 @@ describe('a response that the vendor stores', () => {
   })
 
   it('counts against the request limit each time it is read', async () => {
-    const { openai } = await stage(() => whole(), {
+    const { openai } = await stage(() => createReply(), {
       key: { name: 'few', rate_limit_requests: 2, rate_limit_reset_duration: '1h' },
     })
     const first = await openai.responses.create({ model: MODEL, input: 'Name a river.' })
@@ -375,9 +375,9 @@ describe('a background response', () => {
   it('is answered immediately and settled when the vendor has finished it', async () => {
     let looks = 0
     const { openai, gateway, keyId, requests } = await stage((request) => {
-      if (request.method === 'POST') return whole({ status: 'queued', output: [], usage: null })
+      if (request.method === 'POST') return createReply({ status: 'queued', output: [], usage: null })
       looks += 1
-      return looks === 1 ? whole({ status: 'in_progress', output: [], usage: null }) : whole()
+      return looks === 1 ? createReply({ status: 'in_progress', output: [], usage: null }) : createReply()
     })
 
     const queued = await openai.responses.create({ model: MODEL, input: 'Think long.', background: true })
@@ -393,8 +393,8 @@ describe('a background response', () => {
     const lines: LogRecord[] = []
     const { openai, gateway, requests } = await stage(
       (request) => {
-        if (request.path.endsWith('/cancel')) return whole({ status: 'cancelled', output: [] })
-        return whole({ status: 'queued', output: [], usage: null })
+        if (request.path.endsWith('/cancel')) return createReply({ status: 'cancelled', output: [] })
+        return createReply({ status: 'queued', output: [], usage: null })
       },
       { log: (line) => lines.push(line) },
     )

@@ -8,7 +8,7 @@ import { buildEvents, gate, type UpstreamRequest } from '../support/upstream.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
-  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+  await Promise.all(stages.splice(0).map((openStage) => openStage.close()))
 })
 
 async function stage(options: StageOptions = {}): Promise<Stage> {
@@ -29,28 +29,28 @@ const ANSWER = {
 }
 
 /** Reads a replayed stream with the official client. */
-async function streamedAgain(client: Anthropic, id: string, body: object = {}): Promise<readonly unknown[]> {
+async function replayStream(client: Anthropic, id: string, body: object = {}): Promise<readonly unknown[]> {
   const events = await client.post<AsyncIterable<unknown>>(`/v1/messages/${id}/streams`, { body, stream: true })
-  return collect(events)
+  return collectItems(events)
 }
 
 describe('the official client of the message format, on a real port', () => {
   it('reads a finished stream again, whole or from any event on', async () => {
     const { anthropic } = await stage({ reply: () => ANSWER })
-    const events = await collect(await anthropic.messages.create({ ...question, stream: true }))
+    const events = await collectItems(await anthropic.messages.create({ ...question, stream: true }))
     const [start] = events
     const id = start?.type === 'message_start' ? start.message.id : ''
 
-    expect(await streamedAgain(anthropic, id)).toEqual(events)
+    expect(await replayStream(anthropic, id)).toEqual(events)
     // The ping of the upstream is an event with an id, which the client does not emit.
-    expect(await streamedAgain(anthropic, id, { starting_after: 5 })).toEqual(events.slice(4))
+    expect(await replayStream(anthropic, id, { starting_after: 5 })).toEqual(events.slice(4))
   })
 
   it('reads a message that was not streamed as a stream', async () => {
     const { anthropic } = await stage({ reply: () => ({ ...ANSWER, thinking: 'Gates.' }) })
     for (const model of [MESSAGE_MODEL, CHAT_MODEL]) {
       const message = await anthropic.messages.create({ ...question, model })
-      const events = await streamedAgain(anthropic, message.id)
+      const events = await replayStream(anthropic, message.id)
 
       expect(await messageOf(events)).toMatchObject({
         id: message.id,
@@ -68,16 +68,16 @@ describe('the official client of the message format, on a real port', () => {
     const { anthropic, upstream } = await stage({ cache: {}, reply: () => 'A gate.' })
     const first = await anthropic.messages.create(question)
     const hit = await anthropic.messages.create(question)
-    const streamed = await collect(await anthropic.messages.create({ ...question, stream: true }))
+    const streamed = await collectItems(await anthropic.messages.create({ ...question, stream: true }))
     const [start] = streamed
     const ids = [first.id, hit.id, start?.type === 'message_start' ? start.message.id : '']
 
     expect(upstream.requests).toHaveLength(1)
     expect(new Set(ids).size).toBe(3)
     for (const id of ids)
-      expect(await messageOf(await streamedAgain(anthropic, id))).toMatchObject({ content: first.content })
-    expect(await streamedAgain(anthropic, ids[2]!)).toEqual(streamed)
-    expect(JSON.stringify(await streamedAgain(anthropic, hit.id))).toContain('"savings_percent":100')
+      expect(await messageOf(await replayStream(anthropic, id))).toMatchObject({ content: first.content })
+    expect(await replayStream(anthropic, ids[2]!)).toEqual(streamed)
+    expect(JSON.stringify(await replayStream(anthropic, hit.id))).toContain('"savings_percent":100')
   })
 
   it('receives the same NotFoundError for an unknown id and for the id of another key', async () => {
@@ -85,7 +85,7 @@ describe('the official client of the message format, on a real port', () => {
     const { id } = await anthropic.messages.create(question)
     const other = anthropic.withOptions({ apiKey: (await gateway.keys.create({ name: 'other' })).value })
     const failures = await Promise.all(
-      [streamedAgain(other, id), streamedAgain(anthropic, 'msg_unknown')].map((asked) =>
+      [replayStream(other, id), replayStream(anthropic, 'msg_unknown')].map((asked) =>
         asked.catch((error: unknown) => error),
       ),
     )
@@ -100,7 +100,7 @@ describe('the official client of the message format, on a real port', () => {
   it('resumes a detached stream after a disconnect', async () => {
     const opened = gate()
     const { anthropic, upstream, gateway, keyId } = await stage({
-      reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
+      reply: (request) => ({ kind: 'events', items: pauseAfterFirstText(request, opened.opened) }),
     })
     const first = await anthropic.messages.create(
       { ...question, stream: true },
@@ -112,7 +112,7 @@ describe('the official client of the message format, on a real port', () => {
       if (event.type === 'content_block_delta') break
     }
     opened.open()
-    const message = await messageOf(await streamedAgain(anthropic, id))
+    const message = await messageOf(await replayStream(anthropic, id))
 
     expect(message).toMatchObject({ content: [{ text: 'A gate for water.' }, { name: 'look' }] })
     expect(upstream.requests).toHaveLength(1)
@@ -148,7 +148,7 @@ describe('the official client of the chat format, on a real port', () => {
     )
     const streams = await Promise.all(
       [1, 2, 3].map(async () =>
-        collect(await client.chat.completions.create({ ...chat, stream: true }, { idempotencyKey: 'stream' })),
+        collectItems(await client.chat.completions.create({ ...chat, stream: true }, { idempotencyKey: 'stream' })),
       ),
     )
 
@@ -194,13 +194,13 @@ it('Last-Event-ID and starting_after have the same effect; the later one applies
   }
 })
 
-async function collect<item>(items: AsyncIterable<item>): Promise<readonly item[]> {
+async function collectItems<item>(items: AsyncIterable<item>): Promise<readonly item[]> {
   const all: item[] = []
   for await (const item of items) all.push(item)
   return all
 }
 
-async function* halting(request: UpstreamRequest, opened: Promise<void>) {
+async function* pauseAfterFirstText(request: UpstreamRequest, opened: Promise<void>) {
   const events = buildEvents(request, ANSWER)
   yield* events.slice(0, 5)
   await opened

@@ -14,7 +14,7 @@ const FACT = 'The billing service listens on port 7443, and nothing else does.'
 let conversations = 0
 
 /** Creates a conversation with about 750 tokens per turn and the fact in the middle. */
-function turns(count: number): { role: 'user' | 'assistant'; content: string }[] {
+function createTurns(count: number): { role: 'user' | 'assistant'; content: string }[] {
   const talk = Array.from({ length: count }, (_, at) => ({
     role: at % 2 === 0 ? ('user' as const) : ('assistant' as const),
     content: at === (count & ~1) / 2 ? `${prose(at, 120)} ${FACT}` : prose(at, 380),
@@ -35,12 +35,12 @@ beforeAll(async () => {
 })
 afterAll(() => stage.close())
 
-interface Asked {
+interface TierRequest {
   readonly headers: Record<string, string>
   readonly turns: { role: 'user' | 'assistant'; content: string }[]
 }
 
-const endpoints: Record<string, (asked: Asked) => Promise<Headers>> = {
+const endpoints: Record<string, (asked: TierRequest) => Promise<Headers>> = {
   chat: async ({ headers, turns: talk }) => {
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'system', content: SYSTEM }, ...talk]
     const create = stage.openai.chat.completions.create({ model: CHAT_MODEL, max_tokens: 50, messages }, { headers })
@@ -57,12 +57,12 @@ const endpoints: Record<string, (asked: Asked) => Promise<Headers>> = {
 }
 
 /** Returns the messages that the requested model received, as text. */
-function sent(): string {
+function sentMessages(): string {
   const request = stage.upstream.requests.findLast(({ body }) => body['model'] === 'large')
   return request?.text ?? ''
 }
 
-const long = (): ReturnType<typeof turns> => turns(200)
+const createLongTurns = (): ReturnType<typeof createTurns> => createTurns(200)
 
 describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_, ask) => {
   it.each([
@@ -71,33 +71,33 @@ describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_,
     ['med', 65_536],
     ['min', 131_072],
   ])('at level %s sends at most the cap, and reports the reduction', async (level, cap) => {
-    const headers = await ask({ headers: { 'x-savings-level': level }, turns: long() })
+    const headers = await ask({ headers: { 'x-savings-level': level }, turns: createLongTurns() })
 
     const [original, optimized] = ['original', 'optimized'].map((name) => Number(headers.get(`x-svc-${name}-tokens`)))
     expect(headers.get('x-svc-strategy')).toBe(`Savings-Slider (${level}: ${cap} tokens)`)
     expect(headers.get('x-svc-tokens-saved')).toBe(String(original! - optimized!))
     expect(headers.get('x-svc-reduction-pct')).toBe(`${Math.round(100 * (1 - optimized! / original!))}%`)
-    expect(sent()).toContain(JSON.stringify(SYSTEM).slice(1, -1))
-    expect(sent()).toContain(QUESTION)
-    expect(sent()).toContain(FACT)
+    expect(sentMessages()).toContain(JSON.stringify(SYSTEM).slice(1, -1))
+    expect(sentMessages()).toContain(QUESTION)
+    expect(sentMessages()).toContain(FACT)
   })
 
   it('does not change a prompt within the cap', async () => {
-    const headers = await ask({ headers: { 'x-savings-level': 'extreme' }, turns: turns(6) })
+    const headers = await ask({ headers: { 'x-savings-level': 'extreme' }, turns: createTurns(6) })
 
     expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
     expect(headers.get('x-svc-original-tokens')).toBe(headers.get('x-svc-optimized-tokens'))
   })
 
   it('sends everything at level off', async () => {
-    const headers = await ask({ headers: { 'x-savings-level': 'off' }, turns: long() })
+    const headers = await ask({ headers: { 'x-savings-level': 'off' }, turns: createLongTurns() })
 
     expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
     expect(headers.get('x-svc-reduction-pct')).toBe('0%')
   })
 
   it('rejects an unknown level with the name of the header', async () => {
-    await expect(ask({ headers: { 'x-savings-level': 'much' }, turns: turns(2) })).rejects.toMatchObject({
+    await expect(ask({ headers: { 'x-savings-level': 'much' }, turns: createTurns(2) })).rejects.toMatchObject({
       status: 400,
     })
   })
@@ -106,26 +106,26 @@ describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_,
     ['x-vanishing-context', /^Vanishing-Context \(\d+ of 20[01] sections\)$/],
     ['x-svc-rlm', /^Recursive-RLM \(controller: (chat|anthropic)\/small\)$/],
   ])('with %s keeps the fact that the question requires', async (name, strategy) => {
-    const headers = await ask({ headers: { [name]: 'true' }, turns: long() })
+    const headers = await ask({ headers: { [name]: 'true' }, turns: createLongTurns() })
 
     expect(headers.get('x-svc-strategy')).toMatch(strategy)
-    expect(sent()).toContain(FACT)
+    expect(sentMessages()).toContain(FACT)
     expect(Number(headers.get('x-svc-optimized-tokens'))).toBeLessThan(Number(headers.get('x-svc-original-tokens')) / 4)
   })
 
   it('summarizes a conversation of 30k tokens without a header', async () => {
-    const headers = await ask({ headers: {}, turns: turns(40) })
+    const headers = await ask({ headers: {}, turns: createTurns(40) })
 
     expect(headers.get('x-svc-strategy')).toMatch(
       /^Family-Lock \((chat|anthropic)\/small -> (chat|anthropic)\/large\)$/,
     )
-    expect(sent()).toContain(QUESTION)
+    expect(sentMessages()).toContain(QUESTION)
   })
 
   it('answers a short conversation without calling a small model', async () => {
     const before = stage.upstream.requests.length
 
-    const headers = await ask({ headers: {}, turns: turns(4) })
+    const headers = await ask({ headers: {}, turns: createTurns(4) })
 
     expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
     expect(stage.upstream.requests.length).toBe(before + 1)
@@ -134,10 +134,10 @@ describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_,
   it('serves the request when every small model fails', async () => {
     stage.upstream.reply = ({ body }) => (body['model'] === 'small' ? { kind: 'failure', status: 500 } : 'Port 7443.')
     try {
-      const headers = await ask({ headers: { 'x-svc-rlm': 'true' }, turns: turns(150) })
+      const headers = await ask({ headers: { 'x-svc-rlm': 'true' }, turns: createTurns(150) })
 
       expect(headers.get('x-svc-theoretical-cost')).toMatch(/^\$\d/)
-      expect(sent()).toContain(QUESTION)
+      expect(sentMessages()).toContain(QUESTION)
     } finally {
       stage.upstream.reply = reply
     }
@@ -145,14 +145,14 @@ describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_,
 })
 
 /** A conversation whose prompt has this many tokens on the chat endpoint, as the gateway counts them. */
-async function turnsOf(tokens: number): Promise<Asked['turns']> {
+async function turnsOf(tokens: number): Promise<TierRequest['turns']> {
   const meter = createMeter(createTokenizer())
-  const sizeOf = (talk: Asked['turns']): Promise<number> =>
+  const sizeOf = (talk: TierRequest['turns']): Promise<number> =>
     meter.countPrompt(
       chatClient.readPrompt({ model: CHAT_MODEL, messages: [{ role: 'system', content: SYSTEM }, ...talk] }),
     )
-  let talk = turns(2)
-  while ((await sizeOf(talk)) < tokens - 2000) talk = [...turns(2).slice(0, 2), ...talk]
+  let talk = createTurns(2)
+  while ((await sizeOf(talk)) < tokens - 2000) talk = [...createTurns(2).slice(0, 2), ...talk]
   const [first, ...others] = talk
   let filled = { role: 'user' as const, content: first?.content ?? '' }
   while ((await sizeOf([filled, ...others])) < tokens)
@@ -161,7 +161,7 @@ async function turnsOf(tokens: number): Promise<Asked['turns']> {
 }
 
 describe('a prompt of 148,945 tokens', () => {
-  let talk: Asked['turns']
+  let talk: TierRequest['turns']
   beforeAll(async () => {
     talk = await turnsOf(148_945)
   })

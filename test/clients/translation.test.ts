@@ -10,7 +10,7 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close()
 })
 
-async function stage(options: StageOptions = {}): Promise<Stage> {
+async function openStage(options: StageOptions = {}): Promise<Stage> {
   const started = await startStage(options)
   closing.push(started.close)
   return started
@@ -52,7 +52,7 @@ describe.each([
   const ask = (input: unknown): Params => ({ model, input, ...AGENT }) as unknown as Params
 
   it('declares custom and grouped tools as functions, and lists the omitted tools', async () => {
-    const { openai, upstream } = await stage()
+    const { openai, upstream } = await openStage()
 
     const { data, response } = await openai.responses
       .create(ask([BROUGHT, { role: 'user', content: 'Go.' }]))
@@ -75,10 +75,10 @@ describe.each([
       { id: 'call_3', name: 'plain', input: '{}' },
       { id: 'call_4', name: 'more__exec', input: '{"input":"ls"}' },
     ]
-    const { openai } = await stage({ reply: () => ({ toolCalls }) })
+    const { openai } = await openStage({ reply: () => ({ toolCalls }) })
 
     const output = stream
-      ? await collect(openai, ask([BROUGHT, { role: 'user', content: 'Go.' }]))
+      ? await collectEvents(openai, ask([BROUGHT, { role: 'user', content: 'Go.' }]))
       : (await openai.responses.create(ask([BROUGHT, { role: 'user', content: 'Go.' }]))).output
 
     expect(output).toMatchObject([
@@ -90,7 +90,7 @@ describe.each([
   })
 
   it('contains earlier calls and their results', async () => {
-    const { openai, upstream } = await stage()
+    const { openai, upstream } = await openStage()
 
     await openai.responses.create(
       ask([
@@ -116,13 +116,13 @@ describe('an answer of any JSON object from a message upstream', () => {
   }
 
   it('has no code fence', async () => {
-    const { openai } = await stage({ reply: () => '```json\n{"a": 1}\n```' })
+    const { openai } = await openStage({ reply: () => '```json\n{"a": 1}\n```' })
 
     expect((await openai.chat.completions.create(ask)).choices[0]?.message.content).toBe('{"a": 1}')
   })
 
   it('that is not JSON is a 502, which is not billed', async () => {
-    const { openai, gateway, keyId } = await stage({ reply: () => 'Sure: {"a": 1}' })
+    const { openai, gateway, keyId } = await openStage({ reply: () => 'Sure: {"a": 1}' })
 
     const failure = await openai.chat.completions.create(ask).catch((error: unknown) => error)
 
@@ -131,7 +131,7 @@ describe('an answer of any JSON object from a message upstream', () => {
   })
 
   it('that is not JSON ends its stream with an error', async () => {
-    const { openai } = await stage({ reply: () => 'Sure' })
+    const { openai } = await openStage({ reply: () => 'Sure' })
     const read = async (): Promise<void> => {
       for await (const _ of await openai.chat.completions.create({ ...ask, stream: true }));
     }
@@ -148,7 +148,7 @@ describe('settings that a model of another format does not support', () => {
       { id: 'thinker', price: PRICE, efforts: ['low', 'high'], rejectsSamplingParameters: true },
       { id: 'plain', price: PRICE },
     ]
-    const { url, secret } = await stage({
+    const { url, secret } = await openStage({
       providers: [
         anthropic({ baseUrl: upstream.url, apiKey: 'k', models }),
         openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models }),
@@ -228,7 +228,7 @@ describe('settings that a model of another format does not support', () => {
 
 describe('a temperature above the configured limit', () => {
   it.each(['chat/completions', 'responses'])('is a 400 on /v1/%s with the name of the option', async (path) => {
-    const { url, secret } = await stage()
+    const { url, secret } = await openStage()
     const prompt = path === 'responses' ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] }
 
     const answered = await fetch(`${url}/v1/${path}`, {
@@ -242,7 +242,7 @@ describe('a temperature above the configured limit', () => {
   })
 })
 
-async function collect(openai: OpenAI, params: Params): Promise<readonly unknown[]> {
+async function collectEvents(openai: OpenAI, params: Params): Promise<readonly unknown[]> {
   const items: unknown[] = []
   for await (const event of await openai.responses.create({ ...params, stream: true })) {
     if (event.type === 'response.output_item.done') items.push(event.item)
@@ -253,7 +253,7 @@ async function collect(openai: OpenAI, params: Params): Promise<readonly unknown
 describe.each([false, true])('an answer in a deprecated or rare form (stream: %s)', (stream) => {
   it('has a function call for a client that declares functions', async () => {
     const toolCalls = ['1', '2'].map((input) => ({ id: `call_${input}`, name: 'look', input: `{"q":${input}}` }))
-    const { openai, upstream } = await stage({ reply: () => ({ toolCalls }) })
+    const { openai, upstream } = await openStage({ reply: () => ({ toolCalls }) })
     const body = {
       model: MESSAGE_MODEL,
       messages: [{ role: 'user' as const, content: 'Look.' }],
@@ -278,7 +278,7 @@ describe.each([false, true])('an answer in a deprecated or rare form (stream: %s
       choices: [{ index: 0, [field]: value, finish_reason: reason }],
     })
     const items = [chunk('delta', { refusal: 'I ' }, null), chunk('delta', { refusal: 'refuse.' }, 'stop')]
-    const { openai } = await stage({
+    const { openai } = await openStage({
       reply: () =>
         stream
           ? { kind: 'events', items: [...items.map((item) => ({ data: JSON.stringify(item) })), { data: '[DONE]' }] }

@@ -29,7 +29,7 @@ function admin(method: string, path: string, body?: RequestBody): Promise<Reply>
   return callAdminApi(stage, method, path, body)
 }
 
-async function newKey(fields: object = {}): Promise<{ readonly id: string; readonly secret: string }> {
+async function createKey(fields: object = {}): Promise<{ readonly id: string; readonly secret: string }> {
   const { body } = await admin('POST', KEYS, { name: 'test', ...fields })
   return { id: String(body['id']), secret: String(body['value']) }
 }
@@ -196,14 +196,14 @@ it('health and readiness are open and name no address and no secret', async () =
 
 describe('a secret', () => {
   it('is returned once, at its creation, and contains a random UUID', async () => {
-    const { id, secret } = await newKey({ name: 'secretive' })
+    const { id, secret } = await createKey({ name: 'secretive' })
     const tail = secret.slice(10)
     await sendRequest(stage, CHAT.body, { secret })
     for (const path of [KEYS, `${KEYS}/${id}`, `${KEYS}/${id}/usage`, `${KEYS}/${id}/rate-limit`, AUDIT, '/metrics']) {
       expect((await admin('GET', path)).text).not.toContain(tail)
     }
     expect((await admin('PUT', `${KEYS}/${id}`, { name: 'renamed' })).text).not.toContain(tail)
-    const made = await Promise.all(Array.from({ length: 50 }, () => newKey()))
+    const made = await Promise.all(Array.from({ length: 50 }, () => createKey()))
     expect(new Set(made.map((key) => key.secret)).size).toBe(50)
     for (const key of made)
       expect(key.secret).toMatch(/^sk-bf-[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/)
@@ -214,7 +214,7 @@ describe('a key that is disabled or deleted during a stream', () => {
   it.each(['PUT', 'DELETE'])(
     'by %s: the next request is refused, and the running one completes and is billed',
     async (method) => {
-      const { id, secret } = await newKey({ budget_limit_cents: 100 })
+      const { id, secret } = await createKey({ budget_limit_cents: 100 })
       const rest = gate()
       stage.upstream.reply = (request) => ({
         kind: 'events',
@@ -251,7 +251,7 @@ describe('an update', () => {
     ['[]', { is_active: [] }],
     ['{}', { is_active: {} }],
   ])('of is_active to %s is rejected and changes nothing', async (_, body) => {
-    const { id, secret } = await newKey()
+    const { id, secret } = await createKey()
     expectErrorResponse(await admin('PUT', `${KEYS}/${id}`, body), { ...INVALID, param: 'is_active' })
     expect((await sendRequest(stage, CHAT.body, { secret })).status).toBe(200)
   })
@@ -259,7 +259,7 @@ describe('an update', () => {
   it.each(['false', '0', 'null', '[]', '{}', '""', '{', '', '{"is_active":}', 'is_active=false', '{"object":"x"}'])(
     'with the body %s is refused',
     async (body) => {
-      const { id } = await newKey()
+      const { id } = await createKey()
       for (const path of [`${KEYS}/${id}`, `${BUDGETS}/${id}`, `${RATE_LIMITS}/${id}`]) {
         expectErrorResponse(await admin('PUT', path, body), INVALID)
       }
@@ -402,15 +402,15 @@ describe('the limits of the calling key', () => {
     sendRequest(stage, undefined, { method: 'GET', path: `${KEYS}/limits${query}`, secret: null, headers })
 
   it('are returned only to that key', async () => {
-    const mine = await newKey({ rate_limit_requests: 11 })
-    const other = await newKey({ rate_limit_requests: 22 })
+    const mine = await createKey({ rate_limit_requests: 11 })
+    const other = await createKey({ rate_limit_requests: 22 })
     const reply = await limits({ 'x-bf-vk': mine.secret }, `?key_id=${other.id}&id=${other.id}`)
     expect(reply.body['request_limit']).toBe(11)
     expectErrorResponse(await limits({ 'x-bf-vk': mine.secret, 'x-api-key': other.secret }), UNAUTHENTICATED)
   })
 
   it('require an active virtual key', async () => {
-    const { id, secret } = await newKey()
+    const { id, secret } = await createKey()
     await admin('PUT', `${KEYS}/${id}`, { is_active: false })
     for (const headers of [
       {},

@@ -11,7 +11,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-interface Place extends Stage {
+interface BackgroundStage extends Stage {
   readonly vendor: Upstream
 }
 
@@ -19,7 +19,7 @@ interface Place extends Stage {
 async function start(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   onPoll: (call: StoredResponseCall) => void = () => {},
-): Promise<Place> {
+): Promise<BackgroundStage> {
   const vendor = await startUpstream({ reply })
   closing.push(vendor.close)
   const models = [{ id: 'gpt-x', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
@@ -50,9 +50,12 @@ const responseOf = (status: string, fields: JsonObject = {}): JsonObject => ({
   usage: null,
   ...fields,
 })
-const sent = (status: string, fields: JsonObject = {}): Reply => ({ kind: 'json', value: responseOf(status, fields) })
-const completed = (): Reply => sent('completed', { output: [message], usage })
-const gone: Reply = { kind: 'failure', status: 404 }
+const replyWith = (status: string, fields: JsonObject = {}): Reply => ({
+  kind: 'json',
+  value: responseOf(status, fields),
+})
+const completed = (): Reply => replyWith('completed', { output: [message], usage })
+const notFound: Reply = { kind: 'failure', status: 404 }
 
 async function billed({ gateway, keyId }: Stage): Promise<number> {
   return (await gateway.keys.usage(keyId)).cost.billedUsd
@@ -61,89 +64,93 @@ async function billed({ gateway, keyId }: Stage): Promise<number> {
 describe('a background response', () => {
   it('cannot be deleted before it is billed', async () => {
     const { opened, open } = gate()
-    const place = await start(async ({ method }) => {
-      if (method === 'POST') return sent('queued')
+    const stage = await start(async ({ method }) => {
+      if (method === 'POST') return replyWith('queued')
       if (method === 'DELETE') return { kind: 'json', value: { id: ID, object: 'response', deleted: true } }
       await opened
       return completed()
     })
-    await sendRequest(place, BODY, { path: PATH })
-    const reply = await sendRequest(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' })
+    await sendRequest(stage, BODY, { path: PATH })
+    const reply = await sendRequest(stage, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' })
 
     expectErrorResponse(reply, { status: 409, type: 'invalid_request_error', param: 'response_id' })
     expect(reply.headers['retry-after']).toBe('5')
-    expect(place.vendor.requests.map(({ method }) => method)).not.toContain('DELETE')
+    expect(stage.vendor.requests.map(({ method }) => method)).not.toContain('DELETE')
 
     open()
-    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
+    await expect.poll(() => billed(stage)).toBe(FULL_PRICE_USD)
     const remove = (): Promise<number> =>
-      sendRequest(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' }).then(({ status }) => status)
+      sendRequest(stage, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' }).then(({ status }) => status)
     await expect.poll(remove).toBe(200)
     expect(await remove()).toBe(404)
   })
 
   it('that the vendor no longer has is billed with the reserved output', async () => {
-    const place = await start(({ method, path }) => (method === 'POST' && path === PATH ? sent('queued') : gone))
-    await sendRequest(place, BODY, { path: PATH })
+    const stage = await start(({ method, path }) =>
+      method === 'POST' && path === PATH ? replyWith('queued') : notFound,
+    )
+    await sendRequest(stage, BODY, { path: PATH })
 
-    await expect.poll(() => billed(place)).toBeGreaterThanOrEqual(RESERVED_OUTPUT_USD)
+    await expect.poll(() => billed(stage)).toBeGreaterThanOrEqual(RESERVED_OUTPUT_USD)
   })
 
   it('that fails without usage is not billed', async () => {
-    const place = await start(({ method }) => sent(method === 'POST' ? 'queued' : 'failed'))
-    await sendRequest(place, BODY, { path: PATH })
+    const stage = await start(({ method }) => replyWith(method === 'POST' ? 'queued' : 'failed'))
+    await sendRequest(stage, BODY, { path: PATH })
 
-    const records = async (): Promise<number> => (await place.gateway.audit.read({ keyId: place.keyId })).records.length
+    const records = async (): Promise<number> => (await stage.gateway.audit.read({ keyId: stage.keyId })).records.length
     await expect.poll(records).toBe(1)
-    expect(await billed(place)).toBe(0)
+    expect(await billed(stage)).toBe(0)
   })
 
   it('that is cancelled without usage is billed for the input of a custom tool', async () => {
     const item = { type: 'custom_tool_call', id: 'ctc_1', call_id: 'call_1', name: 'write' }
     const output = [{ ...item, input: 'lorem ipsum dolor sit amet '.repeat(40) }]
-    const place = await start(({ method }) => (method === 'POST' ? sent('queued') : sent('cancelled', { output })))
-    await sendRequest(place, BODY, { path: PATH })
+    const stage = await start(({ method }) =>
+      method === 'POST' ? replyWith('queued') : replyWith('cancelled', { output }),
+    )
+    await sendRequest(stage, BODY, { path: PATH })
 
-    await expect.poll(() => billed(place)).toBeGreaterThan(0.0004)
+    await expect.poll(() => billed(stage)).toBeGreaterThan(0.0004)
   })
 
   it('is polled with timeouts that end before its reservation expires', async () => {
     const polls: number[] = []
-    const place = await start(
-      ({ method }) => (method === 'POST' ? sent('queued') : completed()),
+    const stage = await start(
+      ({ method }) => (method === 'POST' ? replyWith('queued') : completed()),
       ({ timeouts }) => polls.push(timeouts.total),
     )
-    await sendRequest(place, BODY, { path: PATH })
+    await sendRequest(stage, BODY, { path: PATH })
 
-    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
+    await expect.poll(() => billed(stage)).toBe(FULL_PRICE_USD)
     // After the deadline, the last wait of 5 seconds, a poll and the cancellation can take up to 60 seconds.
     expect(polls.map((total) => 5_000 + 2 * total)).toEqual([expect.toSatisfy((ms: number) => ms < 60_000)])
   })
 
   it('is billed in full if its caller disconnects before it is accepted', async () => {
     const { opened, open } = gate()
-    const place = await start(async ({ method }) => {
+    const stage = await start(async ({ method }) => {
       if (method === 'GET') return completed()
       await opened
-      return sent('queued')
+      return replyWith('queued')
     })
     const leaving = new AbortController()
-    const asked = sendRequest(place, BODY, { path: PATH, signal: leaving.signal }).catch(() => undefined)
-    await place.vendor.waitForRequest(1)
+    const asked = sendRequest(stage, BODY, { path: PATH, signal: leaving.signal }).catch(() => undefined)
+    await stage.vendor.waitForRequest(1)
     leaving.abort()
     await asked
     open()
 
-    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
-    expect(place.vendor.requests[0]?.isAborted).toBe(false)
+    await expect.poll(() => billed(stage)).toBe(FULL_PRICE_USD)
+    expect(stage.vendor.requests[0]?.isAborted).toBe(false)
   })
 
   it('is rejected if background is not a boolean', async () => {
-    const place = await start(completed)
-    const reply = await sendRequest(place, { ...BODY, background: 'true' }, { path: PATH })
+    const stage = await start(completed)
+    const reply = await sendRequest(stage, { ...BODY, background: 'true' }, { path: PATH })
 
     expectErrorResponse(reply, { status: 400, type: 'invalid_request_error', param: 'background' })
-    expect(place.vendor.requests).toEqual([])
+    expect(stage.vendor.requests).toEqual([])
   })
 })
 
@@ -152,14 +159,14 @@ describe('a background stream', () => {
   const delta = event('response.output_text.delta', { item_id: 'msg_1', output_index: 0, content_index: 0, delta: 'D' })
 
   it('that is cut is billed with the usage of the finished response', async () => {
-    const place = await start(({ method }) =>
+    const stage = await start(({ method }) =>
       method === 'POST' ? { kind: 'events', items: [created, delta, CUT] } : completed(),
     )
-    const reply = await sendRequest(place, { ...BODY, stream: true }, { path: PATH })
+    const reply = await sendRequest(stage, { ...BODY, stream: true }, { path: PATH })
 
     expect(parseEvents(reply.text).at(-1)?.event).toBe('error')
-    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
-    const stored = await sendRequest(place, undefined, { path: `${PATH}/${ID}`, method: 'GET' })
+    await expect.poll(() => billed(stage)).toBe(FULL_PRICE_USD)
+    const stored = await sendRequest(stage, undefined, { path: `${PATH}/${ID}`, method: 'GET' })
     expect(stored.body['status']).toBe('completed')
     expect(stored.headers['cache-control']).toBe('no-store')
   })
@@ -177,33 +184,33 @@ describe('a background stream', () => {
   it.each(['cancelled', 'failed'])(
     'whose response is %s without usage is billed for the streamed text',
     async (status) => {
-      const place = await start(({ method }) =>
-        method === 'POST' ? { kind: 'events', items: [created, words, CUT] } : sent(status),
+      const stage = await start(({ method }) =>
+        method === 'POST' ? { kind: 'events', items: [created, words, CUT] } : replyWith(status),
       )
-      const reply = await sendRequest(place, { ...BODY, stream: true }, { path: PATH })
+      const reply = await sendRequest(stage, { ...BODY, stream: true }, { path: PATH })
 
       expect(reply.text).toContain(WORDS)
       const records = async (): Promise<number> =>
-        (await place.gateway.audit.read({ keyId: place.keyId })).records.length
+        (await stage.gateway.audit.read({ keyId: stage.keyId })).records.length
       await expect.poll(records).toBe(1)
-      expect(await billed(place)).toBeGreaterThan(MIN_STREAMED_USD)
+      expect(await billed(stage)).toBeGreaterThan(MIN_STREAMED_USD)
     },
   )
 
   it('is cancelled at the vendor when the gateway closes', async () => {
-    const place = await start(({ method, path }) => {
-      if (path.endsWith('/cancel')) return sent('cancelled', { usage })
-      return method === 'POST' ? { kind: 'events', items: [created, delta, HANG] } : sent('in_progress')
+    const stage = await start(({ method, path }) => {
+      if (path.endsWith('/cancel')) return replyWith('cancelled', { usage })
+      return method === 'POST' ? { kind: 'events', items: [created, delta, HANG] } : replyWith('in_progress')
     })
-    const response = await fetch(`${place.url}${PATH}`, {
+    const response = await fetch(`${stage.url}${PATH}`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${place.secret}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' },
       body: JSON.stringify({ ...BODY, stream: true }),
     })
     await response.body?.getReader().read()
-    await place.gateway.close()
+    await stage.gateway.close()
 
-    expect(place.vendor.last.path).toBe(`${PATH}/${ID}/cancel`)
+    expect(stage.vendor.last.path).toBe(`${PATH}/${ID}/cancel`)
   })
 })
 

@@ -13,7 +13,7 @@ import { recordingStore, type DailyTotals, type RecordingStore } from '../suppor
 const INPUT = 1000
 const MARGIN = 1.5
 
-interface Watched extends Stage {
+interface RecordedStage extends Stage {
   readonly store: RecordingStore
 }
 
@@ -25,7 +25,7 @@ afterEach(async () => {
 async function startOne(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   options: StageOptions = {},
-): Promise<Watched> {
+): Promise<RecordedStage> {
   const store = recordingStore()
   const key = { name: 'payer', budget_limit_cents: 100_000 }
   const stage = await startStage({ reply, store, key, margin: MARGIN, ...options })
@@ -34,14 +34,14 @@ async function startOne(
 }
 
 /** Returns the costs in the usage report of the key, in nano-dollars, after all settlements. */
-async function booksOf({ store }: Watched): Promise<DailyTotals> {
+async function readTotals({ store }: RecordedStage): Promise<DailyTotals> {
   await store.waitUntilSettled()
   expect(await store.maxHeld()).toBe(0)
   expect(await store.spent('budget')).toBe(store.dailyTotals().billed)
   return store.dailyTotals()
 }
 
-const usageOf = ({ dialect }: UpstreamRequest, input: number, output: number): JsonObject =>
+const createUsage = ({ dialect }: UpstreamRequest, input: number, output: number): JsonObject =>
   dialect === 'openai'
     ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
     : { input_tokens: input, output_tokens: output }
@@ -60,7 +60,7 @@ const isSmall = ({ body }: UpstreamRequest): boolean => body['model'] === 'small
 /** The small model reports these tokens; the main call receives `main`. */
 function withSmallModel(main: Reply): (request: UpstreamRequest) => Reply {
   return (request) =>
-    isSmall(request) ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 1000, 100) } : main
+    isSmall(request) ? { text: '{"terms":["billing port"]}', usage: createUsage(request, 1000, 100) } : main
 }
 
 const SMALL_CALL = 1000 * INPUT + 100 * 2 * INPUT
@@ -76,7 +76,7 @@ describe.each(ENDPOINTS)(
 
       expect(reply.status).toBe(400)
       expect(stage.upstream.requests.filter(isSmall)).toHaveLength(1)
-      expect(await booksOf(stage)).toEqual({
+      expect(await readTotals(stage)).toEqual({
         requests: 1,
         actual: SMALL_CALL,
         billed: SMALL_CALL * MARGIN,
@@ -94,7 +94,7 @@ describe.each(ENDPOINTS)(
 
       const calls = stage.upstream.requests.filter(isSmall).length
       expect(calls).toBeGreaterThan(0)
-      expect(await booksOf(stage)).toMatchObject({ actual: calls * SMALL_CALL, billed: 0 })
+      expect(await readTotals(stage)).toMatchObject({ actual: calls * SMALL_CALL, billed: 0 })
     })
 
     it.each([{ 'x-svc-rlm': 'true' }, {}])(
@@ -109,7 +109,7 @@ describe.each(ENDPOINTS)(
         await Promise.all([left, request.aborted])
 
         expect(stage.upstream.requests.every(isSmall)).toBe(true)
-        const { billed, actual } = await booksOf(stage)
+        const { billed, actual } = await readTotals(stage)
         expect(actual).toBeGreaterThan(100 * INPUT)
         expect(billed).toBe(actual * MARGIN)
       },
@@ -118,7 +118,7 @@ describe.each(ENDPOINTS)(
     it('are billed at most the reserved amount', async () => {
       const stage = await startOne((request) =>
         isSmall(request)
-          ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 190_000, 1000) }
+          ? { text: '{"terms":["billing port"]}', usage: createUsage(request, 190_000, 1000) }
           : { kind: 'failure', status: 400 },
       )
       const short = { ...endpoint.body, max_tokens: 1 }
@@ -129,7 +129,7 @@ describe.each(ENDPOINTS)(
         { path: endpoint.path, headers: { 'x-vanishing-context': 'true' } },
       )
 
-      const { billed, actual } = await booksOf(stage)
+      const { billed, actual } = await readTotals(stage)
       expect(actual).toBeGreaterThanOrEqual(190_000 * INPUT)
       expect(billed).toBeGreaterThan(0)
       expect(billed).toBeLessThan(20_000 * INPUT)
@@ -143,15 +143,15 @@ describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
       request.index === 0
         ? {
             kind: 'events',
-            items: [...buildEvents(request, { text: 'x', usage: usageOf(request, 50, 1) }).slice(0, 1), CUT],
+            items: [...buildEvents(request, { text: 'x', usage: createUsage(request, 50, 1) }).slice(0, 1), CUT],
           }
-        : { text: 'Hello.', usage: usageOf(request, 50, 10) },
+        : { text: 'Hello.', usage: createUsage(request, 50, 10) },
     )
     const reply = await sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
 
     expect(reply.status).toBe(200)
     expect(stage.upstream.requests).toHaveLength(2)
-    const { billed, actual, prompt } = await booksOf(stage)
+    const { billed, actual, prompt } = await readTotals(stage)
     expect(prompt).toBe(50)
     expect(billed).toBe((50 + 2 * 10) * INPUT * MARGIN)
     // The message format reports prompt tokens before a stream breaks; for the chat format, the gateway counts them.
@@ -164,7 +164,7 @@ describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
     const stage = await startOne(replies)
     expect((await sendRequest(stage, endpoint.body, { path: endpoint.path })).status).toBe(200)
 
-    const { billed, actual } = await booksOf(stage)
+    const { billed, actual } = await readTotals(stage)
     expect(stage.upstream.requests).toHaveLength(3)
     expect(billed).toBe(actual * MARGIN)
   })
@@ -173,7 +173,7 @@ describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
     const stage = await startOne(() => ({ kind: 'json', value: {} }))
     expect((await sendRequest(stage, endpoint.body, { path: endpoint.path })).status).toBe(502)
 
-    const { billed, actual } = await booksOf(stage)
+    const { billed, actual } = await readTotals(stage)
     expect(stage.upstream.requests).toHaveLength(3)
     expect(billed).toBe(0)
     expect(actual).toBeGreaterThan(3 * INPUT)
@@ -184,12 +184,12 @@ describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
     async (stream) => {
       const stage = await startOne(() => ({ kind: 'hang' }))
       const controller = new AbortController()
-      const left = leave(stage, endpoint, stream, controller)
+      const left = sendAndDisconnect(stage, endpoint, stream, controller)
       const request = await stage.upstream.waitForRequest(1)
       controller.abort()
       await Promise.all([left, request.aborted])
 
-      const { billed, actual, prompt, completion } = await booksOf(stage)
+      const { billed, actual, prompt, completion } = await readTotals(stage)
       expect(prompt).toBeGreaterThan(0)
       expect({ billed, actual, completion }).toEqual({
         billed: prompt * INPUT * MARGIN,
@@ -214,7 +214,7 @@ describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
     await reader?.cancel()
     await stage.upstream.last.aborted
 
-    const { billed, prompt } = await booksOf(stage)
+    const { billed, prompt } = await readTotals(stage)
     expect(prompt).toBeGreaterThan(0)
     expect(billed).toBeGreaterThanOrEqual(prompt * INPUT * MARGIN)
     const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
@@ -222,7 +222,12 @@ describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
   })
 })
 
-async function leave(stage: Stage, endpoint: Endpoint, stream: boolean, controller: AbortController): Promise<void> {
+async function sendAndDisconnect(
+  stage: Stage,
+  endpoint: Endpoint,
+  stream: boolean,
+  controller: AbortController,
+): Promise<void> {
   const response = await post(stage, endpoint.path, { body: { ...endpoint.body, stream }, signal: controller.signal })
   expect(response.status).toBe(499)
 }
@@ -237,7 +242,7 @@ it('embeddings whose caller disconnects are billed for the texts that were sent'
   expect((await response).status).toBe(499)
   await request.aborted
 
-  const { billed, prompt } = await booksOf(stage)
+  const { billed, prompt } = await readTotals(stage)
   expect(prompt).toBeGreaterThan(3)
   expect(billed).toBe(prompt * INPUT * MARGIN)
 })

@@ -12,7 +12,7 @@ afterAll(() => stage.close())
 const SIZE = 100_000
 
 /** Pseudorandom letters, the same in every run. */
-function random(alphabet: string): string {
+function randomText(alphabet: string): string {
   let state = 12_345
   const letters: string[] = []
   while (letters.length < SIZE) {
@@ -22,40 +22,40 @@ function random(alphabet: string): string {
   return letters.join('')
 }
 
-const filled = (piece: string): string => piece.repeat(Math.ceil(SIZE / piece.length)).slice(0, SIZE)
+const fill = (piece: string): string => piece.repeat(Math.ceil(SIZE / piece.length)).slice(0, SIZE)
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz'
-const prose = filled('The quick brown fox jumps over the lazy dog, and nobody minds it at all. ')
+const prose = fill('The quick brown fox jumps over the lazy dog, and nobody minds it at all. ')
 
 const bombs: readonly (readonly [string, string])[] = [
-  ['one letter', filled('a')],
-  ['blanks', filled(' ')],
-  ['line ends', filled('\n')],
-  ['line ends of two signs', filled('\r\n')],
-  ['exclamation marks', filled('!')],
-  ['random letters', random(LETTERS)],
-  ['random letters of both cases', random(LETTERS + LETTERS.toUpperCase())],
-  ['Chinese', random('我们的时间都在这里不会说话人大小中国上下')],
-  ['one Chinese sign', filled('我')],
-  ['joiners', filled('\u200d')],
-  ['combining marks', filled('\u0301')],
-  ['families of emoji', filled('👩‍👩‍👧‍👦')],
-  ['halves of surrogate pairs', filled('\ud83d')],
-  ['base64', random(`${LETTERS}${LETTERS.toUpperCase()}0123456789+/`)],
-  ['angle brackets', filled('<')],
-  ['special tokens', filled('<|endoftext|>')],
-  ['tabs', filled('\t')],
-  ['at signs', filled('a@')],
-  ['brackets', filled('[')],
-  ['braces', filled('{"a":')],
-  ['quotes', filled('"')],
-  ['backslashes', filled('\\')],
-  ['digits', filled('7')],
-  ['digits and dots', filled('1.')],
-  ['what looks like keys', filled('sk-')],
-  ['what looks like bearers', filled('Bearer ')],
-  ['what looks like addresses', filled('http://a')],
-  ['letters and apostrophes', filled("a'")],
-  ['letters and blanks in turn', filled('a ')],
+  ['one letter', fill('a')],
+  ['blanks', fill(' ')],
+  ['line ends', fill('\n')],
+  ['line ends of two signs', fill('\r\n')],
+  ['exclamation marks', fill('!')],
+  ['random letters', randomText(LETTERS)],
+  ['random letters of both cases', randomText(LETTERS + LETTERS.toUpperCase())],
+  ['Chinese', randomText('我们的时间都在这里不会说话人大小中国上下')],
+  ['one Chinese sign', fill('我')],
+  ['joiners', fill('\u200d')],
+  ['combining marks', fill('\u0301')],
+  ['families of emoji', fill('👩‍👩‍👧‍👦')],
+  ['halves of surrogate pairs', fill('\ud83d')],
+  ['base64', randomText(`${LETTERS}${LETTERS.toUpperCase()}0123456789+/`)],
+  ['angle brackets', fill('<')],
+  ['special tokens', fill('<|endoftext|>')],
+  ['tabs', fill('\t')],
+  ['at signs', fill('a@')],
+  ['brackets', fill('[')],
+  ['braces', fill('{"a":')],
+  ['quotes', fill('"')],
+  ['backslashes', fill('\\')],
+  ['digits', fill('7')],
+  ['digits and dots', fill('1.')],
+  ['what looks like keys', fill('sk-')],
+  ['what looks like bearers', fill('Bearer ')],
+  ['what looks like addresses', fill('http://a')],
+  ['letters and apostrophes', fill("a'")],
+  ['letters and blanks in turn', fill('a ')],
   ['blanks before a letter', `${' '.repeat(SIZE - 1)}a`],
 ]
 
@@ -65,7 +65,7 @@ const withContent = (endpoint: Endpoint, content: string): JsonObject => ({
 })
 
 /** Returns the shortest of three runs in milliseconds, to reduce noise. */
-async function least(work: () => Promise<unknown>): Promise<number> {
+async function measureShortest(work: () => Promise<unknown>): Promise<number> {
   let best = Number.POSITIVE_INFINITY
   for (let run = 0; run < 3; run += 1) {
     const start = performance.now()
@@ -76,22 +76,22 @@ async function least(work: () => Promise<unknown>): Promise<number> {
 }
 
 /** Ten times the time of prose, plus a margin for a busy machine. */
-const bound = (proseMs: number): number => 10 * proseMs + 250
+const maxDuration = (proseMs: number): number => 10 * proseMs + 250
 
 describe.each(ENDPOINTS)('100 KB on the $name endpoint', (endpoint) => {
   let proseMs = 0
   beforeAll(async () => {
     await sendRequest(stage, withContent(endpoint, prose), { path: endpoint.path })
-    proseMs = await least(() => sendRequest(stage, withContent(endpoint, prose), { path: endpoint.path }))
+    proseMs = await measureShortest(() => sendRequest(stage, withContent(endpoint, prose), { path: endpoint.path }))
   })
 
   it.each(bombs)('of %s takes at most ten times as long as prose', async (_, text) => {
     let status = 0
-    const ms = await least(async () => {
+    const ms = await measureShortest(async () => {
       status = (await sendRequest(stage, withContent(endpoint, text), { path: endpoint.path })).status
     })
     expect(status).toBe(200)
-    expect(ms).toBeLessThan(bound(proseMs))
+    expect(ms).toBeLessThan(maxDuration(proseMs))
   })
 
   it.each(bombs.slice(0, 16))(
@@ -102,11 +102,11 @@ describe.each(ENDPOINTS)('100 KB on the $name endpoint', (endpoint) => {
         ? { type: 'function', function: { name: 'tool', description: text, parameters: schema } }
         : { name: 'tool', description: text, input_schema: schema }
       let status = 0
-      const ms = await least(async () => {
+      const ms = await measureShortest(async () => {
         status = (await sendRequest(stage, { ...endpoint.body, tools: [tool] }, { path: endpoint.path })).status
       })
       expect(status).toBe(200)
-      expect(ms).toBeLessThan(2 * bound(proseMs))
+      expect(ms).toBeLessThan(2 * maxDuration(proseMs))
     },
   )
 })
@@ -122,15 +122,15 @@ describe('an answer of 100 KB without reported usage', () => {
   }
   beforeAll(async () => {
     await answered(prose, true)
-    proseMs = await least(() => answered(prose, false))
+    proseMs = await measureShortest(() => answered(prose, false))
   })
   afterAll(() => {
     stage.upstream.reply = () => 'Hello from upstream.'
   })
 
   it.each(bombs)('of %s is counted in at most ten times the time of prose', async (_, text) => {
-    expect(await least(() => answered(text, false))).toBeLessThan(bound(proseMs))
-    expect(await least(() => answered(text, true))).toBeLessThan(bound(proseMs))
+    expect(await measureShortest(() => answered(text, false))).toBeLessThan(maxDuration(proseMs))
+    expect(await measureShortest(() => answered(text, true))).toBeLessThan(maxDuration(proseMs))
   })
 })
 
@@ -146,14 +146,15 @@ describe('the error of an upstream', () => {
   beforeAll(async () => {
     const [endpoint] = FORMAT_PAIRS as [Endpoint]
     await refused(endpoint, prose)
-    proseMs = await least(() => refused(endpoint, prose))
+    proseMs = await measureShortest(() => refused(endpoint, prose))
   })
   afterAll(() => {
     stage.upstream.reply = () => 'Hello from upstream.'
   })
 
   it.each(bombs)('of 50 KB of %s is processed in at most ten times the time of prose', async (_, text) => {
-    for (const endpoint of FORMAT_PAIRS) expect(await least(() => refused(endpoint, text))).toBeLessThan(bound(proseMs))
+    for (const endpoint of FORMAT_PAIRS)
+      expect(await measureShortest(() => refused(endpoint, text))).toBeLessThan(maxDuration(proseMs))
   })
 })
 
@@ -176,6 +177,6 @@ describe('counting a prompt', () => {
     const best = async (text: string): Promise<number> =>
       Math.min(await longestTurn(text), await longestTurn(text), await longestTurn(text))
     const ordinary = await best(prose)
-    for (const [name, text] of bombs) expect(await best(text), name).toBeLessThan(bound(ordinary))
+    for (const [name, text] of bombs) expect(await best(text), name).toBeLessThan(maxDuration(ordinary))
   })
 })

@@ -10,7 +10,7 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
 /** Number of identical requests that wait for the first one. */
 const FOLLOWERS = 3
 
-interface Watched extends Stage {
+interface RecordedStage extends Stage {
   readonly store: RecordingStore
 }
 
@@ -19,7 +19,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Watched> {
+async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<RecordedStage> {
   const store = recordingStore()
   const stage = await startStage({ reply, store, cache: {} })
   stages.push(stage)
@@ -51,7 +51,7 @@ function streamOf(response: Response): Reading {
 }
 
 /** Sends the same question from other callers, and resolves when all of them wait for the leader. */
-async function follow(stage: Watched, endpoint: Endpoint): Promise<readonly Promise<Response>[]> {
+async function follow(stage: RecordedStage, endpoint: Endpoint): Promise<readonly Promise<Response>[]> {
   const followers = Array.from({ length: FOLLOWERS }, () => post(stage, endpoint.path, { body: endpoint.body }))
   await vi.waitUntil(() => stage.store.reservationIds.length === FOLLOWERS + 1)
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))

@@ -28,7 +28,7 @@ function idsIn(text: string): readonly string[] {
 }
 
 /** Builds a reply whose JSON text is changed before it is sent. */
-function changedAnswer(answer: Answer, request: UpstreamRequest, change: (text: string) => string): Reply {
+function buildChangedReply(answer: Answer, request: UpstreamRequest, change: (text: string) => string): Reply {
   if (!request.stream) return { kind: 'body', body: change(JSON.stringify(buildBody(request, answer))) }
   const items = buildEvents(request, answer).map((event) => ({ ...event, data: change(event.data) }))
   return { kind: 'events', items }
@@ -54,7 +54,7 @@ describe('a tool call that its upstream sends without an id', () => {
           text.replace(/"id":"remove_\d"(,?)/g, id === undefined ? '' : '"id":""$1')
         stage.upstream.reply = (request) => {
           const toolCalls = CALLS.map((call, index) => ({ ...call, id: `remove_${index}` }))
-          return changedAnswer({ toolCalls }, request, remove)
+          return buildChangedReply({ toolCalls }, request, remove)
         }
         const answers = await Promise.all(
           [false, true, false, true].map((stream) => sendRequest(stage, { ...body, stream }, { path })),

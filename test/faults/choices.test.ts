@@ -32,7 +32,7 @@ const delta = (say: (text: string) => JsonObject, index: number): string => {
  * Returns the billed completion tokens of a stream of `n` choices whose caller disconnects after each sent the same
  * content.
  */
-async function tokensWhenLeft(n: number, say: (text: string) => JsonObject): Promise<number> {
+async function billTokensAfterDisconnect(n: number, say: (text: string) => JsonObject): Promise<number> {
   const events = Array.from({ length: PIECES * n }, (_, at) => ({ data: delta(say, at % n) }))
   const { stage, store } = await start(() => ({ kind: 'events', items: [...events, HANG] }))
   const reader = getReader(await post(stage, CHAT.path, { body: body(n, true) }))
@@ -50,9 +50,9 @@ it.each([
   ['thoughts', (text: string) => ({ reasoning_content: text })],
   ['tool calls', (text: string) => ({ tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: text } }] })],
 ])('a caller that disconnects from a stream of four choices is billed the %s of all four', async (_, say) => {
-  const one = await tokensWhenLeft(1, say)
+  const one = await billTokensAfterDisconnect(1, say)
   expect(one).toBeGreaterThan(PIECES)
-  const four = await tokensWhenLeft(4, say)
+  const four = await billTokensAfterDisconnect(4, say)
   // Each delta of a tool call repeats the name, but the first choice sends it once.
   expect(four).toBeGreaterThanOrEqual(4 * one - 4)
 })

@@ -18,7 +18,7 @@ const withImage = (text: string): readonly JsonObject[] => [
   { type: 'image_url', image_url: { url: `data:image/png;base64,${IMAGE}` } },
 ]
 
-const large = (text: string, more: JsonObject = {}): JsonObject => ({
+const createLargeBody = (text: string, more: JsonObject = {}): JsonObject => ({
   ...CHAT.body,
   messages: [{ role: 'user', content: [...withImage(text)] }],
   ...more,
@@ -40,32 +40,32 @@ describe('a key with large bodies', () => {
         return 'Here you are.'
       },
     })
-    const first = sendRequest(stage, large('please hang'))
+    const first = sendRequest(stage, createLargeBody('please hang'))
     await stage.upstream.waitForRequest(1)
     const other = await stage.gateway.keys.create({ name: 'other' })
-    const refused = await sendRequest(stage, large('a second one'))
+    const refused = await sendRequest(stage, createLargeBody('a second one'))
     expect(refused.status).toBe(429)
     expect(refused.headers['retry-after']).toBe('5')
     expect(refused.error['message']).toContain('Too many large requests')
     expect((await sendRequest(stage, CHAT.body)).status).toBe(200)
-    expect((await sendRequest(stage, large('from another key'), { secret: other.value })).status).toBe(200)
+    expect((await sendRequest(stage, createLargeBody('from another key'), { secret: other.value })).status).toBe(200)
     release.open()
     expect((await first).status).toBe(200)
-    expect((await sendRequest(stage, large('again'))).status).toBe(200)
+    expect((await sendRequest(stage, createLargeBody('again'))).status).toBe(200)
   })
 
   const anthropicImage = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: IMAGE } }
   const message = { ...MESSAGE.body, messages: [{ role: 'user', content: [anthropicImage] }] }
   const batched = (body: JsonObject): JsonObject => ({ requests: [{ custom_id: 'one', params: body }] })
   const ways: readonly [name: string, body: JsonObject, options: SendOptions, statuses: readonly number[]][] = [
-    ['answers', large('one'), {}, [200]],
-    ['streams', large('one', { stream: true }), {}, [200]],
-    ['upstream failures', large('please fail'), {}, [502, 503]],
-    ['unknown models', large('one', { model: 'none/such' }), {}, [404]],
-    ['broken bodies', large('one', { messages: 7 }), {}, [400]],
-    ['explanations', large('one'), { headers: { 'x-svc-explain': 'true' } }, [200]],
-    ['repetitions', large('one'), { headers: { 'idempotency-key': 'one' } }, [200]],
-    ['chunked bodies', large('one'), { headers: { 'transfer-encoding': 'chunked' } }, [200]],
+    ['answers', createLargeBody('one'), {}, [200]],
+    ['streams', createLargeBody('one', { stream: true }), {}, [200]],
+    ['upstream failures', createLargeBody('please fail'), {}, [502, 503]],
+    ['unknown models', createLargeBody('one', { model: 'none/such' }), {}, [404]],
+    ['broken bodies', createLargeBody('one', { messages: 7 }), {}, [400]],
+    ['explanations', createLargeBody('one'), { headers: { 'x-svc-explain': 'true' } }, [200]],
+    ['repetitions', createLargeBody('one'), { headers: { 'idempotency-key': 'one' } }, [200]],
+    ['chunked bodies', createLargeBody('one'), { headers: { 'transfer-encoding': 'chunked' } }, [200]],
     ['counts', message, { path: '/v1/messages/count_tokens' }, [200]],
     ['messages', message, { path: '/v1/messages' }, [200]],
     ['batches', batched(message), { path: '/v1/messages/batches' }, [200]],
@@ -78,7 +78,7 @@ describe('a key with large bodies', () => {
       reply: ({ text }) => (text.includes('please fail') ? { kind: 'failure', status: 500 } : 'Here you are.'),
     })
     for (let count = 0; count < 3; count++) expect(statuses).toContain((await sendRequest(stage, body, options)).status)
-    expect((await sendRequest(stage, large('at the end'))).status).toBe(200)
+    expect((await sendRequest(stage, createLargeBody('at the end'))).status).toBe(200)
   })
 
   it.each<[string, Endpoint]>([
@@ -92,7 +92,7 @@ describe('a key with large bodies', () => {
       const leaving = new AbortController()
       const left = sendRequest(
         stage,
-        { ...large('please hang'), ...(endpoint.body['stream'] === true && { stream: true }) },
+        { ...createLargeBody('please hang'), ...(endpoint.body['stream'] === true && { stream: true }) },
         { signal: leaving.signal },
       )
       const seen = await stage.upstream.waitForRequest(count + 1)
@@ -100,6 +100,6 @@ describe('a key with large bodies', () => {
       await expect(left).rejects.toThrow()
       await seen.aborted
     }
-    expect((await sendRequest(stage, large('at the end'))).status).toBe(200)
+    expect((await sendRequest(stage, createLargeBody('at the end'))).status).toBe(200)
   })
 })

@@ -6,15 +6,15 @@ import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../.
  * Characters estimated between two turns of the event loop. Only estimation advances the clock, so no test depends on
  * speed.
  */
-const watch = { now: 0, inTurn: 0, mostInTurn: 0, all: 0 }
+const estimation = { now: 0, inTurn: 0, maxInTurn: 0, all: 0 }
 
 vi.mock('../../src/tokens/estimate.ts', async (load) => {
   const real = await load<typeof estimates>()
   const estimateTokens = (text: string): number => {
-    watch.inTurn += text.length
-    watch.mostInTurn = Math.max(watch.mostInTurn, watch.inTurn)
-    watch.all += text.length
-    watch.now += text.length / CHARACTERS_PER_MS
+    estimation.inTurn += text.length
+    estimation.maxInTurn = Math.max(estimation.maxInTurn, estimation.inTurn)
+    estimation.all += text.length
+    estimation.now += text.length / CHARACTERS_PER_MS
     return real.estimateTokens(text)
   }
   return { ...real, estimateTokens }
@@ -22,7 +22,7 @@ vi.mock('../../src/tokens/estimate.ts', async (load) => {
 
 const CHARACTERS_PER_MS = 10_000
 /** Work of 15 milliseconds on a slow machine. */
-const MOST_IN_TURN = 150_000
+const MAX_IN_TURN = 150_000
 
 /** About 443,000 tokens in 900 messages. */
 const words = 'The ledger holds what the reservation took, and settles it once. '
@@ -70,11 +70,11 @@ async function send(headers: Record<string, string>, more: object): Promise<numb
 let isWatching = false
 
 beforeEach(() => {
-  Object.assign(watch, { now: 0, inTurn: 0, mostInTurn: 0, all: 0 })
-  vi.spyOn(performance, 'now').mockImplementation(() => watch.now)
+  Object.assign(estimation, { now: 0, inTurn: 0, mostInTurn: 0, all: 0 })
+  vi.spyOn(performance, 'now').mockImplementation(() => estimation.now)
   isWatching = true
   const turn = (): void => {
-    watch.inTurn = 0
+    estimation.inTurn = 0
     if (isWatching) setImmediate(turn)
   }
   setImmediate(turn)
@@ -86,32 +86,32 @@ afterEach(async () => {
   await gateway.close()
 })
 
-const whole = (): Response => Response.json({ id: 'x', model: 'large', ...completion, usage })
-const unreported = (): Response => Response.json({ id: 'x', model: 'large', ...completion })
+const wholeResponse = (): Response => Response.json({ id: 'x', model: 'large', ...completion, usage })
+const responseWithoutUsage = (): Response => Response.json({ id: 'x', model: 'large', ...completion })
 const stream = (): Response => new Response(frames, { headers: { 'content-type': 'text/event-stream' } })
-const broken = (): Response => new Response('{"choices":', { headers: { 'content-type': 'application/json' } })
+const invalidResponse = (): Response => new Response('{"choices":', { headers: { 'content-type': 'application/json' } })
 const off = { 'x-savings-level': 'off' }
 const LARGE = 10_000_000
 
 it.each([
   ['is streamed', LARGE, stream, off, { stream: true }, 200],
-  ['is above the window of its model', 128_000, whole, off, {}, 200],
-  ['gets an answer without usage', LARGE, unreported, off, {}, 200],
-  ['is explained', LARGE, whole, { ...off, 'x-svc-explain': 'true' }, {}, 200],
-  ['has no header', LARGE, whole, {}, {}, 200],
-  ['gets a broken answer', LARGE, broken, off, {}, 502],
+  ['is above the window of its model', 128_000, wholeResponse, off, {}, 200],
+  ['gets an answer without usage', LARGE, responseWithoutUsage, off, {}, 200],
+  ['is explained', LARGE, wholeResponse, { ...off, 'x-svc-explain': 'true' }, {}, 200],
+  ['has no header', LARGE, wholeResponse, {}, {}, 200],
+  ['gets a broken answer', LARGE, invalidResponse, off, {}, 502],
 ] as const)(
   'estimates a prompt of 443k tokens in turns when it %s',
   async (_, window, answer, headers, more, status) => {
     await start(window, answer)
     expect(await send(headers, more)).toBe(status)
-    expect(watch.all).toBeGreaterThanOrEqual(CHARACTERS)
-    expect(watch.mostInTurn).toBeLessThanOrEqual(MOST_IN_TURN)
+    expect(estimation.all).toBeGreaterThanOrEqual(CHARACTERS)
+    expect(estimation.maxInTurn).toBeLessThanOrEqual(MAX_IN_TURN)
   },
 )
 
 it('does not estimate a prompt of 443k tokens that is sent unchanged and whose upstream reports usage', async () => {
-  await start(LARGE, whole)
+  await start(LARGE, wholeResponse)
   expect(await send(off, {})).toBe(200)
-  expect(watch.all).toBeLessThan(1000)
+  expect(estimation.all).toBeLessThan(1000)
 })

@@ -17,7 +17,7 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
 
 type Fields = Parameters<Gateway['keys']['create']>[0]
 
-interface Watched extends Stage {
+interface RecordedStage extends Stage {
   readonly store: RecordingStore
 }
 
@@ -36,7 +36,7 @@ interface Clock {
 async function startOne(
   key: Partial<Fields>,
   options: StageOptions & { readonly clock?: Clock } = {},
-): Promise<Watched> {
+): Promise<RecordedStage> {
   const { clock = { now: NOON }, ...others } = options
   const now = (): number => clock.now
   const store = recordingStore(now)
@@ -53,18 +53,21 @@ async function startOne(
 const LIMITED = { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' }
 const EXCEEDED = { status: 402, type: 'budget_exceeded_error', code: 'budget_exceeded' }
 
-function many(count: number, request: (index: number) => Promise<ClientReply>): Promise<readonly ClientReply[]> {
+function sendConcurrently(
+  count: number,
+  request: (index: number) => Promise<ClientReply>,
+): Promise<readonly ClientReply[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => request(index)))
 }
 
-function counted(replies: readonly ClientReply[]): Readonly<Record<number, number>> {
+function countByStatus(replies: readonly ClientReply[]): Readonly<Record<number, number>> {
   const counts: Record<number, number> = {}
   for (const { status } of replies) counts[status] = (counts[status] ?? 0) + 1
   return counts
 }
 
 /** An answer with this usage in the format of the upstream. */
-function usageOf(request: UpstreamRequest, input: number, output: number): Reply {
+function replyWithUsage(request: UpstreamRequest, input: number, output: number): Reply {
   return {
     text: 'word '.repeat(output),
     usage:
@@ -83,12 +86,12 @@ describe('a request limit', () => {
   it('of 100 per hour accepts exactly 100 of 300 concurrent requests', async () => {
     const stage = await startOne({ rate_limit_requests: 100, rate_limit_reset_duration: '1h' })
     const endpoints = [CHAT, MESSAGE]
-    const replies = await many(300, (index) => {
+    const replies = await sendConcurrently(300, (index) => {
       const endpoint = endpoints[index % 2] as Endpoint
       return sendRequest(stage, { ...endpoint.body, stream: index % 3 === 0 }, { path: endpoint.path })
     })
 
-    expect(counted(replies)).toEqual({ 200: 100, 429: 200 })
+    expect(countByStatus(replies)).toEqual({ 200: 100, 429: 200 })
     expect(stage.upstream.requests).toHaveLength(100)
     const end = Date.UTC(2026, 0, 30, 13) / 1000
     for (const reply of replies.filter(({ status }) => status === 429)) {
@@ -140,9 +143,9 @@ describe('a request limit', () => {
     const stage = await startOne({ rate_limit_requests: 1, budget_limit_cents: 1_000, rate_limit_tokens: 1_000_000 })
     await sendRequest(stage, CHAT.body)
     const [money, tokens] = [await stage.store.spent('budget'), await stage.store.spent('tokens')]
-    const replies = await many(20, () => sendRequest(stage, CHAT.body))
+    const replies = await sendConcurrently(20, () => sendRequest(stage, CHAT.body))
 
-    expect(counted(replies)).toEqual({ 429: 20 })
+    expect(countByStatus(replies)).toEqual({ 429: 20 })
     expect([await stage.store.spent('budget'), await stage.store.spent('tokens')]).toEqual([money, tokens])
     expect(await stage.store.maxHeld()).toBe(0)
   })
@@ -164,18 +167,18 @@ describe('a request limit', () => {
     )
     stage.upstream.reply = async (request) => {
       await release.opened
-      return usageOf(request, 100, 20)
+      return replyWithUsage(request, 100, 20)
     }
-    const running = many(100, () => sendRequest(stage, CHAT.body))
+    const running = sendConcurrently(100, () => sendRequest(stage, CHAT.body))
     await stage.upstream.waitForRequest(100)
     expect((await sendRequest(stage, CHAT.body)).status).toBe(429)
     clock.now += 100
-    const next = many(100, () => sendRequest(stage, CHAT.body))
+    const next = sendConcurrently(100, () => sendRequest(stage, CHAT.body))
     await stage.upstream.waitForRequest(200)
     expect((await sendRequest(stage, CHAT.body)).status).toBe(429)
     release.open()
 
-    expect(counted([...(await running), ...(await next)])).toEqual({ 200: 200 })
+    expect(countByStatus([...(await running), ...(await next)])).toEqual({ 200: 200 })
     await stage.store.waitUntilSettled()
     expect(await stage.store.maxHeld()).toBe(0)
     const usage = await stage.gateway.keys.usage(stage.keyId)
@@ -207,12 +210,14 @@ describe('a request limit', () => {
 describe('a token limit', () => {
   it('rejects a burst whose prompts alone reach it', async () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
-    stage.upstream.reply = (request) => usageOf(request, 250, 10)
+    stage.upstream.reply = (request) => replyWithUsage(request, 250, 10)
     const content = 'The fox jumps over the lazy dog. '.repeat(35)
-    const replies = await many(20, () => sendRequest(stage, { ...CHAT.body, messages: [{ role: 'user', content }] }))
+    const replies = await sendConcurrently(20, () =>
+      sendRequest(stage, { ...CHAT.body, messages: [{ role: 'user', content }] }),
+    )
 
-    expect(counted(replies)[200]).toBeLessThanOrEqual(4)
-    expect(counted(replies)[200]).toBeGreaterThan(0)
+    expect(countByStatus(replies)[200]).toBeLessThanOrEqual(4)
+    expect(countByStatus(replies)[200]).toBeGreaterThan(0)
     for (const reply of replies.filter(({ status }) => status === 429)) {
       expectErrorResponse(reply, LIMITED)
       expect(reply.headers['x-ratelimit-limit']).toBe('1000')
@@ -221,7 +226,7 @@ describe('a token limit', () => {
 
   it('counts the actual usage of the answer', async () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
-    stage.upstream.reply = (request) => usageOf(request, 600, 500)
+    stage.upstream.reply = (request) => replyWithUsage(request, 600, 500)
     expect((await sendRequest(stage, { ...CHAT.body, messages: longQuestion(120) })).status).toBe(200)
     expect(await stage.store.spent('tokens')).toBe(1_100)
     expectErrorResponse(await sendRequest(stage, CHAT.body), LIMITED)
@@ -246,8 +251,8 @@ describe('a budget', () => {
 
   it.each([false, true])('is never exceeded by 200 concurrent requests, streams %s', async (stream) => {
     const stage = await startOne({ budget_limit_cents: 1 })
-    stage.upstream.reply = (request) => usageOf(request, 8, Number(request.body['max_tokens']))
-    const replies = await many(200, (index) => {
+    stage.upstream.reply = (request) => replyWithUsage(request, 8, Number(request.body['max_tokens']))
+    const replies = await sendConcurrently(200, (index) => {
       const endpoint = ENDPOINTS[index % 2] as Endpoint
       return sendRequest(stage, { ...endpoint.body, max_tokens: 400, stream }, { path: endpoint.path })
     })
@@ -260,12 +265,12 @@ describe('a budget', () => {
       expectErrorResponse(reply, EXCEEDED)
       expect(reply.headers['x-should-retry']).toBe('false')
     }
-    expect(counted(replies)[402]).toBeGreaterThan(0)
+    expect(countByStatus(replies)[402]).toBeGreaterThan(0)
   })
 
   it('is spent completely by consecutive requests, and the last answers are shortened', async () => {
     const stage = await startOne({ budget_limit_cents: 1 })
-    stage.upstream.reply = (request) => usageOf(request, 8, Number(request.body['max_tokens']))
+    stage.upstream.reply = (request) => replyWithUsage(request, 8, Number(request.body['max_tokens']))
     let refused: ClientReply | undefined
     for (let count = 0; count < 30 && refused === undefined; count += 1) {
       const reply = await sendRequest(stage, { ...CHAT.body, max_tokens: 900 })
@@ -306,7 +311,7 @@ describe('a budget', () => {
 
   it('reports its name and limit in a refusal, but not the spent amount', async () => {
     const stage = await startOne({ budget_limit_cents: 1 })
-    stage.upstream.reply = (request) => usageOf(request, 1234, 1000)
+    stage.upstream.reply = (request) => replyWithUsage(request, 1234, 1000)
     while ((await sendRequest(stage, { ...CHAT.body, max_tokens: 1000 })).status === 200);
     const refused = await sendRequest(stage, { ...CHAT.body, max_tokens: 1000 })
 
@@ -396,7 +401,7 @@ describe('a budget', () => {
     upstream.reply = (request) =>
       request.path.startsWith('/free')
         ? { kind: 'failure', status: 500 }
-        : usageOf(request, 8, Number(request.body['max_tokens']))
+        : replyWithUsage(request, 8, Number(request.body['max_tokens']))
     const reply = await sendRequest(stage, { ...CHAT.body, model: 'large', max_tokens: 1000 })
 
     expect(reply.status).toBe(200)
@@ -408,7 +413,7 @@ describe('a budget', () => {
 describe('the bill', () => {
   it.each(FORMAT_PAIRS)('in the headers keeps its equations ($name)', async ({ path, body }) => {
     const stage = await startOne({}, { margin: 1.37 })
-    stage.upstream.reply = (request) => usageOf(request, 12_345, 678)
+    stage.upstream.reply = (request) => replyWithUsage(request, 12_345, 678)
     const { headers } = await sendRequest(stage, { ...body, messages: longQuestion(3_000) }, { path })
     const dollars = (name: string): number => {
       expect(headers[name]).toMatch(/^-?\$\d+\.\d{6}$/)
@@ -465,17 +470,17 @@ describe('a key that is deleted or disabled under load', () => {
       const release = gate()
       stage.upstream.reply = async (request) => {
         await release.opened
-        return usageOf(request, 100, 20)
+        return replyWithUsage(request, 100, 20)
       }
-      const running = many(20, (index) => sendRequest(stage, { ...CHAT.body, stream: index % 2 === 0 }))
+      const running = sendConcurrently(20, (index) => sendRequest(stage, { ...CHAT.body, stream: index % 2 === 0 }))
       await stage.upstream.waitForRequest(20)
       if (how === 'delete') await stage.gateway.keys.delete(stage.keyId)
       else await stage.gateway.keys.update(stage.keyId, { is_active: false })
-      const after = await many(20, () => sendRequest(stage, CHAT.body))
+      const after = await sendConcurrently(20, () => sendRequest(stage, CHAT.body))
       release.open()
 
-      expect(counted(after)).toEqual({ 401: 20 })
-      expect(counted(await running)).toEqual({ 200: 20 })
+      expect(countByStatus(after)).toEqual({ 401: 20 })
+      expect(countByStatus(await running)).toEqual({ 200: 20 })
       await stage.store.waitUntilSettled()
       expect(await stage.store.maxHeld()).toBe(0)
       expect(await stage.store.spent('budget')).toBe(20 * 1.5 * (100 + 40) * 1000)

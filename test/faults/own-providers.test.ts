@@ -9,7 +9,7 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
 
 const never = (): Promise<never> => new Promise(() => {})
 
-interface Room {
+interface ProviderSetup {
   readonly gateway: Gateway
   readonly secret: string
   readonly store: RecordingStore
@@ -19,7 +19,7 @@ async function startWith(
   provider: Partial<Provider>,
   totalMs = 600_000,
   passthrough: GatewayOptions['passthrough'] = {},
-): Promise<Room> {
+): Promise<ProviderSetup> {
   const store = recordingStore()
   const own: Provider = {
     name: 'own',
@@ -48,10 +48,10 @@ const CALLS = [
 
 describe.each(CALLS)('%s of a provider that never answers and ignores its signal', (_, path, body) => {
   it('ends with 504 at the deadline of the request', async () => {
-    const room = await startWith({}, 40)
-    expect((await post(room, path, { body })).status).toBe(504)
-    await room.store.waitUntilSettled()
-    expect(await room.store.maxHeld()).toBe(0)
+    const setup = await startWith({}, 40)
+    expect((await post(setup, path, { body })).status).toBe(504)
+    await setup.store.waitUntilSettled()
+    expect(await setup.store.maxHeld()).toBe(0)
   })
 
   it('ends when its caller disconnects', async () => {
@@ -60,15 +60,15 @@ describe.each(CALLS)('%s of a provider that never answers and ignores its signal
       called.open()
       return never()
     }
-    const room = await startWith({ complete: hang, stream: hang, embed: hang })
+    const setup = await startWith({ complete: hang, stream: hang, embed: hang })
     const caller = new AbortController()
-    const response = post(room, path, { body, signal: caller.signal })
+    const response = post(setup, path, { body, signal: caller.signal })
     await called.opened
     caller.abort()
 
     expect((await response).status).toBe(499)
-    await room.store.waitUntilSettled()
-    expect(await room.store.maxHeld()).toBe(0)
+    await setup.store.waitUntilSettled()
+    expect(await setup.store.maxHeld()).toBe(0)
   })
 })
 
@@ -84,7 +84,7 @@ it('aborts a stream that arrives after its caller has disconnected', async () =>
       return { done: true, value: undefined }
     },
   }
-  const room = await startWith({
+  const setup = await startWith({
     stream: async () => {
       called.open()
       await arrived.opened
@@ -92,7 +92,7 @@ it('aborts a stream that arrives after its caller has disconnected', async () =>
     },
   })
   const caller = new AbortController()
-  const response = post(room, CHAT, { body: CALLS[1][2], signal: caller.signal })
+  const response = post(setup, CHAT, { body: CALLS[1][2], signal: caller.signal })
   await called.opened
   caller.abort()
   await response
@@ -138,15 +138,15 @@ describe('a stream that throws when it is aborted', () => {
     ['an iterable of steps', steps],
     ['a source', source],
   ])('as %s is settled when its caller disconnects', async (_, answer) => {
-    const room = await startWith({ stream: async () => ({ answer: answer(), ignored: [] }) })
-    const response = await post(room, CHAT, { body: CALLS[1][2] })
+    const setup = await startWith({ stream: async () => ({ answer: answer(), ignored: [] }) })
+    const response = await post(setup, CHAT, { body: CALLS[1][2] })
     const reader = getReader(response)
     await reader.read()
     await reader.cancel()
 
-    await room.store.waitUntilSettled()
-    expect(await room.store.maxHeld()).toBe(0)
-    expect(room.store.dailyTotals().completion).toBeGreaterThan(0)
+    await setup.store.waitUntilSettled()
+    expect(await setup.store.maxHeld()).toBe(0)
+    expect(setup.store.dailyTotals().completion).toBeGreaterThan(0)
   })
 })
 
@@ -168,26 +168,26 @@ describe.each([
   }
 
   it('ends at the deadline of the request', async () => {
-    const room = await startWith(endless(), 40, { images })
-    const response = await post(room, '/v1/images/generations', { body })
+    const setup = await startWith(endless(), 40, { images })
+    const response = await post(setup, '/v1/images/generations', { body })
     await response.text().catch(() => 'broken off')
 
-    await room.store.waitUntilSettled()
-    expect(await room.store.maxHeld()).toBe(0)
+    await setup.store.waitUntilSettled()
+    expect(await setup.store.maxHeld()).toBe(0)
   })
 
   it('ends when its caller disconnects, and is billed', async () => {
     const called = gate()
-    const room = await startWith(endless(called), 600_000, { images })
+    const setup = await startWith(endless(called), 600_000, { images })
     const caller = new AbortController()
-    const response = post(room, '/v1/images/generations', { body, signal: caller.signal }).catch(() => 'left')
+    const response = post(setup, '/v1/images/generations', { body, signal: caller.signal }).catch(() => 'left')
     await called.opened
     caller.abort()
     await response
 
-    await room.store.waitUntilSettled()
-    expect(await room.store.maxHeld()).toBe(0)
-    const { keys } = await room.gateway.keys.list()
+    await setup.store.waitUntilSettled()
+    expect(await setup.store.maxHeld()).toBe(0)
+    const { keys } = await setup.gateway.keys.list()
     expect(keys.map(({ currentUsageCents }) => currentUsageCents)).toEqual([2])
   })
 })

@@ -8,7 +8,7 @@ let stage: Stage | undefined
 afterEach(() => stage?.close())
 
 /** Requests that are sent on one connection before the first response. */
-function pipelined({ secret }: Stage, count: number, stream: boolean): string {
+function buildPipeline({ secret }: Stage, count: number, stream: boolean): string {
   const body = JSON.stringify({ ...CHAT.body, stream })
   const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine({ secret })}content-type: application/json\r\n`
   return `${head}content-length: ${body.length}\r\n\r\n${body}`.repeat(count)
@@ -26,7 +26,7 @@ describe.each([true, false])('pipelined requests on a connection that is closed 
     const { hostname, port } = new URL(url)
     const socket = connect({ host: hostname, port: Number(port) })
     socket.on('error', () => {})
-    socket.write(pipelined(stage, 14, stream))
+    socket.write(buildPipeline(stage, 14, stream))
     await upstream.waitForRequest(14)
     socket.destroy()
 
@@ -41,7 +41,7 @@ it('pipelined requests on one connection are all answered', async () => {
   stage = await startStage({ reply: ({ index }) => `Answer ${index}.` })
   const { hostname, port } = new URL(stage.url)
   const socket = connect({ host: hostname, port: Number(port) })
-  socket.write(pipelined(stage, 5, false))
+  socket.write(buildPipeline(stage, 5, false))
   let text = ''
   for await (const piece of socket) {
     text += String(piece)

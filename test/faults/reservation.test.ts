@@ -22,7 +22,7 @@ const EXCEEDED = { status: 402, type: 'budget_exceeded_error', code: 'budget_exc
 /** Nano-dollars per cent; a prompt token costs 1,000. */
 const CENT = 10_000_000
 
-interface Watched extends Stage {
+interface RecordedStage extends Stage {
   readonly store: RecordingStore
   readonly log: readonly LogRecord[]
 }
@@ -40,7 +40,7 @@ async function start(
   key: Partial<NonNullable<StageOptions['key']>>,
   options: Partial<StageOptions> = {},
   reply: (request: UpstreamRequest) => ReturnType<typeof honestReply> = honestReply,
-): Promise<Watched> {
+): Promise<RecordedStage> {
   const upstream = await startUpstream({ reply })
   const store = recordingStore(() => NOON)
   const log: LogRecord[] = []
@@ -74,9 +74,10 @@ async function start(
   return { ...stage, upstream, store, log }
 }
 
-const says = (content: unknown): JsonObject[] => [{ role: 'user', content: content as string }]
-const calls = (stage: Stage): number => stage.upstream.requests.filter(({ path }) => !path.includes('count')).length
-const counts = (stage: Stage): number => stage.upstream.requests.filter(({ path }) => path.includes('count')).length
+const userMessage = (content: unknown): JsonObject[] => [{ role: 'user', content: content as string }]
+const callCount = (stage: Stage): number => stage.upstream.requests.filter(({ path }) => !path.includes('count')).length
+const countCallCount = (stage: Stage): number =>
+  stage.upstream.requests.filter(({ path }) => path.includes('count')).length
 
 /** 30 KB, which have 30,000 tokens for a vendor with a token per digit. */
 const DIGITS = '1234567890'.repeat(3_000)
@@ -94,11 +95,11 @@ describe('a budget covers everything that is sent', () => {
     ['tools', { tools: [{ type: 'function', function: { name: 'a', parameters: schema } }] }],
     [
       'reasoning_content',
-      { messages: [{ role: 'assistant', content: 'Hm.', reasoning_content: DIGITS }, ...says('?')] },
+      { messages: [{ role: 'assistant', content: 'Hm.', reasoning_content: DIGITS }, ...userMessage('?')] },
     ],
-    ['Cherokee', { messages: says(CHEROKEE) }],
-    ['digits', { messages: says(DIGITS) }],
-    ['tabs, vertical tabs and form feeds', { messages: says('\t\u000b\u000c'.repeat(6_000)) }],
+    ['Cherokee', { messages: userMessage(CHEROKEE) }],
+    ['digits', { messages: userMessage(DIGITS) }],
+    ['tabs, vertical tabs and form feeds', { messages: userMessage('\t\u000b\u000c'.repeat(6_000)) }],
   ])('in %s, so that 30 concurrent requests cannot exceed it', async (_, fields) => {
     const stage = await start({ budget_limit_cents: 10 })
     const replies = await Promise.all(
@@ -109,7 +110,7 @@ describe('a budget covers everything that is sent', () => {
     expect(read.reduce((sum, tokens) => sum + (tokens + 32) * 1000, 0)).toBeLessThanOrEqual(10 * CENT)
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(10 * CENT)
     for (const reply of replies.filter(({ status }) => status !== 200)) expectErrorResponse(reply, EXCEEDED)
-    expect(stage.log.filter(isCutOff)).toEqual([])
+    expect(stage.log.filter(isClamped)).toEqual([])
   })
 
   it('of embeddings', async () => {
@@ -117,7 +118,7 @@ describe('a budget covers everything that is sent', () => {
     const body = { model: 'chat/vectors', input: ['Hello', CHEROKEE] }
     expectErrorResponse(await sendRequest(stage, body, { path: '/v1/embeddings' }), EXCEEDED)
     expect((await sendRequest(stage, { ...body, input: 'Hello' }, { path: '/v1/embeddings' })).status).toBe(200)
-    expect(calls(stage)).toBe(1)
+    expect(callCount(stage)).toBe(1)
   })
 
   it('of a turn that is recalled by its id', async () => {
@@ -128,21 +129,21 @@ describe('a budget covers everything that is sent', () => {
     expect(reply.status).toBe(200)
     const next = { model: 'chat/large', input: 'And?', max_output_tokens: 16, previous_response_id: reply.body['id'] }
     expectErrorResponse(await sendRequest(stage, next as JsonObject, { path }), EXCEEDED)
-    expect(calls(stage)).toBe(1)
+    expect(callCount(stage)).toBe(1)
   })
 
   it('without counting the base64 text of an image as words', async () => {
     const stage = await start({ budget_limit_cents: 2 })
     const url = `data:image/png;base64,${'QUJD'.repeat(50_000)}`
     const content = [{ type: 'image_url', image_url: { url } }]
-    expect((await sendRequest(stage, { ...CHAT.body, messages: says(content) })).status).toBe(200)
+    expect((await sendRequest(stage, { ...CHAT.body, messages: userMessage(content) })).status).toBe(200)
   })
 })
 
 describe('a prompt whose bytes do not fit the budget', () => {
   it('is counted by the vocabulary of its model', async () => {
     const stage = await start({ budget_limit_cents: 1 })
-    const { status } = await sendRequest(stage, { ...CHAT.body, model: 'o200k/large', messages: says(PROSE) })
+    const { status } = await sendRequest(stage, { ...CHAT.body, model: 'o200k/large', messages: userMessage(PROSE) })
     expect(status).toBe(200)
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(CENT)
   })
@@ -156,54 +157,56 @@ describe('a prompt whose bytes do not fit the budget', () => {
 
   it('is counted by its vendor if it has an endpoint', async () => {
     const stage = await start({ budget_limit_cents: 1 })
-    const body = { ...MESSAGE.body, messages: says(PROSE) }
+    const body = { ...MESSAGE.body, messages: userMessage(PROSE) }
     expect((await sendRequest(stage, body, { path: MESSAGE.path })).status).toBe(200)
-    expect(counts(stage)).toBe(1)
+    expect(countCallCount(stage)).toBe(1)
   })
 
   it('is counted by o200k times the configured factor', async () => {
     const stage = await start({ budget_limit_cents: 2 })
-    expect((await sendRequest(stage, { ...CHAT.body, model: 'chat/known', messages: says(PROSE) })).status).toBe(200)
+    expect((await sendRequest(stage, { ...CHAT.body, model: 'chat/known', messages: userMessage(PROSE) })).status).toBe(
+      200,
+    )
   })
 
   it('is rejected if no counter exists', async () => {
     const stage = await start({ budget_limit_cents: 2 })
-    expectErrorResponse(await sendRequest(stage, { ...CHAT.body, messages: says(PROSE) }), EXCEEDED)
-    expect(calls(stage)).toBe(0)
+    expectErrorResponse(await sendRequest(stage, { ...CHAT.body, messages: userMessage(PROSE) }), EXCEEDED)
+    expect(callCount(stage)).toBe(0)
   })
 
   it('is rejected if the vendor fails to count', async () => {
     const stage = await start({ budget_limit_cents: 1 }, {}, (request) =>
       request.path.includes('count') ? { kind: 'failure', status: 500 } : honestReply(request),
     )
-    const body = { ...MESSAGE.body, messages: says(PROSE) }
+    const body = { ...MESSAGE.body, messages: userMessage(PROSE) }
     expectErrorResponse(await sendRequest(stage, body, { path: MESSAGE.path }), EXCEEDED)
-    expect(calls(stage)).toBe(0)
+    expect(callCount(stage)).toBe(0)
   })
 
   it('is not counted if the bytes fit, or if the budget is spent', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const small = await sendRequest(stage, MESSAGE.body, { path: MESSAGE.path })
     expect(small.status).toBe(200)
-    expect(counts(stage)).toBe(0)
+    expect(countCallCount(stage)).toBe(0)
     const spent = await start({ budget_limit_cents: 0 })
-    const body = { ...MESSAGE.body, messages: says(PROSE) }
+    const body = { ...MESSAGE.body, messages: userMessage(PROSE) }
     expectErrorResponse(await sendRequest(spent, body, { path: MESSAGE.path }), EXCEEDED)
-    expect(counts(spent)).toBe(0)
+    expect(countCallCount(spent)).toBe(0)
   })
 
   it('counts against the request limit when its vendor counts it, also if it is then rejected', async () => {
     const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 2 })
-    const body = { ...MESSAGE.body, messages: says(DIGITS) }
+    const body = { ...MESSAGE.body, messages: userMessage(DIGITS) }
     const replies: Reply[] = []
     for (let count = 0; count < 4; count++) replies.push(await sendRequest(stage, body, { path: MESSAGE.path }))
     expect(replies.map(({ status }) => status)).toEqual([402, 402, 429, 429])
-    expect(counts(stage)).toBe(2)
+    expect(countCallCount(stage)).toBe(2)
   })
 
   it('counts once against the request limit when it is counted and answered', async () => {
     const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 5 })
-    const reply = await sendRequest(stage, { ...MESSAGE.body, messages: says(PROSE) }, { path: MESSAGE.path })
+    const reply = await sendRequest(stage, { ...MESSAGE.body, messages: userMessage(PROSE) }, { path: MESSAGE.path })
     expect(reply.status).toBe(200)
     expect(reply.headers['x-ratelimit-remaining']).toBe('4')
     expect(await stage.store.spent('requests')).toBe(1)
@@ -215,15 +218,15 @@ describe('a token limit', () => {
     'accepts a prompt whose bytes exceed it but whose tokens do not ($name)',
     async ({ path, body }) => {
       const stage = await start({ rate_limit_tokens: 12_000 })
-      expect((await sendRequest(stage, { ...body, messages: says(PROSE) }, { path })).status).toBe(200)
+      expect((await sendRequest(stage, { ...body, messages: userMessage(PROSE) }, { path })).status).toBe(200)
     },
   )
 
   it('rejects a prompt whose tokens exceed it, regardless of the estimate', async () => {
     const stage = await start({ rate_limit_tokens: 8_000 })
-    const reply = await sendRequest(stage, { ...CHAT.body, messages: says(CHEROKEE) })
+    const reply = await sendRequest(stage, { ...CHAT.body, messages: userMessage(CHEROKEE) })
     expect(reply.status).toBe(429)
-    expect(calls(stage)).toBe(0)
+    expect(callCount(stage)).toBe(0)
   })
 })
 
@@ -236,15 +239,22 @@ describe('vendor tools', () => {
       MESSAGE.path,
       {
         ...MESSAGE.body,
-        messages: says([{ type: 'document', source: { type: 'url', url: 'https://pages.example/a.pdf' } }]),
+        messages: userMessage([{ type: 'document', source: { type: 'url', url: 'https://pages.example/a.pdf' } }]),
       },
     ],
     [
       'an image by URL',
       CHAT.path,
-      { ...CHAT.body, messages: says([{ type: 'image_url', image_url: { url: 'https://pages.example/a.png' } }]) },
+      {
+        ...CHAT.body,
+        messages: userMessage([{ type: 'image_url', image_url: { url: 'https://pages.example/a.png' } }]),
+      },
     ],
-    ['a file by id', CHAT.path, { ...CHAT.body, messages: says([{ type: 'file', file: { file_id: 'file-1' } }]) }],
+    [
+      'a file by id',
+      CHAT.path,
+      { ...CHAT.body, messages: userMessage([{ type: 'file', file: { file_id: 'file-1' } }]) },
+    ],
     ['a search switch', CHAT.path, { ...CHAT.body, enable_search: true }],
     ['a search switch in capitals', CHAT.path, { ...CHAT.body, ENABLE_SEARCH: true }],
   ]
@@ -265,7 +275,7 @@ describe('vendor tools', () => {
       type: 'permission_error',
       code: 'vendor_tools_disabled',
     })
-    expect(calls(stage)).toBe(0)
+    expect(callCount(stage)).toBe(0)
     expect((await sendRequest(stage, { ...CHAT.body, max_tokens: 16 })).status).toBe(200)
   })
 
@@ -300,13 +310,13 @@ describe('a field that chooses a higher price', () => {
     const reply = await sendRequest(stage, { ...body, ...field }, { path })
     expect(reply.status).toBe(400)
     expect(JSON.stringify(reply.body)).toContain(Object.keys(field)[0])
-    expect(calls(stage)).toBe(0)
+    expect(callCount(stage)).toBe(0)
   })
 
   it.each(fields)('is sent where the operator allows it: %s', async (_, { path, body }, field) => {
     const stage = await start({}, { limits: { surcharges: 'allow' } })
     expect((await sendRequest(stage, { ...body, ...field }, { path })).status).toBe(200)
-    expect(calls(stage)).toBe(1)
+    expect(callCount(stage)).toBe(1)
   })
 
   it('is not rejected at the list price', async () => {
@@ -340,7 +350,7 @@ describe('implausible usage', () => {
         const bytes = JSON.stringify({ ...body, stream }).length
         await stage.store.waitUntilSettled()
         expect(await stage.store.spent('budget')).toBeLessThan((bytes + 300) * 1000 + 1000 * 2000)
-        expect(stage.log.filter(isCutOff)).toMatchObject([
+        expect(stage.log.filter(isClamped)).toMatchObject([
           { level: 'WARN', request_id: reply.headers['x-request-id'], virtual_key_id: stage.keyId, model: 'large' },
         ])
       }
@@ -355,7 +365,7 @@ describe('implausible usage', () => {
   })
 })
 
-function isCutOff({ event }: LogRecord): boolean {
+function isClamped({ event }: LogRecord): boolean {
   return String(event).includes('the excess is not billed')
 }
 
@@ -391,7 +401,7 @@ describe('a restricted key', () => {
         }
         expect((await sendRequest(stage, { ...body, some_field: 1, temperature: 0.5 }, { path })).status).toBe(200)
       }
-      expect(calls(stage)).toBe(ENDPOINTS.length)
+      expect(callCount(stage)).toBe(ENDPOINTS.length)
     },
   )
 

@@ -9,7 +9,7 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
  * Upstreams that answer 200 and then send nothing. The gateway holds the headers for 5 seconds, so all cases wait
  * concurrently.
  */
-interface Waiting {
+interface SilentStream {
   readonly stage: Stage
   readonly store: RecordingStore
   /** Lets the upstream continue. */
@@ -22,7 +22,7 @@ const BOTH = [
   { provider: 'anthropic', weight: 1 },
 ]
 
-async function startWaiting(
+async function startSilentStream(
   endpoint: Endpoint,
   rest: (request: UpstreamRequest) => readonly (string | object | symbol)[],
 ) {
@@ -56,36 +56,36 @@ async function readRest(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
   return text
 }
 
-const lateOnes = new Map<string, Waiting>()
-const cutOnes = new Map<string, Waiting>()
+const lateStreams = new Map<string, SilentStream>()
+const brokenStreams = new Map<string, SilentStream>()
 
 beforeAll(async () => {
   for (const endpoint of FORMAT_PAIRS) {
-    const late = await startWaiting(endpoint, (request) => buildEvents(request, { text: ['At', ' last.'] }))
-    lateOnes.set(endpoint.name, late)
-    cutOnes.set(
+    const late = await startSilentStream(endpoint, (request) => buildEvents(request, { text: ['At', ' last.'] }))
+    lateStreams.set(endpoint.name, late)
+    brokenStreams.set(
       endpoint.name,
-      await startWaiting({ ...endpoint, body: { ...endpoint.body, model: 'large' } }, () => [CUT]),
+      await startSilentStream({ ...endpoint, body: { ...endpoint.body, model: 'large' } }, () => [CUT]),
     )
   }
-  await Promise.all([...lateOnes.values(), ...cutOnes.values()].map(({ response }) => response))
+  await Promise.all([...lateStreams.values(), ...brokenStreams.values()].map(({ response }) => response))
 })
 afterAll(async () => {
-  for (const { stage, open } of [...lateOnes.values(), ...cutOnes.values()]) {
+  for (const { stage, open } of [...lateStreams.values(), ...brokenStreams.values()]) {
     open()
     await stage.close()
   }
 })
 
-function waiting(ones: ReadonlyMap<string, Waiting>, { name }: Endpoint): Waiting {
-  const found = ones.get(name)
+function getStream(streams: ReadonlyMap<string, SilentStream>, { name }: Endpoint): SilentStream {
+  const found = streams.get(name)
   if (found === undefined) throw new Error(`no stream waits on the ${name}`)
   return found
 }
 
 describe.each(FORMAT_PAIRS)('a stream on the $name whose upstream answers 200 and is silent', (endpoint) => {
   it('sends its headers and heartbeats, and then the content of the upstream', async () => {
-    const late = waiting(lateOnes, endpoint)
+    const late = getStream(lateStreams, endpoint)
     const response = await late.response
     expect(response.status).toBe(200)
     expect(response.headers.get('content-type')).toContain('text/event-stream')
@@ -104,7 +104,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name whose upstream answers 200 an
   })
 
   it('ends with an error event when the upstream then breaks off, without a fallback and without a bill', async () => {
-    const cut = waiting(cutOnes, endpoint)
+    const cut = getStream(brokenStreams, endpoint)
     const reader = getReader(await cut.response)
     await readHeartbeat(reader)
     cut.open()

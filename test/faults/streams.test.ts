@@ -27,7 +27,7 @@ import {
 } from '../support/upstream.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
-interface Watched extends Stage {
+interface RecordedStage extends Stage {
   readonly store: RecordingStore
 }
 
@@ -39,7 +39,7 @@ afterEach(async () => {
 async function startOne(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   options: StageOptions = {},
-): Promise<Watched> {
+): Promise<RecordedStage> {
   const store = recordingStore()
   const key = { name: 'streams', budget_limit_cents: 100_000 }
   const stage = await startStage({ reply, store, key, runtime: { random: () => 0 }, ...options })
@@ -86,10 +86,14 @@ function expectWhole(received: ClientReply, words: string): void {
 
 const WORDS = ['One', ' two', ' three', ' fünf 🦊', ' end.']
 const SPOKEN = WORDS.join('')
-const whole = (request: UpstreamRequest): string => buildEvents(request, { text: WORDS }).map(formatEvent).join('')
+const formatStream = (request: UpstreamRequest): string =>
+  buildEvents(request, { text: WORDS }).map(formatEvent).join('')
 
 /** Splits the events of the upstream before the first one with text. */
-function parted(request: UpstreamRequest): { readonly before: readonly string[]; readonly words: readonly string[] } {
+function splitAtText(request: UpstreamRequest): {
+  readonly before: readonly string[]
+  readonly words: readonly string[]
+} {
   const frames = buildEvents(request, { text: WORDS }).map(formatEvent)
   const first = frames.findIndex((frame) => frame.includes('"One"'))
   return { before: frames.slice(0, first), words: frames.slice(first, first + WORDS.length) }
@@ -98,7 +102,7 @@ function parted(request: UpstreamRequest): { readonly before: readonly string[];
 describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
   it('that breaks off before its first content is a 502', async () => {
     for (const count of [0, 1, 2, 3]) {
-      const stage = await startOne((request) => events([...parted(request).before.slice(0, count), CUT]))
+      const stage = await startOne((request) => events([...splitAtText(request).before.slice(0, count), CUT]))
       expectErrorResponse(await stream(stage, endpoint), { status: 502, type: 'upstream_error' })
       expect(await stage.store.spent('budget')).toBe(0)
       await stages.pop()?.close()
@@ -108,7 +112,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
   it('that breaks off after any word ends with an error event and is billed for the sent part', async () => {
     for (let count = 1; count <= WORDS.length; count += 1) {
       const stage = await startOne((request) => {
-        const { before, words } = parted(request)
+        const { before, words } = splitAtText(request)
         return events([...before, ...words.slice(0, count), CUT])
       })
       const received = await stream(stage, endpoint)
@@ -147,7 +151,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
     ['breaks its chunks', () => []],
   ])('that %s in the middle ends with an error event', async (name, rest) => {
     const stage = await startOne((request) => {
-      const { before, words } = parted(request)
+      const { before, words } = splitAtText(request)
       if (name !== 'breaks its chunks')
         return events([...before, ...words.slice(0, 2), ...(rest(request) as Iterable<string>)])
       return {
@@ -172,7 +176,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
   it('that stalls ends with an error event of a timeout', async () => {
     const stage = await startOne(
       (request) => {
-        const { before, words } = parted(request)
+        const { before, words } = splitAtText(request)
         return events([...before, ...words.slice(0, 2), HANG])
       },
       { timeouts: { idle: 300 } },
@@ -221,14 +225,14 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
     ],
     ['with further events after its end', (text) => [text, text, 'data: {"error":{"message":"late"}}\n\n']],
   ])('%s arrives unchanged', async (_, written) => {
-    const stage = await startOne((request) => events(written(whole(request))))
+    const stage = await startOne((request) => events(written(formatStream(request))))
     expectWhole(await stream(stage, endpoint), SPOKEN)
   })
 
   it('split at random positions arrives unchanged', async () => {
     let places: readonly number[] = []
     const stage = await startOne((request) => {
-      const bytes = Buffer.from(whole(request))
+      const bytes = Buffer.from(formatStream(request))
       const cuts = [0, ...places.map((place) => place % bytes.length).toSorted((a, b) => a - b), bytes.length]
       return events(cuts.slice(1).map((cut, index) => bytes.subarray(cuts[index], cut)))
     })
@@ -258,7 +262,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
   it('forwards each word as soon as it arrives', async () => {
     const heard = gate()
     const stage = await startOne((request) => {
-      const { before, words } = parted(request)
+      const { before, words } = splitAtText(request)
       const frames = buildEvents(request, { text: WORDS }).map(formatEvent)
       const rest = frames.slice(before.length + 1)
       expect(words[0]).toBeDefined()
@@ -317,7 +321,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
 
   it('whose caller disconnects is billed for the sent part, at most the reserved amount', async () => {
     const stage = await startOne((request) => {
-      const { before, words } = parted(request)
+      const { before, words } = splitAtText(request)
       return events([...before, ...words, HANG])
     })
     const response = await fetch(stage.url + endpoint.path, {
@@ -342,7 +346,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
     const beaten = gate()
     const stage = await startOne(
       (request) => {
-        const { before, words } = parted(request)
+        const { before, words } = splitAtText(request)
         const frames = buildEvents(request, { text: WORDS }).map(formatEvent)
         return events([...before, words[0] ?? '', beaten.opened, ...frames.slice(before.length + 1)])
       },
@@ -375,7 +379,7 @@ describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
     const dialects: string[] = []
     stage.upstream.reply = (request) => {
       dialects.push(request.dialect)
-      const { before } = parted(request)
+      const { before } = splitAtText(request)
       return request.dialect === dialects[0] ? events([...before, CUT]) : { text: SPOKEN }
     }
     expectWhole(await stream(stage, endpoint, { model: 'large' }), SPOKEN)

@@ -22,7 +22,7 @@ const bodyOf = (endpoint: Endpoint, text: string, more: JsonObject = {}): JsonOb
   ...more,
 })
 
-interface Place {
+interface TenantSetup {
   readonly stage: Stage
   readonly tenants: readonly string[]
   /** Returns the number of requests that the upstream does not answer yet. */
@@ -32,7 +32,7 @@ interface Place {
 }
 
 /** Creates eight keys: the key of the stage is hostile, the others are tenants. Hanging requests end with the test. */
-async function start(): Promise<Place> {
+async function start(): Promise<TenantSetup> {
   const release = gate()
   let hanging = 0
   let fromTenants = 0
@@ -76,7 +76,7 @@ function openUnread(stage: Stage): Promise<void> {
 }
 
 /** Sends requests of each tenant to both endpoints, for whole answers and for streams. */
-async function askAsTenants({ stage, tenants }: Place): Promise<readonly Reply[]> {
+async function sendAsTenants({ stage, tenants }: TenantSetup): Promise<readonly Reply[]> {
   const replies = tenants.map(async (secret) => {
     const own: Reply[] = []
     for (const endpoint of [CHAT, MESSAGE]) {
@@ -92,14 +92,14 @@ async function askAsTenants({ stage, tenants }: Place): Promise<readonly Reply[]
 }
 
 /** Expects that each request of a tenant is answered with one upstream call: no rejection, no retry, no queueing. */
-async function expectUndisturbed(place: Place): Promise<void> {
-  const before = place.fromTenants()
-  const replies = await askAsTenants(place)
+async function expectUndisturbed(setup: TenantSetup): Promise<void> {
+  const before = setup.fromTenants()
+  const replies = await sendAsTenants(setup)
   expect(replies.map(({ status }) => status)).toEqual(Array(TENANTS * 4).fill(200))
-  expect(place.fromTenants() - before).toBe(TENANTS * 4)
+  expect(setup.fromTenants() - before).toBe(TENANTS * 4)
 }
 
-async function failFor({ stage }: Place, times: number): Promise<void> {
+async function failFor({ stage }: TenantSetup, times: number): Promise<void> {
   const failing = [CHAT, MESSAGE].flatMap((endpoint) =>
     Array.from({ length: times }, () => sendRequest(stage, bodyOf(endpoint, FAILS), { path: endpoint.path })),
   )
@@ -108,57 +108,57 @@ async function failFor({ stage }: Place, times: number): Promise<void> {
 
 describe('a hostile key beside seven others', () => {
   it('whose requests hang does not disturb them', async () => {
-    const place = await start()
-    for (let count = 0; count < 150; count += 1) void sendRequest(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
-    await place.stage.upstream.waitForRequest(150)
-    await expectUndisturbed(place)
-    expect(place.hanging()).toBe(150)
+    const setup = await start()
+    for (let count = 0; count < 150; count += 1) void sendRequest(setup.stage, bodyOf(CHAT, HANGS)).catch(() => {})
+    await setup.stage.upstream.waitForRequest(150)
+    await expectUndisturbed(setup)
+    expect(setup.hanging()).toBe(150)
   })
 
   it('whose requests fail does not open the circuit for other keys', async () => {
-    const place = await start()
-    await failFor(place, 30)
-    const circuits = await sendRequest(place.stage, undefined, { method: 'GET', path: '/health' })
+    const setup = await start()
+    await failFor(setup, 30)
+    const circuits = await sendRequest(setup.stage, undefined, { method: 'GET', path: '/health' })
     expect(circuits.body['status']).toBe('degraded')
-    await expectUndisturbed(place)
-    await Promise.all([expectUndisturbed(place), failFor(place, 30), failFor(place, 30)])
-    await expectUndisturbed(place)
+    await expectUndisturbed(setup)
+    await Promise.all([expectUndisturbed(setup), failFor(setup, 30), failFor(setup, 30)])
+    await expectUndisturbed(setup)
   })
 
   it('that reads none of its streams does not disturb them', async () => {
-    const place = await start()
-    await Promise.all(Array.from({ length: 25 }, () => openUnread(place.stage)))
-    await expectUndisturbed(place)
+    const setup = await start()
+    await Promise.all(Array.from({ length: 25 }, () => openUnread(setup.stage)))
+    await expectUndisturbed(setup)
   })
 
   it('that sends giant prompts does not disturb them', async () => {
-    const place = await start()
+    const setup = await start()
     const giant = bodyOf(CHAT, 'far too long a word'.repeat(200_000))
-    const giants = Array.from({ length: 4 }, () => sendRequest(place.stage, giant))
-    await expectUndisturbed(place)
+    const giants = Array.from({ length: 4 }, () => sendRequest(setup.stage, giant))
+    await expectUndisturbed(setup)
     for (const { status } of await Promise.all(giants)) expect(status).toBeLessThan(500)
   })
 
   it('whose batches wait for the upstream does not disturb them', async () => {
-    const place = await start()
+    const setup = await start()
     const params = { model: MESSAGE.model, max_tokens: 20, messages: [{ role: 'user' as const, content: HANGS }] }
     for (let batch = 0; batch < 3; batch += 1) {
       const requests = Array.from({ length: 20 }, (_, index) => ({ custom_id: `item-${index}`, params }))
-      await place.stage.anthropic.messages.batches.create({ requests })
+      await setup.stage.anthropic.messages.batches.create({ requests })
     }
-    await place.stage.upstream.waitForRequest(1)
-    await expectUndisturbed(place)
-    expect(place.hanging()).toBeGreaterThan(0)
+    await setup.stage.upstream.waitForRequest(1)
+    await expectUndisturbed(setup)
+    expect(setup.hanging()).toBeGreaterThan(0)
   })
 
   it('that does all of this at once does not disturb them', async () => {
-    const place = await start()
-    for (let count = 0; count < 50; count += 1) void sendRequest(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
-    await Promise.all(Array.from({ length: 10 }, () => openUnread(place.stage)))
-    const failing = failFor(place, 30)
-    const giant = sendRequest(place.stage, bodyOf(CHAT, 'far too long a word'.repeat(200_000)))
-    await expectUndisturbed(place)
+    const setup = await start()
+    for (let count = 0; count < 50; count += 1) void sendRequest(setup.stage, bodyOf(CHAT, HANGS)).catch(() => {})
+    await Promise.all(Array.from({ length: 10 }, () => openUnread(setup.stage)))
+    const failing = failFor(setup, 30)
+    const giant = sendRequest(setup.stage, bodyOf(CHAT, 'far too long a word'.repeat(200_000)))
+    await expectUndisturbed(setup)
     await Promise.all([failing, giant])
-    await expectUndisturbed(place)
+    await expectUndisturbed(setup)
   })
 })

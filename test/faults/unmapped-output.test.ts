@@ -10,9 +10,9 @@ import { CUT, HANG, startUpstream, type StreamItem, type Upstream } from '../sup
 /** About 400 tokens. */
 const LAST_PIECE = 'finis'
 const PIECES = [...Array.from({ length: 60 }, () => 'lorem ipsum dolor sit amet consectetur '), LAST_PIECE]
-const LEAST_TOKENS = 300
+const MIN_TOKENS = 300
 
-interface Place extends Stage {
+interface VendorStage extends Stage {
   readonly vendor: Upstream
 }
 
@@ -21,7 +21,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-async function start(items: readonly StreamItem[]): Promise<Place> {
+async function start(items: readonly StreamItem[]): Promise<VendorStage> {
   const vendor = await startUpstream({ reply: () => ({ kind: 'events', items }) })
   closing.push(vendor.close)
   const models = [{ id: 'large', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
@@ -90,23 +90,23 @@ describe.each([
     events: blockEvents({ type: 'compaction', content: '' }, (content) => ({ type: 'compaction_delta', content })),
   },
 ])('$name', ({ path, body, events }) => {
-  const completionTokens = async ({ gateway, keyId }: Place): Promise<number> =>
+  const completionTokens = async ({ gateway, keyId }: VendorStage): Promise<number> =>
     (await gateway.keys.usage(keyId)).tokens.completion
 
   it('is billed if the caller disconnects during it', async () => {
-    const place = await start([...events, HANG])
-    const reader = getReader(await post(place, path, { body: { ...body, stream: true } }))
+    const stage = await start([...events, HANG])
+    const reader = getReader(await post(stage, path, { body: { ...body, stream: true } }))
     for (let text = ''; !text.includes(LAST_PIECE); text += new TextDecoder().decode((await reader.read()).value));
     await reader.cancel()
 
-    await expect.poll(() => completionTokens(place)).toBeGreaterThan(LEAST_TOKENS)
+    await expect.poll(() => completionTokens(stage)).toBeGreaterThan(MIN_TOKENS)
   })
 
   it('is billed and not requested again if the stream breaks during it', async () => {
-    const place = await start([...events, CUT])
-    await sendRequest(place, { ...body, stream: true }, { path })
+    const stage = await start([...events, CUT])
+    await sendRequest(stage, { ...body, stream: true }, { path })
 
-    await expect.poll(() => completionTokens(place)).toBeGreaterThan(LEAST_TOKENS)
-    expect(place.vendor.requests).toHaveLength(1)
+    await expect.poll(() => completionTokens(stage)).toBeGreaterThan(MIN_TOKENS)
+    expect(stage.vendor.requests).toHaveLength(1)
   })
 })

@@ -14,7 +14,7 @@ beforeEach(() => {
 afterAll(() => stage.close())
 
 const MB = 1024 * 1024
-const endpoints = [...ENDPOINTS, ...RESPONSES_FORMAT_PAIRS]
+const allEndpoints = [...ENDPOINTS, ...RESPONSES_FORMAT_PAIRS]
 
 /** Serializes a body with one additional field. */
 function withField(body: JsonObject, field: string): string {
@@ -27,7 +27,7 @@ function expectNotCalled(reply: Reply, message: RegExp): void {
   expect(stage.upstream.requests).toHaveLength(called)
 }
 
-describe.each(endpoints)('a body of 31 MB on the $name endpoint', ({ path, body }) => {
+describe.each(allEndpoints)('a body of 31 MB on the $name endpoint', ({ path, body }) => {
   it.each([
     ['numbers in an unknown field', () => `"x":[${'1,'.repeat(15.5 * MB)}1]`, /more than 500000 numbers/],
     ['strings in an unknown field', () => `"x":[${'"a",'.repeat(7 * MB)}1]`, /100000 keys and array elements/],
@@ -106,7 +106,7 @@ describe('the messages endpoint', () => {
   })
 })
 
-describe.each(endpoints)('a steering header on the $name endpoint', ({ path, body }) => {
+describe.each(allEndpoints)('a steering header on the $name endpoint', ({ path, body }) => {
   const headerOf = async (name: string, value: string): Promise<Reply> =>
     sendRequest(stage, body, { path, headers: { [name]: value } })
 

@@ -105,9 +105,9 @@ it('every admin request is applied completely or rejected with the name of the i
   await fc.assert(
     fc.asyncProperty(kind, fc.boolean(), text, async (index, creates, body) => {
       const path = PATHS[index] ?? KEYS
-      const place = creates ? path : `${path}/${ids[index]}`
-      const before = creates ? undefined : (await send('GET', place)).body
-      const reply = await send(creates ? 'POST' : 'PUT', place, body)
+      const target = creates ? path : `${path}/${ids[index]}`
+      const before = creates ? undefined : (await send('GET', target)).body
+      const reply = await send(creates ? 'POST' : 'PUT', target, body)
 
       if (reply.status === 400) {
         expect(reply.body).toMatchObject({ error: { type: 'validation_error' } })
@@ -115,7 +115,7 @@ it('every admin request is applied completely or rejected with the name of the i
         expect(message.length).toBeGreaterThan(10)
         expect(message.length).toBeLessThan(600)
         if (param !== null) expect(message).toContain(param)
-        if (!creates) expect((await send('GET', place)).body).toEqual(before)
+        if (!creates) expect((await send('GET', target)).body).toEqual(before)
       } else if (reply.status === 409) {
         expect(reply.body).toMatchObject({ error: { param: 'id' } })
       } else {

@@ -21,7 +21,7 @@ const content = fc.oneof(
 const id = fc.oneof(fc.constantFrom('call_0', 'call_1', 'call.0', 'call_0_2', ''), fc.string({ maxLength: 6 }))
 const input = fc.oneof(fc.json({ maxDepth: 2 }), fc.string({ maxLength: 10 }), fc.constant(''))
 
-const said = (role: string): fc.Arbitrary<JsonObject[]> => content.map((value) => [{ role, content: value }])
+const messageOf = (role: string): fc.Arbitrary<JsonObject[]> => content.map((value) => [{ role, content: value }])
 
 /** Tool calls of the assistant, then their results in any order, with user messages between them. */
 const called: fc.Arbitrary<JsonObject[]> = fc
@@ -49,7 +49,9 @@ const called: fc.Arbitrary<JsonObject[]> = fc
   )
 
 const conversation = fc
-  .array(fc.oneof(said('system'), said('developer'), said('user'), said('assistant'), called), { maxLength: 8 })
+  .array(fc.oneof(messageOf('system'), messageOf('developer'), messageOf('user'), messageOf('assistant'), called), {
+    maxLength: 8,
+  })
   .map((turns) => [{ role: 'user', content: 'Hello' }, ...turns.flat()])
 
 const blocks = (message: JsonObject | undefined, type: string): readonly JsonObject[] =>

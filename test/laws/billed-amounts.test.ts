@@ -11,7 +11,7 @@ const window = fc.constantFrom<DurationCode>('1h', '1d', '1w', '1M')
 const cents = fc.nat(200)
 
 /** Actions of an administrator and two callers, in any order. */
-const act = fc.oneof(
+const action = fc.oneof(
   { weight: 5, arbitrary: fc.record({ type: fc.constant('use' as const), key: fc.nat(1), cents: fc.nat(40) }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('budget' as const), cents, every: window }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('renew' as const), cents, every: window }) },
@@ -26,7 +26,7 @@ const act = fc.oneof(
   },
 )
 
-type Act = typeof act extends fc.Arbitrary<infer value> ? value : never
+type Action = typeof action extends fc.Arbitrary<infer value> ? value : never
 
 /** The last milliseconds of a month, a leap day, a week and a year. */
 const start = fc.constantFrom(
@@ -37,7 +37,7 @@ const start = fc.constantFrom(
 )
 
 /** A daily budget becomes weekly, and the clock is set back to the day before the only request. */
-const CLOCK_SET_BACK: [number, Act[]] = [
+const CLOCK_SET_BACK: [number, Action[]] = [
   Date.UTC(2026, 0, 31, 23, 59, 59, 999),
   [
     { type: 'wait', ms: 1 },
@@ -61,7 +61,7 @@ function sumIn(bills: readonly Bill[], now: number, every: DurationCode): number
 }
 
 /** Bills an amount to a key. Returns undefined if the budget rejects it. */
-async function use(governance: TestGovernance, id: string, amount: number): Promise<number | undefined> {
+async function bill(governance: TestGovernance, id: string, amount: number): Promise<number | undefined> {
   try {
     const key = await governance.keyring.read(id)
     const reservation = await governance.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(amount / 1e9) })
@@ -75,7 +75,7 @@ async function use(governance: TestGovernance, id: string, amount: number): Prom
 
 it('the reports equal the billed amounts after any sequence of changes and requests', async () => {
   await fc.assert(
-    fc.asyncProperty(start, fc.array(act, { maxLength: 40 }), async (begin, acts) => {
+    fc.asyncProperty(start, fc.array(action, { maxLength: 40 }), async (begin, actions) => {
       const governance = createTestGovernance({ at: begin })
       const { clock } = governance
       const { budgets, keys } = recordsOf(governance)
@@ -86,7 +86,7 @@ it('the reports equal the billed amounts after any sequence of changes and reque
       const shares = [true, true]
       const bills: Bill[] = []
 
-      for (const step of acts) {
+      for (const step of actions) {
         if (step.type === 'wait') clock.at = Math.max(begin, clock.at + step.ms)
         if (step.type === 'budget') {
           await budgets.update('team', { max_limit: step.cents / 100, reset_duration: step.every })
@@ -106,7 +106,7 @@ it('the reports equal the billed amounts after any sequence of changes and reque
         if (step.type !== 'use') continue
         const team = await budgets.get('team')
         const own = await keys.get(ids[step.key] ?? '')
-        const amount = await use(governance, ids[step.key] ?? '', step.cents * CENT)
+        const amount = await bill(governance, ids[step.key] ?? '', step.cents * CENT)
         const isShared = shares[step.key] === true
         const limits = [
           [

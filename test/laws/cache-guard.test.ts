@@ -62,10 +62,10 @@ describe('the laws of the guard', () => {
 
   it('a different number is a different question', () => {
     fc.assert(
-      fc.property(words, fc.nat(9999), fc.nat(9999), fc.nat(10), (list, one, other, place) => {
+      fc.property(words, fc.nat(9999), fc.nat(9999), fc.nat(10), (list, one, other, index) => {
         fc.pre(one !== other)
         const withNumber = (number: number): string =>
-          [...list.slice(0, place), String(number), ...list.slice(place)].join(' ')
+          [...list.slice(0, index), String(number), ...list.slice(index)].join(' ')
 
         expect(difference(withNumber(one), withNumber(other))).toBeDefined()
       }),
@@ -79,8 +79,8 @@ describe('the laws of the guard', () => {
       fc.constantFrom('not', 'no', 'never', 'before', 'after', 'without', 'only', 'nicht'),
     )
     fc.assert(
-      fc.property(words, more, fc.nat(10), (list, added, place) => {
-        const longer = [...list.slice(0, place), added, ...list.slice(place)].join(' ')
+      fc.property(words, more, fc.nat(10), (list, added, index) => {
+        const longer = [...list.slice(0, index), added, ...list.slice(index)].join(' ')
 
         expect(difference(list.join(' '), longer)).toBeDefined()
       }),

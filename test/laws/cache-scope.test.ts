@@ -22,13 +22,13 @@ const context = fc.record({
 })
 
 /** Spellings of one question that all match one another. */
-const WRITINGS = [
+const SPELLINGS = [
   'Is it far to the moon?',
   'is it far to the moon',
   "Hi, is it far to moon's?",
   'Is it really far to the moon?',
 ]
-const request = fc.record({ context, text: fc.constantFrom(...WRITINGS), stream: fc.boolean() })
+const request = fc.record({ context, text: fc.constantFrom(...SPELLINGS), stream: fc.boolean() })
 
 type Request = typeof request extends fc.Arbitrary<infer T> ? T : never
 

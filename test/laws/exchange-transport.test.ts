@@ -14,7 +14,7 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
 const WORDS = ['One', ' two', ' three', ' four', ' five', ' six']
 const encoder = new TextEncoder()
 
-interface Setting {
+interface PlaySettings {
   readonly dialect: 'openai' | 'anthropic'
   readonly stream: boolean
   readonly lineEnd: '\n' | '\r\n'
@@ -84,7 +84,7 @@ class ScriptedCall {
   }
 }
 
-function upstreamBytes({ dialect, stream, lineEnd, tail }: Setting): Uint8Array {
+function upstreamBytes({ dialect, stream, lineEnd, tail }: PlaySettings): Uint8Array {
   const asked = { index: 0, text: '', body: { model: 'model', stream }, dialect }
   if (!stream) return encoder.encode(JSON.stringify(buildBody(asked, { text: WORDS.join('') })))
   const events = buildEvents(asked, { text: WORDS }).map((event) => `: ping\n\n${formatEvent(event)}`)
@@ -92,7 +92,7 @@ function upstreamBytes({ dialect, stream, lineEnd, tail }: Setting): Uint8Array 
 }
 
 /** A slow store that rejects the first settlements. */
-function slowStore({ storeTurns, refused }: Setting): RecordingStore {
+function slowStore({ storeTurns, refused }: PlaySettings): RecordingStore {
   const store = recordingStore()
   let refusals = refused
   const slowly = async <value>(step: () => value | Promise<value>): Promise<value> => {
@@ -116,11 +116,11 @@ class Play {
   readonly clients: readonly ScriptedClient[]
   readonly calls: ScriptedCall[] = []
   readonly store: RecordingStore
-  readonly #setting: Setting
+  readonly #setting: PlaySettings
   readonly #gateway: Gateway
   isClosed = false
 
-  constructor(setting: Setting) {
+  constructor(setting: PlaySettings) {
     this.#setting = setting
     this.store = slowStore(setting)
     this.clients = Array.from({ length: setting.clients }, () => new ScriptedClient())
@@ -205,7 +205,7 @@ class Play {
   }
 }
 
-const setting: fc.Arbitrary<Setting> = fc.record({
+const setting: fc.Arbitrary<PlaySettings> = fc.record({
   dialect: fc.constantFrom('openai', 'anthropic'),
   stream: fc.oneof({ weight: 4, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.constant(false) }),
   lineEnd: fc.constantFrom('\n', '\r\n'),
@@ -232,7 +232,7 @@ const moves: fc.Arbitrary<readonly Move[]> = fc.array(
   { maxLength: 60 },
 )
 
-function saidTo({ text }: ScriptedClient, stream: boolean): string {
+function receivedText({ text }: ScriptedClient, stream: boolean): string {
   const field = stream ? /"delta":\{[^}]*?"content":"([^"]*)"/g : /"content":"([^"]*)"/g
   return [...text.matchAll(field)].map((match) => match[1]).join('')
 }
@@ -269,7 +269,7 @@ describe('a request whose upstream is a connection', () => {
         const { clients, store, calls } = play
         expect(clients.flatMap(({ faults }) => faults)).toEqual([])
         for (const one of clients) {
-          const said = saidTo(one, given.stream)
+          const said = receivedText(one, given.stream)
           if (!one.hasLeft) expect(one.endings).toBe(1)
           if (one.status === 200) expect(WORDS.join('').startsWith(said)).toBe(true)
           if (one.text.includes('[DONE]')) expect(said).toBe(WORDS.join(''))
@@ -301,7 +301,7 @@ describe('a request whose upstream is a connection', () => {
         // The client accepted the first piece with text, and the upstream has been paused since.
         expect(reader?.status).toBe(200)
         expect(call?.isPaused).toBe(true)
-        expect(saidTo(reader ?? new ScriptedClient(), true).length).toBeLessThan(WORDS.join('').length)
+        expect(receivedText(reader ?? new ScriptedClient(), true).length).toBeLessThan(WORDS.join('').length)
         reader?.leave()
         await play.finish()
       }),

@@ -5,7 +5,7 @@ import { parseNewKey } from '../../src/governance/keyring.ts'
 import { quote, createTestGovernance, usage } from '../governance/test-governance.ts'
 import { resultOrError } from '../support/result-or-error.ts'
 
-const asked = fc.record({
+const request = fc.record({
   prompt: fc.integer({ min: 1, max: 400 }),
   output: fc.integer({ min: 1, max: 400 }),
   price: fc.constantFrom(0, 10_000, 1_000_000),
@@ -20,7 +20,7 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
         requests: fc.constantFrom(undefined, 0, 2, 5),
         tokens: fc.constantFrom(undefined, 0, 100, 900),
       }),
-      fc.array(asked, { minLength: 1, maxLength: 8 }),
+      fc.array(request, { minLength: 1, maxLength: 8 }),
       async ({ cents, requests, tokens }, steps) => {
         const { keyring, ledger } = createTestGovernance()
         const { key } = await keyring.create(

@@ -14,7 +14,7 @@ const CENT = 10_000_000
 const BUDGET_CODES: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
 
 /** Actions on keys that share a budget, in two processes with one store, in any order. */
-const act = fc.oneof(
+const action = fc.oneof(
   {
     weight: 4,
     arbitrary: fc.record({ type: fc.constant('reserve' as const), key: fc.nat(2), cents: fc.nat(60), on: fc.nat(1) }),
@@ -46,7 +46,7 @@ const act = fc.oneof(
   { weight: 1, arbitrary: fc.record({ type: fc.constant('replace' as const), key: fc.nat(2) }) },
 )
 
-interface Open {
+interface OpenReservation {
   readonly reservation: Reservation
   readonly key: VirtualKey
   readonly cents: number
@@ -68,47 +68,47 @@ const start = fc.constantFrom(
 
 it('no sequence of reservations, settlements, changes, deletions and time loses or doubles an amount', async () => {
   await fc.assert(
-    fc.asyncProperty(start, fc.array(act, { maxLength: 50 }), async (begin, acts) => {
-      const here = createTestGovernance({ at: begin })
-      const there = createTestGovernance({ store: here.store, clock: here.clock })
-      const rooms = [here, there]
-      await here.shared.budgets.insert('team', {
+    fc.asyncProperty(start, fc.array(action, { maxLength: 50 }), async (begin, actions) => {
+      const first = createTestGovernance({ at: begin })
+      const second = createTestGovernance({ store: first.store, clock: first.clock })
+      const processes = [first, second]
+      await first.shared.budgets.insert('team', {
         id: 'team',
         name: 'Team',
         limit: { max: fromDollars(2), every: '1d' },
       })
       const create = async (n: number): Promise<VirtualKey> =>
-        (await here.keyring.create(parseNewKey({ name: `key ${n}`, budget_limit_cents: 100, budget_id: 'team' }))).key
+        (await first.keyring.create(parseNewKey({ name: `key ${n}`, budget_limit_cents: 100, budget_id: 'team' }))).key
       const keys = await Promise.all([0, 1, 2].map(create))
-      const open: Open[] = []
+      const open: OpenReservation[] = []
       const bills: Bill[] = []
 
-      for (const step of acts) {
-        if (step.type === 'wait') here.clock.at += step.ms
+      for (const step of actions) {
+        if (step.type === 'wait') first.clock.at += step.ms
         if (step.type === 'limit') {
           const change =
             step.cents === null
               ? { budget_limit_cents: null }
               : { budget_limit_cents: step.cents, budget_reset_duration: step.every }
-          keys[step.key] = await here.keyring.update(keys[step.key]!.id, parseKeyChange(change))
+          keys[step.key] = await first.keyring.update(keys[step.key]!.id, parseKeyChange(change))
         }
         if (step.type === 'replace') {
-          await here.keyring.remove(keys[step.key]!.id)
+          await first.keyring.remove(keys[step.key]!.id)
           keys[step.key] = await create(step.key)
         }
         if (step.type === 'reserve') {
           const key = keys[step.key]!
-          const reservation = await tryReserve(rooms[step.on]!, key, step.cents)
-          if (reservation !== undefined) open.push({ reservation, key, cents: step.cents, at: here.clock.at })
+          const reservation = await tryReserve(processes[step.on]!, key, step.cents)
+          if (reservation !== undefined) open.push({ reservation, key, cents: step.cents, at: first.clock.at })
         }
         const [settled] = step.type === 'settle' ? open.splice(step.pick % Math.max(1, open.length), 1) : []
-        if (step.type === 'settle' && settled !== undefined && here.clock.at - settled.at < 600_000) {
+        if (step.type === 'settle' && settled !== undefined && first.clock.at - settled.at < 600_000) {
           const amount = Math.floor(settled.cents * CENT * step.share)
           await settled.reservation.settle(usage(1, 1, amount))
           await settled.reservation.settle(usage(1, 1, amount))
           bills.push({ key: settled.key.id, amount, at: settled.at })
         }
-        await checkBooks(here, keys, bills)
+        await expectSpentEqualsBills(first, keys, bills)
       }
     }),
     { numRuns: 150 },
@@ -129,7 +129,7 @@ async function tryReserve(
 }
 
 /** Expects that the spent amount of each owner and window equals its bills, also for windows without a budget. */
-async function checkBooks(
+async function expectSpentEqualsBills(
   governance: TestGovernance,
   keys: readonly VirtualKey[],
   bills: readonly Bill[],
@@ -186,23 +186,23 @@ it('with unchanged limits, the billed amount of a window never exceeds them', as
 
 it('a clock that is set back by an hour, or that differs between processes, does not reset a spent window', async () => {
   const begin = Date.UTC(2026, 1, 1, 0, 0, 2)
-  const here = createTestGovernance({ at: begin })
-  const late = createTestGovernance({ store: here.store, clock: { at: begin - 5_000 } })
-  const { key } = await here.keyring.create(
+  const first = createTestGovernance({ at: begin })
+  const late = createTestGovernance({ store: first.store, clock: { at: begin - 5_000 } })
+  const { key } = await first.keyring.create(
     parseNewKey({ name: 'app', budget_limit_cents: 100, rate_limit_requests: 2, rate_limit_reset_duration: '1h' }),
   )
   const spend = async (governance: TestGovernance): Promise<void> =>
     (await governance.ledger.reserve(key, quote(1, 1))).settle(usage(1, 1))
-  await spend(here)
-  await spend(here)
-  await expect(spend(here)).rejects.toMatchObject({ kind: 'rate-limited' })
+  await spend(first)
+  await spend(first)
+  await expect(spend(first)).rejects.toMatchObject({ kind: 'rate-limited' })
   await spend(late)
   await spend(late)
   await expect(spend(late)).rejects.toMatchObject({ kind: 'rate-limited' })
-  here.clock.at += 3_600_000
-  await spend(here)
-  here.clock.at -= 3_600_000
-  await expect(spend(here)).rejects.toMatchObject({ kind: 'rate-limited' })
-  here.clock.at -= 3_600_000
-  await expect(spend(here)).rejects.toMatchObject({ kind: 'rate-limited' })
+  first.clock.at += 3_600_000
+  await spend(first)
+  first.clock.at -= 3_600_000
+  await expect(spend(first)).rejects.toMatchObject({ kind: 'rate-limited' })
+  first.clock.at -= 3_600_000
+  await expect(spend(first)).rejects.toMatchObject({ kind: 'rate-limited' })
 })

@@ -28,26 +28,29 @@ function asSentByCallers(value: unknown): unknown {
 
 const text = fc.string({ unit: 'grapheme', maxLength: 30 })
 
-const also = (known: fc.Arbitrary<object>): fc.Arbitrary<object> =>
+const withUnknownFields = (known: fc.Arbitrary<object>): fc.Arbitrary<object> =>
   fc.tuple(known, unknown).map(([fields, others]) => ({ ...fields, ...others }))
 
-const part = also(
+const part = withUnknownFields(
   fc.oneof(
     fc.record({ type: fc.constant('text'), text }),
-    fc.record({ type: fc.constant('image_url'), image_url: also(fc.record({ url: text })) }),
-    fc.record({ type: fc.constant('file'), file: also(fc.record({ file_data: text }, { requiredKeys: [] })) }),
+    fc.record({ type: fc.constant('image_url'), image_url: withUnknownFields(fc.record({ url: text })) }),
+    fc.record({
+      type: fc.constant('file'),
+      file: withUnknownFields(fc.record({ file_data: text }, { requiredKeys: [] })),
+    }),
     fc.record({ type: text.map((name) => `x_${name}`) }),
   ),
 )
 const content = fc.oneof(text, fc.array(part, { maxLength: 3 }))
-const call = also(
+const call = withUnknownFields(
   fc.record({
     id: text,
     type: fc.constant('function'),
-    function: also(fc.record({ name: text, arguments: fc.oneof(fc.json(), text) })),
+    function: withUnknownFields(fc.record({ name: text, arguments: fc.oneof(fc.json(), text) })),
   }),
 )
-const message = also(
+const message = withUnknownFields(
   fc.oneof(
     fc.record({ role: fc.constantFrom('system', 'developer', 'user'), content }),
     fc.record({
@@ -59,7 +62,7 @@ const message = also(
   ),
 )
 const count = fc.integer({ min: 1, max: 10_000 })
-const body = also(
+const body = withUnknownFields(
   fc.record(
     {
       model: fc.constantFrom('openai/gpt-4o', 'a/b/c'),
@@ -71,15 +74,22 @@ const body = also(
       stop: fc.oneof(text, fc.array(text, { maxLength: 4 })),
       n: fc.constantFrom(1, 2),
       top_k: fc.nat(),
-      tools: fc.array(also(fc.record({ type: fc.constant('function'), function: also(fc.record({ name: text })) })), {
-        maxLength: 3,
-      }),
-      functions: fc.array(also(fc.record({ name: text })), { maxLength: 2 }),
+      tools: fc.array(
+        withUnknownFields(
+          fc.record({ type: fc.constant('function'), function: withUnknownFields(fc.record({ name: text })) }),
+        ),
+        {
+          maxLength: 3,
+        },
+      ),
+      functions: fc.array(withUnknownFields(fc.record({ name: text })), { maxLength: 2 }),
       tool_choice: fc.oneof(fc.constantFrom('auto', 'none', 'required'), unknown),
       parallel_tool_calls: fc.boolean(),
       response_format: fc.oneof(
         fc.constant({ type: 'text' }),
-        also(fc.record({ type: fc.constant('json_schema'), json_schema: also(fc.record({ name: text })) })),
+        withUnknownFields(
+          fc.record({ type: fc.constant('json_schema'), json_schema: withUnknownFields(fc.record({ name: text })) }),
+        ),
       ),
       stream: fc.constant(false),
     },
@@ -130,19 +140,23 @@ describe('law: write(read(body)) = body for chat requests', () => {
   })
 })
 
-const delta = also(
+const delta = withUnknownFields(
   fc.oneof(
     fc.record({ content: text }),
     fc.record({ role: fc.constant('assistant'), content: fc.constant('') }),
     fc.record({ reasoning_content: text }),
     fc.record({
-      tool_calls: fc.array(also(fc.record({ index: fc.nat(3), function: fc.record({ arguments: text }) }))),
+      tool_calls: fc.array(
+        withUnknownFields(fc.record({ index: fc.nat(3), function: fc.record({ arguments: text }) })),
+      ),
     }),
   ),
 )
 const chunkOf = (deltas: fc.Arbitrary<object>, reason: fc.Arbitrary<string | null>): fc.Arbitrary<string> =>
-  also(
-    fc.record({ choices: fc.tuple(also(fc.record({ index: fc.constant(0), delta: deltas, finish_reason: reason }))) }),
+  withUnknownFields(
+    fc.record({
+      choices: fc.tuple(withUnknownFields(fc.record({ index: fc.constant(0), delta: deltas, finish_reason: reason }))),
+    }),
   ).map((chunk) => JSON.stringify(chunk))
 const stream = fc.tuple(
   fc.array(chunkOf(delta, fc.constant(null)), { maxLength: 10 }),
@@ -172,7 +186,7 @@ describe('law: the frames of a chat stream', () => {
 })
 
 /** Runs an action that must not throw anything but a GatewayError. */
-function onlyGatewayErrors(action: () => void): void {
+function expectOnlyGatewayErrors(action: () => void): void {
   try {
     action()
   } catch (error) {
@@ -202,7 +216,7 @@ describe('law: junk', () => {
   it('in a request causes a GatewayError or is forwarded', () => {
     fc.assert(
       fc.property(mutated, (sent) => {
-        onlyGatewayErrors(() => {
+        expectOnlyGatewayErrors(() => {
           const parsed = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
           const prompt = chatClient.readPrompt(parsed.body, parsed.received)
           chatUpstream.writePrompt(prompt, 'm')
@@ -224,9 +238,9 @@ describe('law: junk', () => {
     fc.assert(
       fc.property(answer, fc.nat(700), (body, status) => {
         const value = body as JsonObject
-        onlyGatewayErrors(() => void chatUpstream.readCompletion(value))
+        expectOnlyGatewayErrors(() => void chatUpstream.readCompletion(value))
         expect(GatewayError.is(chatUpstream.readFailure(status, value))).toBe(true)
-        onlyGatewayErrors(() => {
+        expectOnlyGatewayErrors(() => {
           const collected = new Collector()
           collected.add(chatUpstream.createReader()({ data: JSON.stringify(value) }))
           collected.completion()

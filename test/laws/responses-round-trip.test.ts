@@ -27,10 +27,10 @@ function asSentByCallers(value: unknown): unknown {
 }
 
 const text = fc.string({ unit: 'grapheme', maxLength: 30 })
-const also = (known: fc.Arbitrary<object>): fc.Arbitrary<object> =>
+const withUnknownFields = (known: fc.Arbitrary<object>): fc.Arbitrary<object> =>
   fc.tuple(known, unknown).map(([fields, others]) => ({ ...fields, ...others }))
 
-const part = also(
+const part = withUnknownFields(
   fc.oneof(
     fc.record({ type: fc.constantFrom('input_text', 'output_text'), text }),
     fc.record({ type: fc.constant('refusal'), refusal: text }),
@@ -41,7 +41,7 @@ const part = also(
   ),
 )
 const content = fc.oneof(text, fc.array(part, { maxLength: 3 }))
-const item = also(
+const item = withUnknownFields(
   fc.oneof(
     fc.record({ role: fc.constantFrom('user', 'assistant', 'system', 'developer'), content }),
     fc.record({ type: fc.constant('message'), role: fc.constantFrom('user', 'assistant'), content }),
@@ -56,7 +56,7 @@ const item = also(
     fc.record({ type: fc.constantFrom('item_reference', 'web_search_call', 'x_later_output'), id: text }),
   ),
 )
-const body = also(
+const body = withUnknownFields(
   fc.record(
     {
       model: fc.constantFrom('openai/gpt-4o', 'a/b/c'),
@@ -66,7 +66,7 @@ const body = also(
       temperature: fc.double({ min: 0, max: 2, noNaN: true }).map((value) => value + 0),
       top_p: fc.option(fc.constantFrom(0, 0.5, 1)),
       tools: fc.array(
-        also(
+        withUnknownFields(
           fc.oneof(
             fc.record({ type: fc.constant('function'), name: text }),
             fc.record({ type: fc.constant('web_search') }),
@@ -80,12 +80,12 @@ const body = also(
       store: fc.option(fc.boolean()),
       metadata: unknown,
       user: text,
-      reasoning: also(fc.record({ effort: fc.constantFrom('low', 'high') }, { requiredKeys: [] })),
-      text: also(
+      reasoning: withUnknownFields(fc.record({ effort: fc.constantFrom('low', 'high') }, { requiredKeys: [] })),
+      text: withUnknownFields(
         fc.record({
           format: fc.oneof(
             fc.constant({ type: 'text' }),
-            also(fc.record({ type: fc.constant('json_schema'), name: text, schema: unknown })),
+            withUnknownFields(fc.record({ type: fc.constant('json_schema'), name: text, schema: unknown })),
           ),
         }),
       ),
@@ -151,7 +151,7 @@ function itemCount(native: JsonObject | undefined): number {
 }
 
 /** Runs an action that must not throw anything but a GatewayError. */
-function onlyGatewayErrors(action: () => void): void {
+function expectOnlyGatewayErrors(action: () => void): void {
   try {
     action()
   } catch (error) {
@@ -182,7 +182,7 @@ describe('law: junk', () => {
     fc.assert(
       fc.property(mutated, (sent) => {
         for (const format of [responsesFormat, chatFormat, messagesFormat]) {
-          onlyGatewayErrors(() => {
+          expectOnlyGatewayErrors(() => {
             const { body, received } = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
             const whole =
               responsesClient.turns?.resolveReferences(body, {
@@ -233,8 +233,8 @@ describe('law: junk', () => {
     )
     fc.assert(
       fc.property(answer, fc.array(event, { maxLength: 6 }), (value, events) => {
-        onlyGatewayErrors(() => void responsesUpstream.readCompletion(value as JsonObject))
-        onlyGatewayErrors(() => {
+        expectOnlyGatewayErrors(() => void responsesUpstream.readCompletion(value as JsonObject))
+        expectOnlyGatewayErrors(() => {
           const collected = new Collector()
           const read = responsesUpstream.createReader()
           for (const one of events) collected.add(read({ data: JSON.stringify(one) }))

@@ -65,7 +65,7 @@ type Block =
 const prompt = responsesClient.readPrompt({ model: 'a/b', input: 'Hello?', stream: true })
 const context = { prompt, createdSeconds: 1, requestId: 'req_0123' }
 
-function framesOf(parts: readonly StreamPart[]): readonly SseEvent[] {
+function writeEvents(parts: readonly StreamPart[]): readonly SseEvent[] {
   const writer = responsesClient.createStreamWriter(context)
   return [...parts.flatMap((part) => [...writer.write({ parts: [part] })]), ...writer.end(metrics)]
 }
@@ -84,7 +84,7 @@ describe('law: a stream in the responses format', () => {
   it('numbers its events, uses the type of the data as event name, and ends with the whole response', () => {
     fc.assert(
       fc.property(answer, (given) => {
-        const events = framesOf(eventsOf(given))
+        const events = writeEvents(eventsOf(given))
         const data = events.map(dataOf)
         expect(data.map((one) => one['sequence_number'])).toEqual(data.map((_one, index) => index))
         expect(events.map((event) => event.event)).toEqual(data.map((one) => one['type']))
@@ -97,7 +97,7 @@ describe('law: a stream in the responses format', () => {
   it('opens and closes every item, and the items equal the output', () => {
     fc.assert(
       fc.property(answer, (given) => {
-        const data = framesOf(eventsOf(given)).map(dataOf)
+        const data = writeEvents(eventsOf(given)).map(dataOf)
         const ofType = (type: string): readonly JsonObject[] => data.filter((one) => one['type'] === type)
         const added = ofType('response.output_item.added')
         const done = ofType('response.output_item.done').toSorted(
@@ -115,7 +115,7 @@ describe('law: a stream in the responses format', () => {
   it('is accepted by the official client, which returns the same response', async () => {
     await fc.assert(
       fc.asyncProperty(answer, async (given) => {
-        const data = framesOf(eventsOf(given)).map(dataOf)
+        const data = writeEvents(eventsOf(given)).map(dataOf)
         async function* events(): AsyncGenerator<JsonObject> {
           yield* data
         }
@@ -132,14 +132,14 @@ describe('law: a stream in the responses format', () => {
   it('is read back as the written answer, with unchanged frames of its own format', () => {
     fc.assert(
       fc.property(answer, (given) => {
-        const written = framesOf(eventsOf(given))
+        const written = writeEvents(eventsOf(given))
         const read = responsesUpstream.createReader()
         const chunks = written.map(read)
         const collected = new Collector()
         for (const chunk of chunks) collected.add(chunk)
         expect(collected.isComplete()).toBe(true)
-        expect(collected.completion().parts.map(said)).toEqual(
-          completionOf(eventsOf(given)).parts.filter(saysSomething).map(said),
+        expect(collected.completion().parts.map(withoutNative)).toEqual(
+          completionOf(eventsOf(given)).parts.filter(hasItem).map(withoutNative),
         )
         const writer = responsesClient.createStreamWriter(context)
         const again = [...chunks.flatMap((chunk) => [...writer.write(chunk)]), ...writer.end(metrics)]
@@ -157,11 +157,11 @@ describe('law: a whole answer in the responses format', () => {
         const completion = completionOf(eventsOf(given))
         const body = JSON.parse(responsesClient.writeCompletion(completion, metrics, context)) as JsonObject
         const read = responsesUpstream.readCompletion(body)
-        expect(read.parts.map(said)).toEqual(completion.parts.filter(saysSomething).map(said))
+        expect(read.parts.map(withoutNative)).toEqual(completion.parts.filter(hasItem).map(withoutNative))
         expect(read.usage).toMatchObject({ inputTokens: 3, outputTokens: 4 })
         const replayed = new Collector()
         for (const chunk of toStreamChunks(read)) replayed.add(chunk)
-        expect(replayed.completion().parts.map(said)).toEqual(read.parts.map(said))
+        expect(replayed.completion().parts.map(withoutNative)).toEqual(read.parts.map(withoutNative))
       }),
     )
   })
@@ -186,10 +186,10 @@ describe('law: a whole answer in the responses format', () => {
             upstreamIds: new Set<string>(),
           }) ?? {}
         const [first, ...others] = responsesClient.readPrompt(whole).messages
-        expect(first?.parts.map(said)).toEqual([{ type: 'text', text: 'Hello?' }])
-        expect(others.at(-1)?.parts.map(said)).toEqual([{ type: 'text', text: 'And then?' }])
-        expect(others.slice(0, -1).flatMap((message) => message.parts.map(said))).toEqual(
-          completion.parts.filter(saysSomething).map(said),
+        expect(first?.parts.map(withoutNative)).toEqual([{ type: 'text', text: 'Hello?' }])
+        expect(others.at(-1)?.parts.map(withoutNative)).toEqual([{ type: 'text', text: 'And then?' }])
+        expect(others.slice(0, -1).flatMap((message) => message.parts.map(withoutNative))).toEqual(
+          completion.parts.filter(hasItem).map(withoutNative),
         )
       }),
     )
@@ -197,13 +197,13 @@ describe('law: a whole answer in the responses format', () => {
 })
 
 /** Checks whether a part has an item: an empty text, or an empty thought without a signature, has none. */
-function saysSomething(part: Part): boolean {
+function hasItem(part: Part): boolean {
   if (part.type === 'text') return part.text !== ''
   return part.type !== 'thinking' || part.text !== '' || part.signature !== undefined
 }
 
 /** Returns a part without its native value; empty arguments become `{}`. */
-function said(part: Part): unknown {
+function withoutNative(part: Part): unknown {
   const { native: _native, ...fields } = part
   return fields.type === 'tool-call' && fields.input === '' ? { ...fields, input: '{}' } : fields
 }

@@ -20,7 +20,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
 const MESSAGE_ENDPOINTS = FORMAT_PAIRS.filter((endpoint) => endpoint.path === '/v1/messages')
 const CASES = MESSAGE_ENDPOINTS.flatMap((endpoint) => Object.keys(ANSWERS).map((kind) => ({ ...endpoint, kind })))
 
-interface Watched extends Stage {
+interface RecordedStage extends Stage {
   readonly store: RecordingStore
 }
 
@@ -29,7 +29,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-async function watched(options: Parameters<typeof startStage>[0]): Promise<Watched> {
+async function startRecordedStage(options: Parameters<typeof startStage>[0]): Promise<RecordedStage> {
   const store = recordingStore()
   const stage = await startStage({ store, ...options })
   stages.push(stage)
@@ -39,10 +39,10 @@ async function watched(options: Parameters<typeof startStage>[0]): Promise<Watch
 const stream = (stage: Stage, endpoint: Endpoint, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
   post(stage, endpoint.path, { body: { ...endpoint.body, stream: true }, headers })
 
-const again = (stage: Stage, id: string, after: number): Promise<Response> =>
+const replay = (stage: Stage, id: string, after: number): Promise<Response> =>
   post(stage, `/v1/messages/${id}/streams`, { headers: { 'last-event-id': String(after) } })
 
-async function expectSettledOnce({ store }: Watched): Promise<void> {
+async function expectSettledOnce({ store }: RecordedStage): Promise<void> {
   await store.waitUntilSettled()
   await new Promise((resolve) => setImmediate(resolve))
   expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
@@ -55,7 +55,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
   const reply = (): Answer => ANSWERS[kind]!
 
   it('that has ended is the same from every event on, byte for byte', async () => {
-    const stage = await watched({ reply })
+    const stage = await startRecordedStage({ reply })
     const whole = await readStream(await stream(stage, endpoint)).readToEnd()
     const events = splitEvents(whole)
     expectConsecutiveIds(whole)
@@ -63,7 +63,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
     expect(whole).toMatch(/svc_metrics.*\n\n.*\n.*\n.*message_stop.*\n\n$/)
 
     for (let seen = 0; seen <= events.length; seen += 1) {
-      const response = await again(stage, messageIdOf(whole), seen)
+      const response = await replay(stage, messageIdOf(whole), seen)
       expect(response.status).toBe(200)
       expect(events.slice(0, seen).join('') + (await response.text())).toBe(whole)
     }
@@ -72,7 +72,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
   })
 
   it('that is detached and disconnected after any event continues, and can be joined without a gap', async () => {
-    const stage = await watched({ reply })
+    const stage = await startRecordedStage({ reply })
     const uncut = await readStream(await stream(stage, endpoint)).readToEnd()
     const events = splitEvents(uncut)
     for (let seen = 1; seen <= events.length; seen += 1) {
@@ -80,11 +80,11 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
       const before = splitEvents(await first.readEvents(seen)).slice(0, seen)
       await first.cancel()
       const id = messageIdOf(before.join(''))
-      const rest = await readStream(await again(stage, id, seen)).readToEnd()
+      const rest = await readStream(await replay(stage, id, seen)).readToEnd()
 
       const joined = before.join('') + rest
       expect(joined.replaceAll(id, 'ID')).toBe(uncut.replaceAll(messageIdOf(uncut), 'ID'))
-      expect(await readStream(await again(stage, id, 0)).readToEnd()).toBe(joined)
+      expect(await readStream(await replay(stage, id, 0)).readToEnd()).toBe(joined)
     }
     await expectSettledOnce(stage)
     expect(
@@ -101,18 +101,18 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
     // The gateway answers when the upstream sends content, which is in its fourth event.
     for (let spoken = 4; spoken < frames; spoken += 1) {
       const opened = gate()
-      const stage = await watched({
-        reply: (request) => ({ kind: 'events', items: halting(request, reply(), spoken, opened.opened) }),
+      const stage = await startRecordedStage({
+        reply: (request) => ({ kind: 'events', items: pauseAfter(request, reply(), spoken, opened.opened) }),
       })
       const first = readStream(await stream(stage, endpoint, { 'x-svc-detach': 'true' }))
       const before = splitEvents(await first.readEvents(1)).slice(0, 1)
       await first.cancel()
       const id = messageIdOf(before.join(''))
-      const [early, late] = [readStream(await again(stage, id, 1)), readStream(await again(stage, id, 0))]
+      const [early, late] = [readStream(await replay(stage, id, 1)), readStream(await replay(stage, id, 0))]
       opened.open()
 
       expect(before.join('') + (await early.readToEnd())).toBe(await late.readToEnd())
-      expect(await readStream(await again(stage, id, 0)).readToEnd()).toBe(await late.readToEnd())
+      expect(await readStream(await replay(stage, id, 0)).readToEnd()).toBe(await late.readToEnd())
       expect(stage.upstream.last.isAborted).toBe(false)
       await expectSettledOnce(stage)
       await stages.pop()?.close()
@@ -120,7 +120,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
   })
 })
 
-async function* halting(request: UpstreamRequest, answer: Answer, spoken: number, opened: Promise<void>) {
+async function* pauseAfter(request: UpstreamRequest, answer: Answer, spoken: number, opened: Promise<void>) {
   const events = buildEvents(request, answer)
   yield* events.slice(0, spoken)
   await opened
@@ -129,23 +129,23 @@ async function* halting(request: UpstreamRequest, answer: Answer, spoken: number
 
 describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
   it('a follower of a broken stream receives its error event', async () => {
-    const stage = await watched({
+    const stage = await startRecordedStage({
       reply: (request) => ({ kind: 'events', items: [...buildEvents(request, ANSWERS['text']!).slice(0, 4), CUT] }),
     })
     const broken = await readStream(await stream(stage, endpoint)).readToEnd()
     expect(splitEvents(broken).at(-1)).toMatch(/^id: \d+\nevent: error\ndata: .*upstream_error/)
     expectConsecutiveIds(broken)
 
-    expect(await readStream(await again(stage, messageIdOf(broken), 0)).readToEnd()).toBe(broken)
-    expect(await readStream(await again(stage, messageIdOf(broken), 2)).readToEnd()).toBe(
+    expect(await readStream(await replay(stage, messageIdOf(broken), 0)).readToEnd()).toBe(broken)
+    expect(await readStream(await replay(stage, messageIdOf(broken), 2)).readToEnd()).toBe(
       splitEvents(broken).slice(2).join(''),
     )
     await expectSettledOnce(stage)
   })
 
   it('a caller who disconnects without X-Svc-Detach ends the generation, and can read the events up to its end', async () => {
-    const stage = await watched({
-      reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
+    const stage = await startRecordedStage({
+      reply: (request) => ({ kind: 'events', items: pauseAfter(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
     })
     const first = readStream(await stream(stage, endpoint))
     const seen = await first.readEvents(2)
@@ -153,7 +153,7 @@ describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
     await stage.upstream.last.aborted
     await expectSettledOnce(stage)
 
-    const rest = await readStream(await again(stage, messageIdOf(seen), 0)).readToEnd()
+    const rest = await readStream(await replay(stage, messageIdOf(seen), 0)).readToEnd()
     expect(rest.startsWith(splitEvents(seen).join(''))).toBe(true)
     expect(splitEvents(rest).at(-1)).toContain('X-Svc-Detach: true')
     expectConsecutiveIds(rest)
@@ -161,12 +161,12 @@ describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
 
   it('a follower continues the generation when its caller disconnects', async () => {
     const opened = gate()
-    const stage = await watched({
-      reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, opened.opened) }),
+    const stage = await startRecordedStage({
+      reply: (request) => ({ kind: 'events', items: pauseAfter(request, ANSWERS['text']!, 4, opened.opened) }),
     })
     const first = readStream(await stream(stage, endpoint))
     const seen = await first.readEvents(2)
-    const follower = readStream(await again(stage, messageIdOf(seen), 0))
+    const follower = readStream(await replay(stage, messageIdOf(seen), 0))
     await first.cancel()
     opened.open()
 
@@ -176,12 +176,12 @@ describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
   })
 
   it('the upstream call ends when the last follower disconnects, and the request settles once', async () => {
-    const stage = await watched({
-      reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
+    const stage = await startRecordedStage({
+      reply: (request) => ({ kind: 'events', items: pauseAfter(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
     })
     const first = readStream(await stream(stage, endpoint))
     const id = messageIdOf(await first.readEvents(1))
-    const followers = [readStream(await again(stage, id, 0)), readStream(await again(stage, id, 1))]
+    const followers = [readStream(await replay(stage, id, 0)), readStream(await replay(stage, id, 1))]
     await first.cancel()
     await followers[0]!.cancel()
     expect(stage.upstream.last.isAborted).toBe(false)

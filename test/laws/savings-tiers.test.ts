@@ -7,7 +7,7 @@ import { jobOf, meter, smallModel, waterfallOf } from '../savings/bench.ts'
 
 const RUNS = { numRuns: 60 }
 const CAP = LEVEL_CAPS.extreme
-const orders: readonly [string, Steering][] = [
+const steerings: readonly [string, Steering][] = [
   ['the slider', { level: 'extreme', vanishing: false, recursive: false }],
   ['vanishing context', { vanishing: true, recursive: false }],
   ['recursive summaries', { vanishing: false, recursive: true }],
@@ -20,19 +20,19 @@ const liveOf = (prompt: Prompt): readonly Message[] => prompt.messages.slice(las
 /**
  * Returns the tokens from the last user message on, including the message before it, whose tool calls it may answer.
  */
-async function liveSize(prompt: Prompt): Promise<number> {
+async function countLiveTokens(prompt: Prompt): Promise<number> {
   const before = prompt.messages.slice(lastUserIndex(prompt.messages) - 1)
   return meter.countPrompt({ ...prompt, messages: [...systemOf(prompt), ...before] })
 }
 
 /** Returns the tokens of the system prompt and of the last user message with the tool calls that it answers. */
-async function fixedSize(prompt: Prompt): Promise<number> {
+async function countFixedTokens(prompt: Prompt): Promise<number> {
   const asked = lastUserIndex(prompt.messages)
   const fixed = prompt.messages.slice(Math.max(0, asked - 1), asked + 1)
   return meter.countPrompt({ ...prompt, messages: [...systemOf(prompt), ...fixed] })
 }
 
-describe.each(orders)('for any conversation, with %s', (_, steering) => {
+describe.each(steerings)('for any conversation, with %s', (_, steering) => {
   const optimize = async (prompt: Prompt) => {
     const { small } = smallModel((text) => `Facts and values: ${text.slice(0, 200)}`)
     const waterfall = waterfallOf({ thresholds: { vanishing: 9000, recursive: 14_000, family: 4000 } })
@@ -55,7 +55,7 @@ describe.each(orders)('for any conversation, with %s', (_, steering) => {
   it('everything after the last user message remains while it fits', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
-        fc.pre((await liveSize(prompt)) < 3000)
+        fc.pre((await countLiveTokens(prompt)) < 3000)
         const { rewrite } = await optimize(prompt)
         expect(liveOf(rewrite?.prompt ?? prompt)).toEqual(liveOf(prompt))
       }),
@@ -100,7 +100,7 @@ describe('the slider', () => {
         const { rewrite } = await waterfallOf()(jobOf(prompt, { steering }))
         const before = await meter.countPrompt(prompt)
         // The messages that must not be shortened can exceed the cap alone.
-        fc.pre((await fixedSize(prompt)) < CAP)
+        fc.pre((await countFixedTokens(prompt)) < CAP)
         if (before <= CAP) expect(rewrite).toBeUndefined()
         else expect(rewrite?.tokens).toBeLessThanOrEqual(CAP)
       }),

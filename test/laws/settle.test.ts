@@ -15,7 +15,7 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
 
 const KEY = { budget_limit_cents: 100_000, rate_limit_requests: 10_000, rate_limit_tokens: 100_000_000 }
 
-interface Watched extends Stage {
+interface RecordedStage extends Stage {
   readonly store: RecordingStore
 }
 
@@ -24,7 +24,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Watched> {
+async function startRecordedStage(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<RecordedStage> {
   const store = recordingStore()
   const stage = await startStage({ store, reply, key: { name: 'law', ...KEY }, runtime: { random: () => 0 } })
   stages.push(stage)
@@ -32,7 +32,7 @@ async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Repl
 }
 
 /** Expects that each reservation is settled by one call, no amount is held, and the request is recorded once. */
-async function expectSettledOnce({ store, gateway }: Watched, reservationCount = 1): Promise<void> {
+async function expectSettledOnce({ store, gateway }: RecordedStage, reservationCount = 1): Promise<void> {
   expect(store.reservationIds).toHaveLength(reservationCount)
   await store.waitUntilSettled()
   // Let the work that follows the settlement finish.
@@ -48,21 +48,21 @@ async function expectSettledOnce({ store, gateway }: Watched, reservationCount =
   })
 }
 
-function inProcess(stage: Stage, endpoint: Endpoint, more: object = {}, signal?: AbortSignal): Promise<Response> {
+function fetchInProcess(stage: Stage, endpoint: Endpoint, more: object = {}, signal?: AbortSignal): Promise<Response> {
   const headers = { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' }
   const init = { method: 'POST', headers, body: JSON.stringify({ ...endpoint.body, ...more }), signal: signal ?? null }
   return stage.gateway.fetch(new Request(`http://gateway${endpoint.path}`, init))
 }
 
 const ANSWER = { text: ['One', ' two', ' three'], usage: null }
-const MOST_FRAMES = 11
+const MAX_EVENTS = 11
 
-function framesFor(request: UpstreamRequest): readonly SseEvent[] {
+function createEvents(request: UpstreamRequest): readonly SseEvent[] {
   return buildEvents(request, { text: ANSWER.text })
 }
 
 /** Yields events, calls `sent` after the last one, and then ends. */
-async function* upTo(
+async function* sendThenEnd(
   events: readonly SseEvent[],
   end: typeof CUT | typeof HANG,
   sent = (): void => {},
@@ -74,13 +74,13 @@ async function* upTo(
 
 describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a request settles once', (endpoint) => {
   it('when its answer is whole', async () => {
-    const stage = await watched(() => ({ text: 'Hello.' }))
+    const stage = await startRecordedStage(() => ({ text: 'Hello.' }))
     expect((await sendRequest(stage, endpoint.body, { path: endpoint.path })).status).toBe(200)
     await expectSettledOnce(stage)
   })
 
   it('when its stream is whole, before its end is sent', async () => {
-    const stage = await watched(() => ({ text: 'Hello.' }))
+    const stage = await startRecordedStage(() => ({ text: 'Hello.' }))
     const reply = await sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
 
     expect(reply.text).toMatch(/\[DONE\]|message_stop|response\.completed/)
@@ -90,7 +90,7 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
 
   it.each([400, 401, 404, 429, 500, 503])('when the upstream rejects it with %i', async (status) => {
     for (const stream of [false, true]) {
-      const stage = await watched(() => ({ kind: 'failure', status }))
+      const stage = await startRecordedStage(() => ({ kind: 'failure', status }))
       expect(
         (await sendRequest(stage, { ...endpoint.body, stream }, { path: endpoint.path })).status,
       ).toBeGreaterThanOrEqual(400)
@@ -109,7 +109,7 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
     ['speaks no HTTP', { kind: 'socket', bytes: 'nonsense\r\n\r\n' }],
   ])('when the upstream %s', async (_, reply) => {
     for (const stream of [false, true]) {
-      const stage = await watched(() => reply)
+      const stage = await startRecordedStage(() => reply)
       expect(
         (await sendRequest(stage, { ...endpoint.body, stream }, { path: endpoint.path })).status,
       ).toBeGreaterThanOrEqual(400)
@@ -118,10 +118,10 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
   })
 
   it('when the upstream breaks off after any event', async () => {
-    for (let count = 0; count < MOST_FRAMES; count += 1) {
-      const stage = await watched((request) => ({
+    for (let count = 0; count < MAX_EVENTS; count += 1) {
+      const stage = await startRecordedStage((request) => ({
         kind: 'events',
-        items: upTo(framesFor(request).slice(0, count), CUT),
+        items: sendThenEnd(createEvents(request).slice(0, count), CUT),
       }))
       await sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
       await expectSettledOnce(stage)
@@ -129,11 +129,11 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
   })
 
   it('when its caller disconnects from the port after any event', async () => {
-    for (let count = 0; count < MOST_FRAMES; count += 1) {
+    for (let count = 0; count < MAX_EVENTS; count += 1) {
       const sent = gate()
-      const stage = await watched((request) => ({
+      const stage = await startRecordedStage((request) => ({
         kind: 'events',
-        items: upTo(framesFor(request).slice(0, count), HANG, sent.open),
+        items: sendThenEnd(createEvents(request).slice(0, count), HANG, sent.open),
       }))
       const controller = new AbortController()
       const reply = sendRequest(
@@ -150,9 +150,9 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
   })
 
   it('when its caller cancels the body after any piece', async () => {
-    for (let count = 0; count < MOST_FRAMES; count += 1) {
-      const stage = await watched((request) => ({ kind: 'events', items: framesFor(request) }))
-      const response = await inProcess(stage, endpoint, { stream: true })
+    for (let count = 0; count < MAX_EVENTS; count += 1) {
+      const stage = await startRecordedStage((request) => ({ kind: 'events', items: createEvents(request) }))
+      const response = await fetchInProcess(stage, endpoint, { stream: true })
       const reader = response.body!.getReader()
       for (let read = 0; read < count; read += 1) await reader.read()
       await reader.cancel()
@@ -163,12 +163,12 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
 
   it('when its caller waits for the next piece and cancels', async () => {
     // No event follows, so only a cancellation ends the next read.
-    const stage = await watched((request) => {
-      const events = framesFor(request)
+    const stage = await startRecordedStage((request) => {
+      const events = createEvents(request)
       const said = events.findIndex((event) => event.data.includes('One'))
       return { kind: 'events', items: [...events.slice(0, said + 1), HANG] }
     })
-    const response = await inProcess(stage, endpoint, { stream: true })
+    const response = await fetchInProcess(stage, endpoint, { stream: true })
     const reader = response.body!.getReader()
     let text = ''
     while (!text.includes('One')) text += new TextDecoder().decode((await reader.read()).value)
@@ -181,10 +181,10 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
   })
 
   it('when its caller aborts after any piece and never touches the body again', async () => {
-    for (let count = 0; count < MOST_FRAMES; count += 1) {
-      const stage = await watched((request) => ({ kind: 'events', items: [...framesFor(request), HANG] }))
+    for (let count = 0; count < MAX_EVENTS; count += 1) {
+      const stage = await startRecordedStage((request) => ({ kind: 'events', items: [...createEvents(request), HANG] }))
       const controller = new AbortController()
-      const response = await inProcess(stage, endpoint, { stream: true }, controller.signal)
+      const response = await fetchInProcess(stage, endpoint, { stream: true }, controller.signal)
       const reader = response.body!.getReader()
       for (let read = 0; read < count; read += 1) if ((await reader.read()).done) break
       // The remaining received pieces wait for a reader.
@@ -197,8 +197,8 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
 
   it('when its caller never reads the body and cancels it', async () => {
     for (const stream of [false, true]) {
-      const stage = await watched(() => ({ text: 'Hello.' }))
-      const response = await inProcess(stage, endpoint, { stream })
+      const stage = await startRecordedStage(() => ({ text: 'Hello.' }))
+      const response = await fetchInProcess(stage, endpoint, { stream })
       await response.body!.cancel()
       await expectSettledOnce(stage)
     }
@@ -206,9 +206,9 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
 
   it('when its caller aborts while the upstream hangs', async () => {
     for (const stream of [false, true]) {
-      const stage = await watched(() => ({ kind: 'hang' }))
+      const stage = await startRecordedStage(() => ({ kind: 'hang' }))
       const controller = new AbortController()
-      const response = inProcess(stage, endpoint, { stream }, controller.signal)
+      const response = fetchInProcess(stage, endpoint, { stream }, controller.signal)
       const request = await stage.upstream.waitForRequest(1)
       controller.abort()
 
@@ -223,8 +223,8 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
   })
 
   it('when its caller disconnected before the upstream call', async () => {
-    const stage = await watched(() => ({ text: 'Hello.' }))
-    const response = await inProcess(stage, endpoint, {}, AbortSignal.abort())
+    const stage = await startRecordedStage(() => ({ text: 'Hello.' }))
+    const response = await fetchInProcess(stage, endpoint, {}, AbortSignal.abort())
 
     expect(response.status).toBe(499)
     expect(stage.upstream.requests).toHaveLength(0)
@@ -235,10 +235,10 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a req
   it('when its caller never reads from the port and disconnects', async () => {
     const sent = gate()
     const filler = `: ${'x'.repeat(60_000)}\n\n`
-    const stage = await watched((request) => ({
+    const stage = await startRecordedStage((request) => ({
       kind: 'events',
       items: (async function* () {
-        yield* framesFor(request).slice(0, 4)
+        yield* createEvents(request).slice(0, 4)
         const content = 'x'.repeat(60_000)
         const [begun] = buildEvents(request, { text: [content] }).filter((event) => event.data.includes(content))
         for (let count = 0; count < 200; count += 1) {
@@ -283,12 +283,12 @@ describe('concurrent requests settle once each', () => {
     const id = `${kind} ${frames} ${(ids += 1)}`
     const callerFields = { user: id, metadata: { user_id: id } }
     if (kind === 'whole' || kind === 'refused') {
-      await inProcess(stage, endpoint, callerFields).then((response) => response.text())
+      await fetchInProcess(stage, endpoint, callerFields).then((response) => response.text())
     } else if (kind === 'stream' || kind === 'cut') {
-      await inProcess(stage, endpoint, { ...callerFields, stream: true }).then((response) => response.text())
+      await fetchInProcess(stage, endpoint, { ...callerFields, stream: true }).then((response) => response.text())
     } else if (kind === 'hung') {
       const controller = new AbortController()
-      const response = inProcess(stage, endpoint, { ...callerFields, stream: frames % 2 === 0 }, controller.signal)
+      const response = fetchInProcess(stage, endpoint, { ...callerFields, stream: frames % 2 === 0 }, controller.signal)
       setImmediate(() => controller.abort())
       await (await response).body?.cancel()
     } else if (kind === 'left') {
@@ -301,7 +301,7 @@ describe('concurrent requests settle once each', () => {
       void reachedUpstream(stage, id).then(() => controller.abort())
       await reply.catch(() => undefined)
     } else {
-      const reader = (await inProcess(stage, endpoint, { ...callerFields, stream: true })).body!.getReader()
+      const reader = (await fetchInProcess(stage, endpoint, { ...callerFields, stream: true })).body!.getReader()
       for (let count = 0; kind === 'cancelled' && count < frames; count += 1) await reader.read()
       await reader.cancel()
     }
@@ -311,15 +311,15 @@ describe('concurrent requests settle once each', () => {
     const [kind, frames] = (/(\w+) (\d+) \d+"/.exec(request.text) ?? []).slice(1)
     if (kind === 'refused') return { kind: 'failure', status: 400 }
     if (kind === 'hung' || kind === 'left') return { kind: 'hang' }
-    if (kind === 'cut') return { kind: 'events', items: [...framesFor(request).slice(0, Number(frames)), CUT] }
+    if (kind === 'cut') return { kind: 'events', items: [...createEvents(request).slice(0, Number(frames)), CUT] }
     return { text: ANSWER.text }
   }
 
   it('with any endings, and the usage is the sum of the settlements', async () => {
-    const one = fc.record({ kind: ending, frames: fc.nat(MOST_FRAMES), endpoint: fc.constantFrom(...FORMAT_PAIRS) })
+    const one = fc.record({ kind: ending, frames: fc.nat(MAX_EVENTS), endpoint: fc.constantFrom(...FORMAT_PAIRS) })
     await fc.assert(
       fc.asyncProperty(fc.array(one, { minLength: 2, maxLength: 12 }), async (requests) => {
-        const stage = await watched(replyTo)
+        const stage = await startRecordedStage(replyTo)
         await Promise.all(
           requests.map(({ endpoint, ...how }) => end(stage, endpoint, how as { kind: Ending; frames: number })),
         )

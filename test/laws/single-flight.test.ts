@@ -23,7 +23,7 @@ const action = fc.oneof(
   },
 )
 
-async function settled(): Promise<void> {
+async function flushMicrotasks(): Promise<void> {
   for (let turn = 0; turn < 5; turn += 1) await Promise.resolve()
 }
 
@@ -51,7 +51,7 @@ describe('the law of single flight', () => {
           const followers = member.completed ? [] : waiting(member.key)
           member.completed = true
           member.role.complete(end)
-          await settled()
+          await flushMicrotasks()
           if (end === 'handed-over') return
           for (const follower of followers) {
             const expected = end === 'not-shared' ? { role: 'alone' } : { role: 'follower', value: end.shared }
@@ -67,7 +67,7 @@ describe('the law of single flight', () => {
             if (step.do === 'leave') member.leaving.abort()
             else await complete(member, step.how === 'share' ? { shared: step.who } : step.how)
           }
-          await settled()
+          await flushMicrotasks()
           for (const key of ['a', 'b']) {
             expect(leading(key).length).toBeLessThanOrEqual(1)
             if (waiting(key).length > 0) expect(leading(key)).toHaveLength(1)

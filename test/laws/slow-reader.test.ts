@@ -12,14 +12,14 @@ const COUNT = 2_000
 let stage: Stage | undefined
 afterEach(() => stage?.close())
 
-interface Pouring {
+interface LargeUpstream {
   readonly stage: Stage
   /** Returns the number of pieces that the upstream has written. */
   readonly written: () => number
 }
 
 /** An upstream whose answer has 120 MB, more than all buffers between it and the client. */
-async function pouring(): Promise<Pouring> {
+async function startLargeUpstream(): Promise<LargeUpstream> {
   let written = 0
   async function* pour(request: UpstreamRequest): AsyncGenerator<SseEvent> {
     const events = buildEvents(request, { text: [PIECE] })
@@ -35,7 +35,7 @@ async function pouring(): Promise<Pouring> {
 }
 
 /** Resolves when a count has grown and then not changed for many turns of the event loop. */
-async function stalls(count: () => number): Promise<void> {
+async function waitUntilStalled(count: () => number): Promise<void> {
   let last = -1
   for (let still = 0; still < 1000; still = count() === last && last > 0 ? still + 1 : 0) {
     last = count()
@@ -47,14 +47,14 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a cli
   const body = JSON.stringify({ ...endpoint.body, stream: true })
 
   it('from its port pauses the upstream', async () => {
-    const { stage: at, written } = await pouring()
+    const { stage: at, written } = await startLargeUpstream()
     const { hostname, port } = new URL(at.url)
     const socket = connect({ host: hostname, port: Number(port) }).pause()
     socket.on('error', () => {})
     socket.write(
       `POST ${endpoint.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(at)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
     )
-    await stalls(written)
+    await waitUntilStalled(written)
 
     expect(written()).toBeLessThan(COUNT / 4)
     socket.destroy()
@@ -62,13 +62,13 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a cli
   })
 
   it('from the body of gateway.fetch pauses the upstream', async () => {
-    const { stage: at, written } = await pouring()
+    const { stage: at, written } = await startLargeUpstream()
     const response = await at.gateway.fetch(`http://gateway${endpoint.path}`, {
       method: 'POST',
       headers: { 'x-api-key': at.secret, 'content-type': 'application/json' },
       body,
     })
-    await stalls(written)
+    await waitUntilStalled(written)
 
     expect(written()).toBeLessThan(COUNT / 4)
     await response.body?.cancel()

@@ -18,7 +18,7 @@ const MAXES = [50, 120] as const
 const COUNTERS = ['a', 'b'] as const
 
 /** Actions in any order: reserve, settle (also twice or late), and wait. */
-const act = fc.oneof(
+const action = fc.oneof(
   fc.record({
     type: fc.constant('reserve' as const),
     amount: fc.nat(40),
@@ -30,7 +30,7 @@ const act = fc.oneof(
   fc.record({ type: fc.constant('wait' as const), ms: fc.nat(700) }),
 )
 
-interface Open {
+interface OpenReservation {
   readonly reservationId: string
   readonly counters: readonly string[]
   readonly granted: number
@@ -44,12 +44,12 @@ const redis = redisServer()
 let redisClient: Redis | undefined
 let pglite: OpenPostgres | undefined
 
-async function makeRedis(now: Now, shardByOwner: boolean): Promise<Store> {
+async function createRedis(now: Now, shardByOwner: boolean): Promise<Store> {
   redisClient ??= new Redis((await redis?.start()) ?? '')
   return redisStore({ client: redisClient, prefix: `law-${randomUUID()}`, now, shardByOwner })
 }
 
-async function makePostgres(now: Now): Promise<Store> {
+async function createPostgres(now: Now): Promise<Store> {
   pglite ??= await openPglite()
   const store = postgresStore({ client: pglite.client, now })
   await store.migrate()
@@ -66,13 +66,13 @@ const stores = [
     isSkipped: false,
     make: async (now: Now) => sqliteStore({ database: new Database(join(directory.path, `${randomUUID()}.db`)), now }),
   },
-  { name: 'postgresStore', numRuns: 12, isSkipped: false, make: makePostgres },
-  { name: 'redisStore', numRuns: 50, isSkipped: redis === undefined, make: (now: Now) => makeRedis(now, false) },
+  { name: 'postgresStore', numRuns: 12, isSkipped: false, make: createPostgres },
+  { name: 'redisStore', numRuns: 50, isSkipped: redis === undefined, make: (now: Now) => createRedis(now, false) },
   {
     name: 'redisStore by owner',
     numRuns: 50,
     isSkipped: redis === undefined,
-    make: (now: Now) => makeRedis(now, true),
+    make: (now: Now) => createRedis(now, true),
   },
 ]
 
@@ -89,18 +89,18 @@ const title =
 describe.each(stores)('$name', ({ make, numRuns, isSkipped }) => {
   it.skipIf(isSkipped)(title, { timeout: 120_000 }, async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(act, { maxLength: 60 }), async (acts) => {
+      fc.asyncProperty(fc.array(action, { maxLength: 60 }), async (actions) => {
         let now = 0
         const store = await make(() => now)
         const spent = new Map<string, number>()
-        const open: Open[] = []
+        const open: OpenReservation[] = []
         const settled = new Set<string>()
         const held = (counter: string): number =>
           open
             .filter((one) => one.counters.includes(counter) && !settled.has(one.reservationId) && now < one.lapsesAt)
             .reduce((sum, one) => sum + one.granted, 0)
 
-        for (const [index, step] of acts.entries()) {
+        for (const [index, step] of actions.entries()) {
           if (step.type === 'wait') now += step.ms
           if (step.type === 'reserve') {
             const counters = step.both ? COUNTERS : COUNTERS.slice(0, 1)

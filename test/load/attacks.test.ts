@@ -107,21 +107,21 @@ const ATTACKS: readonly ((text: string, model: string) => Attack)[] = [
 ]
 
 /** The caller of every seventh request disconnects after the first word; every third request is a stream. */
-const isLeft = (number: number): boolean => number % 7 === 0
-const isStream = (number: number): boolean => number % 3 === 0 || isLeft(number)
+const isDisconnecting = (number: number): boolean => number % 7 === 0
+const isStream = (number: number): boolean => number % 3 === 0 || isDisconnecting(number)
 
-const leaving = new Map<string, AbortController>()
+const controllers = new Map<string, AbortController>()
 
 function reply(request: UpstreamRequest): ReturnType<Upstream['reply']> {
   const user = JSON.stringify(request.body['user'] ?? request.body['metadata'] ?? '')
-  const controller = leaving.get(/left-\d+/.exec(user)?.[0] ?? '')
+  const controller = controllers.get(/left-\d+/.exec(user)?.[0] ?? '')
   if (controller === undefined || !request.stream) return honestReply(request)
   const leave = (): void => controller.abort()
   return { kind: 'events', items: [...eventsUntilText(request.dialect), new Promise(setImmediate).then(leave), HANG] }
 }
 
 /** Adds the field by which the upstream identifies a caller that disconnects. */
-function markOf(path: string, mark: string): JsonObject {
+function userField(path: string, mark: string): JsonObject {
   return path === '/v1/messages' ? { metadata: { user_id: mark } } : { user: mark }
 }
 
@@ -131,8 +131,8 @@ async function attack(at: Stage, number: number): Promise<Reply | undefined> {
   if (made === undefined) return undefined
   const canStream = made.path !== '/v1/embeddings'
   const controller = new AbortController()
-  if (isLeft(number)) leaving.set(`left-${number}`, controller)
-  const mark = isLeft(number) ? markOf(made.path, `left-${number}`) : {}
+  if (isDisconnecting(number)) controllers.set(`left-${number}`, controller)
+  const mark = isDisconnecting(number) ? userField(made.path, `left-${number}`) : {}
   const body = { ...made.body, ...mark, ...(canStream && isStream(number) && { stream: true }) }
   return sendRequest(at, body, { path: made.path, signal: controller.signal }).catch(() => undefined)
 }

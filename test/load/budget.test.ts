@@ -28,7 +28,7 @@ const MIXTURE: readonly Kind[] = [
   ...(['refused', 'down', 'cut', 'left', 'hung'] as const),
 ]
 
-interface Sent {
+interface SentRequest {
   readonly number: number
   readonly kind: Kind
   /** Undefined if the caller disconnected. */
@@ -40,14 +40,14 @@ afterEach(() => stage?.close())
 
 /** Cost of the usage that the upstream reported, in nano-dollars, by request number. */
 const reported = new Map<number, number>()
-const leaving = new Map<number, AbortController>()
+const controllers = new Map<number, AbortController>()
 let sizes: Sizes = { prompt: 20, answer: 240 }
 /** Half of the answers wait until every request of the storm is admitted or rejected. */
 let decided = gate()
 
 function reply(request: UpstreamRequest): Reply | Promise<Reply> {
   const [, digits, kind] = /Question (\d+) (\w+)\?/.exec(request.text) ?? []
-  const leave = (): void => leaving.get(Number(digits))?.abort()
+  const leave = (): void => controllers.get(Number(digits))?.abort()
   const begun = eventsUntilText(request.dialect)
   if (kind === 'refused') return { kind: 'failure', status: 400 }
   if (kind === 'down') return { kind: 'failure', status: 429 }
@@ -72,20 +72,20 @@ function answer(request: UpstreamRequest, number: number): Reply {
 }
 
 /** Both endpoints with both upstreams. */
-async function send(at: Stage, number: number, kind: Kind): Promise<Sent> {
+async function send(at: Stage, number: number, kind: Kind): Promise<SentRequest> {
   const endpoint = number % 2 === 0 ? CHAT : MESSAGE
   const { model } = number % 3 === 0 ? MESSAGE : CHAT
   const stream = kind === 'stream' || kind === 'cut' || kind === 'left' || (kind === 'hung' && number % 2 === 0)
   const messages = [{ role: 'user', content: `Question ${number} ${kind}?` }]
   const controller = new AbortController()
-  leaving.set(number, controller)
+  controllers.set(number, controller)
   const body = { model, messages, max_tokens: sizes.answer, stream }
   const reply = sendRequest(at, body, { path: endpoint.path, signal: controller.signal })
   return { number, kind, reply: await reply.catch(() => undefined) }
 }
 
 /** Returns the cost of each request in the audit trail, in nano-dollars, by request id. */
-async function trailOf({ gateway }: Stage): Promise<ReadonlyMap<string, number>> {
+async function readAuditCosts({ gateway }: Stage): Promise<ReadonlyMap<string, number>> {
   const costs = new Map<string, number>()
   for (let query: { limit: number; after?: string } | undefined = { limit: 1000 }; query !== undefined;) {
     const { records, next } = await gateway.audit.read(query)
@@ -163,7 +163,7 @@ it.each(CASES)(
     expect(BUDGET - spent).toBeLessThan(Math.min(minGrant, needed))
 
     // Whole answers are billed with the reported usage, and the total equals the audit trail.
-    const costs = await trailOf(at)
+    const costs = await readAuditCosts(at)
     const whole = sent.filter(({ reply, kind }) => reply?.status === 200 && kind !== 'cut')
     expect(whole.length).toBeGreaterThan(60)
     for (const { number, reply } of whole) {
