@@ -17,8 +17,8 @@ testAdapter({
   start: (gateway) => serve(gateway, { port: 0, hostname: '127.0.0.1', drainMs: 0 }),
 })
 
-/** Enough turns of the event loop for a server to have read what was sent before. */
-async function turns(): Promise<void> {
+/** Waits enough event-loop turns for a server to read the data sent so far. */
+async function waitTurns(): Promise<void> {
   for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve))
 }
 
@@ -29,8 +29,8 @@ function connected({ port }: RunningServer): Promise<Socket> {
   })
 }
 
-/** Sends a request and resolves with all that comes back until the connection closes. */
-function answered(socket: Socket, request: string): Promise<string> {
+/** Sends a request and resolves with all data received until the connection closes. */
+function exchange(socket: Socket, request: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = ''
     socket.setEncoding('utf8')
@@ -87,7 +87,7 @@ describe('serve', () => {
 
     const response = await fetch(server.url)
     const closed = server.close()
-    await turns()
+    await waitTurns()
     await expect(fetch(server.url)).rejects.toThrow()
     release.resolve()
 
@@ -99,7 +99,7 @@ describe('serve', () => {
     const server = await start(ok, { drainMs: 60_000 })
     const sockets = await Promise.all(Array.from({ length: 50 }, () => connected(server)))
 
-    const answers = sockets.map((socket) => answered(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'))
+    const answers = sockets.map((socket) => exchange(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'))
     await server.close()
 
     for (const answer of await Promise.all(answers)) expect(answer).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\nok$/)
@@ -110,8 +110,8 @@ describe('serve', () => {
     const socket = await connected(server)
 
     const closed = server.close()
-    await turns()
-    const answer = await answered(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n')
+    await waitTurns()
+    const answer = await exchange(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n')
 
     expect(answer).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\nconnection: close\r\n[^]*ok$/i)
     await closed
@@ -176,7 +176,7 @@ describe('serve', () => {
     await ended
   })
 
-  it('of 400 headers no more than 240 reach the gateway: older Nodes drop the rest, newer ones reject them all', async () => {
+  it('passes at most 240 of 400 headers to the gateway: older Node versions drop the rest, newer ones reject the request', async () => {
     const reached: number[] = []
     const server = await start((request, sink) => {
       reached.push([...request.headerNames()].length)

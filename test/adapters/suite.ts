@@ -4,23 +4,23 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { BodyLimits, HttpHandler, HttpHandling, HttpRequest, ResponseSink } from '../../src/core/http.ts'
 
-/** A server that gives its requests to a handler. */
+/** A server that passes its requests to a handler. */
 export interface Running {
-  /** Without a slash at the end; what follows is the path that the handler sees after `mountedAt`. */
+  /** Base URL without a trailing slash. The handler sees the rest of the path after `mountedAt`. */
   readonly url: string
   readonly close: () => Promise<void>
 }
 
 export interface Adapter {
   readonly name: string
-  /** The path that the handler sees before each path of the suite. */
+  /** The path prefix that the handler sees before each path of the suite. */
   readonly mountedAt: string
   readonly start: (gateway: HttpHandling) => Promise<Running>
-  /** True for handlers of web requests, whose connections belong to somebody else. @default false */
+  /** True for handlers of web requests, which do not control their connections. @default false */
   readonly isWeb?: boolean
 }
 
-/** What every server-side adapter must do. Each test runs over a real connection. */
+/** Declares the tests that every server-side adapter must pass. Each test runs over a real connection. */
 export function testAdapter(adapter: Adapter): void {
   const closers: (() => Promise<void>)[] = []
   afterEach(async () => {
@@ -34,7 +34,7 @@ export function testAdapter(adapter: Adapter): void {
   }
 
   describe(`${adapter.name}: requests`, () => {
-    it('the handler sees the method, the whole path, the query and the headers', async () => {
+    it('pass the method, the full path, the query and the headers to the handler', async () => {
       const url = await start((request, sink) => {
         const { method, path, query } = request
         const names = [...request.headerNames()]
@@ -54,7 +54,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(await response.json()).toEqual(['GET', path, 'limit=2&after=x', 'y', null, true])
     })
 
-    it('the handler sees the address that the client wrote', async () => {
+    it('pass the address that the client sent', async () => {
       const url = await start((request, sink) => sendJson(sink, request.origin))
 
       const response = await fetch(`${url}/v1/models`)
@@ -72,7 +72,7 @@ export function testAdapter(adapter: Adapter): void {
 
     const echo: HttpHandler = async (request, sink) => sink.send(200, {}, await readBody(request))
 
-    it('a body arrives byte for byte', async () => {
+    it('deliver a body byte for byte', async () => {
       const body = new Uint8Array(200_000).map((_, index) => index % 251)
       const url = await start(echo)
 
@@ -81,7 +81,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(Buffer.compare(Buffer.from(await response.arrayBuffer()), body)).toBe(0)
     })
 
-    it('a body without a length arrives whole', async () => {
+    it('deliver a body without Content-Length completely', async () => {
       const url = await start(echo)
       const pieces = ['{"text":', '"caf\u00e9 ', '\u6f22"}']
 
@@ -95,7 +95,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(await response.text()).toBe(pieces.join(''))
     })
 
-    it('an empty body is empty', async () => {
+    it('deliver an empty body as empty', async () => {
       const url = await start(async (request, sink) => sendJson(sink, (await readBody(request)).byteLength))
 
       const response = await fetch(`${url}/v1/x`, { method: 'POST', headers: { 'content-type': 'application/json' } })
@@ -103,7 +103,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(await response.json()).toBe(0)
     })
 
-    it('broken JSON is for the handler to judge', async () => {
+    it('deliver malformed JSON unchanged', async () => {
       const url = await start(async (request, sink) => sink.send(400, {}, await readBody(request)))
 
       const response = await post(url, '{"model": ')
@@ -111,7 +111,7 @@ export function testAdapter(adapter: Adapter): void {
       expect([response.status, await response.text()]).toEqual([400, '{"model": '])
     })
 
-    it('a body of 5 MB passes', async () => {
+    it('deliver a body of 5 MB', async () => {
       const url = await start(async (request, sink) => sendJson(sink, (await readBody(request)).byteLength))
 
       const response = await post(url, JSON.stringify('a'.repeat(5_000_000)))
@@ -129,7 +129,7 @@ export function testAdapter(adapter: Adapter): void {
         )
       }
 
-    it('a body of exactly the maximum is read, and a larger one is rejected with too-large', async () => {
+    it('accept a body of exactly the maximum size, and reject a larger one with too-large', async () => {
       const url = await start(kindOfBody({ maxBytes: 100_000 }))
 
       const whole = await post(url, 'x'.repeat(100_000))
@@ -138,12 +138,12 @@ export function testAdapter(adapter: Adapter): void {
       expect([await whole.json(), await larger.json()]).toEqual(['whole', 'too-large'])
     })
 
-    it('a body that does not arrive in time is rejected with request-timeout', async () => {
-      const atOnce: BodyLimits['after'] = (_ms, callback) => {
+    it('reject a body that does not arrive in time with request-timeout', async () => {
+      const fireImmediately: BodyLimits['after'] = (_ms, callback) => {
         queueMicrotask(callback)
         return () => {}
       }
-      const url = await start(kindOfBody({ after: atOnce }))
+      const url = await start(kindOfBody({ after: fireImmediately }))
       const endless = new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new Uint8Array(10)) })
       const caller = new AbortController()
 
@@ -159,7 +159,7 @@ export function testAdapter(adapter: Adapter): void {
     })
 
     it.skipIf(adapter.isWeb)(
-      'an answer that comes before the body has arrived reaches its caller, and then the connection ends',
+      'receive a response sent before the body has arrived, and then the connection closes',
       async () => {
         const url = await start((_request, sink) => sendJson(sink, { error: 'too large' }, 413))
 
@@ -174,7 +174,7 @@ export function testAdapter(adapter: Adapter): void {
       },
     )
 
-    it('an answer to a body that never ends reaches its caller whole', async () => {
+    it('receive the complete response to a body that never ends', async () => {
       const url = await start((_request, sink) => sendJson(sink, { error: 'no key' }, 401))
 
       const received = await exchange(url, '}', (path, host) => [
@@ -185,7 +185,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(received).toContain('{"error":"no key"}')
     })
 
-    it.skipIf(adapter.isWeb)('a hostile Host header does not become the address', async () => {
+    it.skipIf(adapter.isWeb)('ignore an invalid Host header in the address', async () => {
       const url = await start((request, sink) => sendJson(sink, [request.origin, request.path]))
 
       const received = await exchange(url, undefined, (path) => [
@@ -200,7 +200,7 @@ export function testAdapter(adapter: Adapter): void {
     it.each([
       ['text', '{"caf\u00e9":"\u6f22"}'],
       ['bytes', new TextEncoder().encode('{"caf\u00e9":"\u6f22"}')],
-    ])('status, headers and a body of %s arrive', async (_kind, body) => {
+    ])('have the status, the headers and a body of %s', async (_kind, body) => {
       const url = await start((_request, sink) => sink.send(429, { 'retry-after': '7' }, body))
 
       const response = await fetch(`${url}/v1/x`)
@@ -209,18 +209,15 @@ export function testAdapter(adapter: Adapter): void {
       expect(await response.text()).toBe('{"caf\u00e9":"\u6f22"}')
     })
 
-    it.skipIf(adapter.isWeb)(
-      'an answer that comes at once keeps the connection of a request without a body',
-      async () => {
-        const url = await start((_request, sink) => sink.send(200, {}, 'ok'))
+    it.skipIf(adapter.isWeb)('keep the connection open when sent immediately to a request without a body', async () => {
+      const url = await start((_request, sink) => sink.send(200, {}, 'ok'))
 
-        const response = await fetch(`${url}/v1/x`)
+      const response = await fetch(`${url}/v1/x`)
 
-        expect([response.headers.get('connection'), await response.text()]).toEqual(['keep-alive', 'ok'])
-      },
-    )
+      expect([response.headers.get('connection'), await response.text()]).toEqual(['keep-alive', 'ok'])
+    })
 
-    it('an answer without a body has none', async () => {
+    it('have no body when the handler sends none', async () => {
       const url = await start((_request, sink) => sink.send(204, {}, ''))
 
       const response = await fetch(`${url}/v1/x`, { method: 'DELETE' })
@@ -228,7 +225,7 @@ export function testAdapter(adapter: Adapter): void {
       expect([response.status, await response.text()]).toEqual([204, ''])
     })
 
-    it('HEAD gets the headers of a whole answer alone', async () => {
+    it('contain only the headers of a complete response to HEAD', async () => {
       const url = await start((_request, sink) => sink.send(200, { 'x-mark': 'y' }, 'not for HEAD'))
 
       const response = await fetch(`${url}/v1/x`, { method: 'HEAD' })
@@ -236,7 +233,7 @@ export function testAdapter(adapter: Adapter): void {
       expect([response.status, response.headers.get('x-mark'), await response.text()]).toEqual([200, 'y', ''])
     })
 
-    it('HEAD gets the headers of a stream alone, which may go on writing', async () => {
+    it('contain only the headers of a stream to HEAD, and the stream may continue writing', async () => {
       const url = await start((_request, sink) => {
         sink.begin(200, { 'x-mark': 'y' })
         for (let count = 0; count < 100; count += 1) expect(sink.write('x'.repeat(64 * 1024))).toBe(true)
@@ -248,24 +245,21 @@ export function testAdapter(adapter: Adapter): void {
       expect([response.status, response.headers.get('x-mark'), await response.text()]).toEqual([200, 'y', ''])
     })
 
-    it.each(['whole', 'begin'] as const)(
-      'a header that HTTP does not allow is answered with 500 instead of silence (%s)',
-      async (kind) => {
-        const url = await start((_request, sink) => {
-          if (kind === 'whole') return sink.send(200, { 'x-model': 'a\nb' }, 'body')
-          sink.begin(200, { 'x-model': 'a\nb' })
-          sink.write('body')
-          sink.end()
-        })
+    it.each(['whole', 'begin'] as const)('are 500 if a header is invalid in HTTP (%s)', async (kind) => {
+      const url = await start((_request, sink) => {
+        if (kind === 'whole') return sink.send(200, { 'x-model': 'a\nb' }, 'body')
+        sink.begin(200, { 'x-model': 'a\nb' })
+        sink.write('body')
+        sink.end()
+      })
 
-        const response = await fetch(`${url}/v1/x`)
+      const response = await fetch(`${url}/v1/x`)
 
-        expect(response.status).toBe(500)
-        expect(await response.json()).toMatchObject({ type: 'error', error: { type: 'api_error' } })
-      },
-    )
+      expect(response.status).toBe(500)
+      expect(await response.json()).toMatchObject({ type: 'error', error: { type: 'api_error' } })
+    })
 
-    it('the server goes on after failures', async () => {
+    it('continue after failures', async () => {
       const url = await start((request, sink) => {
         if (request.path.endsWith('bad')) return sink.send(200, { 'x-bad': 'a\nb' }, '')
         sink.send(200, {}, 'good')
@@ -279,7 +273,7 @@ export function testAdapter(adapter: Adapter): void {
   })
 
   describe(`${adapter.name}: streams`, () => {
-    /** Begins a stream and hands out its sink. */
+    /** Starts a stream and returns its sink. */
     const startStream = async (): Promise<{ url: string; begun: Promise<ResponseSink>; left: Promise<void> }> => {
       const begun = promise<ResponseSink>()
       const left = promise<void>()
@@ -291,7 +285,7 @@ export function testAdapter(adapter: Adapter): void {
       return { url, begun: begun.settled, left: left.settled }
     }
 
-    it('the headers arrive before the first piece does', async () => {
+    it('send the headers before the first piece', async () => {
       const { url, begun } = await startStream()
 
       const response = await fetch(`${url}/v1/x`)
@@ -303,7 +297,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(await response.text()).toBe('data: 1\n\n')
     })
 
-    it('each piece arrives when it is written, not at the end', async () => {
+    it('send each piece when it is written', async () => {
       const { url, begun } = await startStream()
 
       const response = await fetch(`${url}/v1/x`)
@@ -319,7 +313,7 @@ export function testAdapter(adapter: Adapter): void {
       expect([text(first.value), text(second.value), last.done]).toEqual(['data: one\n\n', 'data: two\n\n', true])
     })
 
-    it('a stream that is broken off in the middle breaks the connection', async () => {
+    it('break the connection when destroyed in the middle', async () => {
       const { url, begun } = await startStream()
 
       const response = await fetch(`${url}/v1/x`)
@@ -332,7 +326,7 @@ export function testAdapter(adapter: Adapter): void {
       await expect(reader.read()).rejects.toThrow()
     })
 
-    it('a stream that is broken off before its first piece breaks the connection', async () => {
+    it('break the connection when destroyed before the first piece', async () => {
       const { url, begun } = await startStream()
 
       const response = await fetch(`${url}/v1/x`)
@@ -341,11 +335,11 @@ export function testAdapter(adapter: Adapter): void {
       await expect(response.text()).rejects.toThrow()
     })
 
-    it('a body that is whole is sent with its length, and a stream in chunks', async () => {
+    it('use chunked encoding, and complete bodies have Content-Length', async () => {
       const url = await start((request, sink) => {
         if (request.path.endsWith('/whole')) return sink.send(200, {}, 'caf\u00e9')
         sink.begin(200, {})
-        pour(sink, 10, 3)
+        writePieces(sink, 10, 3)
       })
 
       const whole = await fetch(`${url}/whole`)
@@ -361,22 +355,22 @@ export function testAdapter(adapter: Adapter): void {
 
     const size = 64 * 1024
     const count = 2_000
-    const startPouring = async (): Promise<{ url: string; written: () => number; left: Promise<void> }> => {
+    const startEndlessStream = async (): Promise<{ url: string; written: () => number; left: Promise<void> }> => {
       let written = (): number => 0
       const left = promise<void>()
       const url = await start((request, sink) => {
         request.onDisconnect(() => left.resolve())
         sink.begin(200, {})
-        written = pour(sink, size, count)
+        written = writePieces(sink, size, count)
       })
       return { url, written: () => written(), left: left.settled }
     }
 
-    it('a slow reader holds the writer back, and then gets everything', async () => {
-      const { url, written } = await startPouring()
+    it('apply backpressure for a slow reader, which then receives all data', async () => {
+      const { url, written } = await startEndlessStream()
 
-      const incoming = await open(`${url}/v1/x`)
-      await stalls(written)
+      const incoming = await openResponse(`${url}/v1/x`)
+      await waitUntilConstant(written)
       const before = written()
       let received = 0
       for await (const chunk of incoming) received += (chunk as Buffer).byteLength
@@ -385,18 +379,18 @@ export function testAdapter(adapter: Adapter): void {
       expect(received).toBe(size * count)
     })
 
-    it('a caller who leaves while the connection is full is noticed, and nothing more is asked for', async () => {
-      const { url, written, left } = await startPouring()
+    it('stop when the caller disconnects while the connection is full', async () => {
+      const { url, written, left } = await startEndlessStream()
 
-      const incoming = await open(`${url}/v1/x`)
-      await stalls(written)
+      const incoming = await openResponse(`${url}/v1/x`)
+      await waitUntilConstant(written)
       incoming.destroy()
 
       await left
       expect(written()).toBeLessThan(count / 2)
     })
 
-    it('what is written after the caller has left is dropped', async () => {
+    it('discard data written after the caller has disconnected', async () => {
       const { url, begun, left } = await startStream()
 
       const caller = new AbortController()
@@ -416,8 +410,8 @@ export function testAdapter(adapter: Adapter): void {
     })
   })
 
-  describe(`${adapter.name}: callers who leave`, () => {
-    it('before the first byte: the handler is notified once', async () => {
+  describe(`${adapter.name}: disconnects`, () => {
+    it('notify the handler once before the first byte', async () => {
       const arrived = promise<void>()
       const left = promise<void>()
       let count = 0
@@ -443,7 +437,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(count).toBe(1)
     })
 
-    it('before the handler listens: it is notified all the same', async () => {
+    it('notify a handler that starts to listen later', async () => {
       const arrived = promise<HttpRequest>()
       const gone = promise<void>()
       const url = await start((request) => {
@@ -460,7 +454,7 @@ export function testAdapter(adapter: Adapter): void {
       await new Promise<void>((resolve) => request.onDisconnect(resolve))
     })
 
-    it('in the middle of the request: reading its body fails', async () => {
+    it('reject reading the body in the middle of a request', async () => {
       const failed = promise<string>()
       const url = await start((request) => {
         readBody(request).catch((error: { readonly kind: string }) => failed.resolve(error.kind))
@@ -475,7 +469,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(await failed.settled).toBe('invalid-request')
     })
 
-    it('a caller who stays until the end is not reported as gone', async () => {
+    it('are not reported for a completed request', async () => {
       let left = 0
       const url = await start((request, sink) => {
         request.onDisconnect(() => (left += 1))
@@ -518,8 +512,8 @@ export function post(
   return fetch(`${url}/v1/x`, signal === undefined ? init : { ...init, signal })
 }
 
-/** Writes `count` equal pieces as fast as the sink takes them, and then ends. Counts the pieces that were written. */
-function pour(sink: ResponseSink, size: number, count: number): () => number {
+/** Writes `count` equal pieces as fast as the sink accepts them, then ends. Counts the pieces written. */
+function writePieces(sink: ResponseSink, size: number, count: number): () => number {
   let written = 0
   const fill = (): void => {
     while (written < count) {
@@ -542,18 +536,18 @@ const LIMITS: BodyLimits = {
   },
 }
 
-/** The whole body of a request. */
+/** Reads the complete body of a request. */
 export async function readBody(request: HttpRequest, limits: Partial<BodyLimits> = {}): Promise<Uint8Array> {
   return await request.body({ ...LIMITS, ...limits })
 }
 
-/** Answers with a value as JSON. */
+/** Sends a value as JSON. */
 export function sendJson(sink: ResponseSink, value: unknown, status = 200): void {
   sink.send(status, { 'content-type': 'application/json' }, JSON.stringify(value))
 }
 
-/** Resolves when a count has begun to grow and then stood still for many turns of the event loop. */
-async function stalls(count: () => number): Promise<void> {
+/** Resolves when a count has grown and then stayed constant for many event-loop turns. */
+async function waitUntilConstant(count: () => number): Promise<void> {
   let last = -1
   for (let still = 0; still < 500; still = count() === last && last > 0 ? still + 1 : 0) {
     last = count()
@@ -561,8 +555,8 @@ async function stalls(count: () => number): Promise<void> {
   }
 }
 
-/** The response to a GET, of which nothing is read until the test does. */
-function open(url: string): Promise<IncomingMessage> {
+/** Sends a GET and returns its response before any of the body is read. */
+function openResponse(url: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     httpRequest(url, resolve).on('error', reject).end()
   })
@@ -575,7 +569,7 @@ async function dial(url: string): Promise<ReturnType<typeof connect>> {
   return socket
 }
 
-/** Sends raw text and answers what comes back, up to a sign or the end of the connection. */
+/** Sends raw text and returns the data received up to a marker or the end of the connection. */
 async function exchange(
   url: string,
   sign: string | undefined,

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { Readable } from 'node:stream'
 import type { ReadableStream as NodeStream } from 'node:stream/web'
 
-/** A server that calls a web-standard handler, as the hosts of route handlers do. */
+/** Creates a server that calls a web-standard handler, as hosts of route handlers do. */
 export function webServer(handle: (request: Request) => Promise<Response>): Server {
   return createServer(async (incoming, outgoing) => {
     const left = new AbortController()
