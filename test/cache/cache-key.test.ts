@@ -2,18 +2,18 @@ import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { cacheKeyOf, type CacheKey } from '../../src/cache/cache-key.ts'
-import { asks, chat, message } from './fixture.ts'
+import { chatPrompt, chat, message } from './fixture.ts'
 
 const owner = 'key key-1'
 const modelName = 'chat/large'
 
-async function placed(prompt: Prompt): Promise<CacheKey> {
-  const place = cacheKeyOf(prompt, { owner, modelName })
-  if (place === undefined) throw new Error('this prompt is not cached')
-  return place
+async function requireCacheKey(prompt: Prompt): Promise<CacheKey> {
+  const key = cacheKeyOf(prompt, { owner, modelName })
+  if (key === undefined) throw new Error('The prompt has no cache key.')
+  return key
 }
 
-const scopeOf = async (prompt: Prompt): Promise<string> => (await placed(prompt)).scope
+const scopeOf = async (prompt: Prompt): Promise<string> => (await requireCacheKey(prompt)).scope
 
 const history = [
   { role: 'system', content: 'Be kind.' },
@@ -24,14 +24,20 @@ const question = { role: 'user', content: 'And now?' }
 
 describe('the scope', () => {
   it('is the same for another question', async () => {
-    const [one, other] = await Promise.all([placed(asks('What is it?')), placed(asks('Who is it?'))])
+    const [one, other] = await Promise.all([
+      requireCacheKey(chatPrompt('What is it?')),
+      requireCacheKey(chatPrompt('Who is it?')),
+    ])
 
     expect(one.scope).toBe(other.scope)
     expect(one.id).not.toBe(other.id)
   })
 
   it('gives texts with the same normalized form the same id', async () => {
-    const [one, other] = await Promise.all([placed(asks('What  is\nit? ')), placed(asks('What is it?'))])
+    const [one, other] = await Promise.all([
+      requireCacheKey(chatPrompt('What  is\nit? ')),
+      requireCacheKey(chatPrompt('What is it?')),
+    ])
 
     expect(one.id).toBe(other.id)
   })
@@ -57,34 +63,36 @@ describe('the scope', () => {
     ['two limits', { max_tokens: 5, max_completion_tokens: 5 }],
   ])('differs by %s', async (_, fields) => {
     const others = [{}, { temperature: 0.7 }, { max_tokens: 6 }, { seed: 2 }, { vendor_mode: false }]
-    const scope = await scopeOf(asks('What is it?', fields))
+    const scope = await scopeOf(chatPrompt('What is it?', fields))
 
-    for (const other of others) expect(scope).not.toBe(await scopeOf(asks('What is it?', other)))
+    for (const other of others) expect(scope).not.toBe(await scopeOf(chatPrompt('What is it?', other)))
   })
 
   it('distinguishes the two names of the output limit only if both are present', async () => {
     const limits = [{ max_tokens: 5 }, { max_completion_tokens: 5 }, { max_tokens: 4, max_completion_tokens: 5 }]
-    const [one, other, both] = await Promise.all(limits.map((fields) => scopeOf(asks('What?', fields))))
+    const [one, other, both] = await Promise.all(limits.map((fields) => scopeOf(chatPrompt('What?', fields))))
 
     expect(one).toBe(other)
     expect(both).not.toBe(one)
   })
 
   it('does not depend on streaming or on the order of fields', async () => {
-    const plain = await scopeOf(asks('What is it?', { seed: 1, user: 'u' }))
+    const plain = await scopeOf(chatPrompt('What is it?', { seed: 1, user: 'u' }))
 
-    expect(await scopeOf(asks('What is it?', { user: 'u', seed: 1, stream: true }))).toBe(plain)
-    expect(await scopeOf(asks('What?', { user: 'u', seed: 1, stream_options: { include_usage: true } }))).toBe(plain)
+    expect(await scopeOf(chatPrompt('What is it?', { user: 'u', seed: 1, stream: true }))).toBe(plain)
+    expect(await scopeOf(chatPrompt('What?', { user: 'u', seed: 1, stream_options: { include_usage: true } }))).toBe(
+      plain,
+    )
   })
 
   it('differs by owner and model', async () => {
-    const places = [
+    const cacheKeys = [
       { owner, modelName },
       { owner: 'key key-2', modelName },
       { owner: 'global', modelName },
       { owner, modelName: 'chat/small' },
-    ].map((options) => cacheKeyOf(asks('What is it?'), options))
-    const scopes = (await Promise.all(places)).map((place) => place?.scope)
+    ].map((options) => cacheKeyOf(chatPrompt('What is it?'), options))
+    const scopes = (await Promise.all(cacheKeys)).map((key) => key?.scope)
 
     expect(new Set(scopes).size).toBe(4)
   })
@@ -101,19 +109,19 @@ describe('the scope', () => {
   })
 
   it('differs when the same text is split into parts in another way', async () => {
-    const said = (...texts: readonly string[]): JsonObject => ({
+    const userMessage = (...texts: readonly string[]): JsonObject => ({
       messages: [...texts.map((content) => ({ role: 'user', content })), question],
     })
     const parts = (...texts: readonly string[]): JsonObject => ({
       messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }, question],
     })
     const bodies = [
-      said('a', 'b'),
-      said('ab'),
-      said('a\nb'),
+      userMessage('a', 'b'),
+      userMessage('ab'),
+      userMessage('a\nb'),
       parts('a', 'b'),
-      said('a', 'b', ''),
-      said('a\nfrom 4:\nuser'),
+      userMessage('a', 'b', ''),
+      userMessage('a\nfrom 4:\nuser'),
     ]
     const scopes = await Promise.all(bodies.map((body) => scopeOf(chat(body))))
 
@@ -148,9 +156,9 @@ describe('the scope', () => {
         ],
       })
     const [one, other, none] = await Promise.all([
-      placed(image('https://a.example/1')),
-      placed(image('https://a.example/2')),
-      placed(asks('What is it?')),
+      requireCacheKey(image('https://a.example/1')),
+      requireCacheKey(image('https://a.example/2')),
+      requireCacheKey(chatPrompt('What is it?')),
     ])
 
     expect(new Set([one.scope, other.scope, none.scope]).size).toBe(3)
@@ -172,7 +180,7 @@ describe('the scope', () => {
 
   it('differs by the beta header', () => {
     const betas = [undefined, 'context-1m', 'other']
-    const scopes = betas.map((beta) => cacheKeyOf(asks('What?'), { owner, modelName, beta })?.scope)
+    const scopes = betas.map((beta) => cacheKeyOf(chatPrompt('What?'), { owner, modelName, beta })?.scope)
 
     expect(new Set(scopes).size).toBe(betas.length)
   })
@@ -190,16 +198,16 @@ describe('the scope', () => {
           { role: 'tool', tool_call_id: 'c', content: result },
         ],
       })
-    const [one, other] = await Promise.all([placed(after('1')), placed(after('2'))])
+    const [one, other] = await Promise.all([requireCacheKey(after('1')), requireCacheKey(after('2'))])
 
     expect(one.scope).not.toBe(other.scope)
     expect(one.comparable).toBe(false)
   })
 
   it('is exact for long questions and for program text', async () => {
-    const places = ['x'.repeat(4001), '```\na\n```', 'if x:\n  y()'].map((text) => placed(asks(text)))
+    const cacheKeys = ['x'.repeat(4001), '```\na\n```', 'if x:\n  y()'].map((text) => requireCacheKey(chatPrompt(text)))
 
-    for (const place of await Promise.all(places)) expect(place.comparable).toBe(false)
+    for (const key of await Promise.all(cacheKeys)) expect(key.comparable).toBe(false)
   })
 
   it('is the same in both formats for fields of both', async () => {
@@ -217,9 +225,9 @@ describe('the scope', () => {
       temperature: 0.5,
       stop_sequences: ['x'],
     })
-    const places = await Promise.all([fromChat, fromMessages, blocks].map(placed))
+    const cacheKeys = await Promise.all([fromChat, fromMessages, blocks].map(cacheKey))
 
-    expect(new Set(places.map((place) => place.id)).size).toBe(1)
+    expect(new Set(cacheKeys.map((key) => key.id)).size).toBe(1)
   })
 
   it('differs between formats for fields of one format', async () => {
@@ -246,8 +254,8 @@ describe('the scope', () => {
 
   it.each<[string, Prompt]>([
     ['without a user message', chat({ messages: [{ role: 'system', content: 'x' }] })],
-    ['for several answers', asks('What?', { n: 2 })],
-    ['for log probabilities', asks('What?', { logprobs: true })],
+    ['for several answers', chatPrompt('What?', { n: 2 })],
+    ['for log probabilities', chatPrompt('What?', { logprobs: true })],
     ['in a thread that the upstream holds', message({ messages: [question], thread: { type: 'create' } })],
   ])('does not exist %s', async (_, prompt) => {
     expect(await cacheKeyOf(prompt, { owner, modelName })).toBeUndefined()

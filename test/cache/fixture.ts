@@ -20,31 +20,31 @@ export function message(body: JsonObject): Prompt {
 }
 
 /** A chat request with one user message. */
-export function asks(text: string, rest: JsonObject = {}): Prompt {
+export function chatPrompt(text: string, rest: JsonObject = {}): Prompt {
   return chat({ messages: [{ role: 'user', content: text }], ...rest })
 }
 
-export function says(text: string, rest: Partial<Completion> = {}): Completion {
+export function textAnswer(text: string, rest: Partial<Completion> = {}): Completion {
   return { id: 'answer-1', model: 'large', parts: [{ type: 'text', text }], finish: 'stop', ...rest }
 }
 
-/** Returns the same vector for every text: the worst possible embedding. */
+/** Creates an embedder that returns the same vector for every text: the worst possible embedding. */
 export function constantEmbedder(dimensions = 8): Embedder {
   const vector = (): Float32Array => new Float32Array(dimensions).fill(1 / Math.sqrt(dimensions))
   return { name: 'constant', dimensions, embed: async (texts) => texts.map(vector) }
 }
 
-/** Embeds with a function of the test and records the texts. */
+/** Creates an embedder that calls a function of the test and records the texts. */
 export function scriptedEmbedder(
   embed: (text: string, signal?: AbortSignal) => Float32Array | Promise<Float32Array>,
   dimensions = 8,
-): Embedder & { readonly asked: readonly string[]; readonly calls: () => number } {
+): Embedder & { readonly embeddedTexts: readonly string[]; readonly calls: () => number } {
   const asked: string[] = []
   let calls = 0
   return {
     name: 'scripted',
     dimensions,
-    asked,
+    embeddedTexts: asked,
     calls: () => calls,
     embed: async (texts, signal) => {
       calls += 1
@@ -70,7 +70,7 @@ export function createFixture(options: Partial<SemanticCacheOptions> = {}): Cach
   const cache = createSemanticCache({ runtime, pause: () => Promise.resolve(), ...options })
   const ask: CacheFixture['ask'] = async (prompt, rest = {}) =>
     cache.lookUp({
-      prompt: typeof prompt === 'string' ? asks(prompt) : prompt,
+      prompt: typeof prompt === 'string' ? chatPrompt(prompt) : prompt,
       keyId: 'key-1',
       modelName: 'chat/large',
       ...rest,
@@ -82,7 +82,7 @@ export function createFixture(options: Partial<SemanticCacheOptions> = {}): Cach
     teach: async (prompt, answer, rest) => {
       const found = await ask(prompt, rest)
       if (found.hit) throw new Error('there was an answer already')
-      return found.store(typeof answer === 'string' ? says(answer) : answer, 100)
+      return found.store(typeof answer === 'string' ? textAnswer(answer) : answer, 100)
     },
     recall: async (prompt, rest) => {
       const found = await ask(prompt, rest)

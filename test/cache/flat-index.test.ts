@@ -56,7 +56,7 @@ describe('the flat index', () => {
       ...options,
       pause: async () => {
         pauses += 1
-        // During the pause half of the passed entries are removed, and one is added.
+        // During the pause, half of the scanned entries are removed and one is added.
         if (pauses > 1) return
         for (let entry = 0; entry < count / 2; entry += 1) await index.remove(String(entry))
         await index.add({ id: 'new', scope: 's', vector: unit(1, 0), expiresAt: 1 })

@@ -6,7 +6,7 @@ import { createWordingIndex } from '../../src/cache/wording-search.ts'
 
 const lexicon = await loadEnglishLexicon()
 
-/** Questions with a gap, and fillings of which each makes another question. */
+/** Questions with a gap, and the words that fill it. Each filling makes a different question. */
 const GAPS: readonly (readonly [string, string, readonly string[]])[] = [
   ['numbers', 'How do I divide @ apples among my friends?', ['12', '21', '2', '112', '1.2', '12,5', '-12']],
   ['units', 'What is the price of 5 @ of flour today?', ['kg', 'g', 'mg', 'lb', 'tons', 'tonnes']],
@@ -27,7 +27,7 @@ const GAPS: readonly (readonly [string, string, readonly string[]])[] = [
   ['order', 'Is the market @ the bridge in spring?', ['above', 'below', 'behind', 'beyond', 'under', 'over']],
 ]
 
-/** Variations that keep the question. */
+/** Variations that keep the meaning of a question. */
 const VARIATIONS: readonly ((text: string) => string)[] = [
   (text) => text,
   (text) => text.toLowerCase().replace(/[?]$/, ''),
@@ -53,10 +53,10 @@ function hits(left: Written, right: Written): boolean {
 }
 
 describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {
-  const asked = fillings.map((filling) => question.replace('@', filling))
+  const questions = fillings.map((filling) => question.replace('@', filling))
 
   it('questions that differ never agree, in any combination of variations', () => {
-    const forms = asked.map((text) => VARIATIONS.map((vary) => written(vary(text))))
+    const forms = questions.map((text) => VARIATIONS.map((vary) => written(vary(text))))
     const wrong = forms.flatMap((lefts, at) =>
       forms
         .flatMap((rights, other) => (at === other ? [] : rights))
@@ -67,7 +67,7 @@ describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {
   })
 
   it('a question agrees with a variation of itself', () => {
-    for (const text of asked) {
+    for (const text of questions) {
       expect(hits(written(text), written(`Hi, ${text} Thanks!`))).toBe(true)
       expect(hits(written(text), written(text.replace(/\bthe\b/, 'teh')))).toBe(true)
     }

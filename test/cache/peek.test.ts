@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { asks, constantEmbedder, createFixture } from './fixture.ts'
+import { chatPrompt, constantEmbedder, createFixture } from './fixture.ts'
 
 const question = { keyId: 'key-1', modelName: 'chat/large' }
 
@@ -9,9 +9,9 @@ describe('peek', () => {
     await teach('What is the capital of France?', 'Paris.')
     const before = cache.stats()
 
-    const same = await cache.peek({ ...question, prompt: asks('What is the capital of France?') })
-    const similar = await cache.peek({ ...question, prompt: asks("What's the capital of France") })
-    const other = await cache.peek({ ...question, prompt: asks('How deep is the sea?') })
+    const same = await cache.peek({ ...question, prompt: chatPrompt('What is the capital of France?') })
+    const similar = await cache.peek({ ...question, prompt: chatPrompt("What's the capital of France") })
+    const other = await cache.peek({ ...question, prompt: chatPrompt('How deep is the sea?') })
 
     expect(same).toMatchObject({ hit: true, similarity: 1 })
     expect(similar.hit).toBe(true)
@@ -23,7 +23,7 @@ describe('peek', () => {
     const { cache, teach, recall } = createFixture({ maxEntries: 2 })
     await teach('first question of them all', 'one')
     await teach('another thing entirely, the weather', 'two')
-    await cache.peek({ ...question, prompt: asks('first question of them all') })
+    await cache.peek({ ...question, prompt: chatPrompt('first question of them all') })
     await teach('something about the price of boats', 'three')
 
     expect(await recall('first question of them all')).toBeUndefined()
@@ -32,21 +32,21 @@ describe('peek', () => {
 
   it('does not call a custom embedder or verifier', async () => {
     const own = constantEmbedder()
-    let asked = 0
+    let calls = 0
     const embedder = {
       ...own,
       embed: async (texts: readonly string[]) => {
-        asked += 1
+        calls += 1
         return own.embed(texts)
       },
     }
     const { cache, teach } = createFixture({ embedder })
     await teach('What is the capital of France?', 'Paris.')
-    const before = asked
+    const before = calls
 
-    const found = await cache.peek({ ...question, prompt: asks('what is the capital of france, please') })
+    const found = await cache.peek({ ...question, prompt: chatPrompt('what is the capital of france, please') })
 
     expect(found.hit).toBe(false)
-    expect(asked).toBe(before)
+    expect(calls).toBe(before)
   })
 })

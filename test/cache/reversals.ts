@@ -225,7 +225,7 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['What is a synonym for purchase?', 'What is a synonym for buy?'],
   ['What is vitamin a good for?', 'What is vitamin good for?'],
   ['What is hepatitis A?', 'What is hepatitis B?'],
-  // Words that look like pleasantries, fillers, articles or synonyms and are none
+  // Words that resemble pleasantries, fillers, articles or synonyms
   ['Is well water quality good in Texas?', 'Is water quality good in Texas?'],
   ['Well water quality in Texas', 'Water quality in Texas'],
   ['Hello Kitty is from where?', 'Kitty is from where?'],
@@ -341,7 +341,7 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['Tell me what animals eat grass.', 'What do animals eat?'],
   ['Tell me why cats do not purr.', 'Why do cats purr?'],
   ['Explain why he will leave.', 'Why would he leave?'],
-  // Misspellings, and words that look like them
+  // Misspellings, and words that resemble them
   ['Where do I find the form for my tax return?', 'Where do I find the from for my tax return?'],
   ['Is the relation casual?', 'Is the relation causal?'],
   ['How do I prepare for a trial in the mountains?', 'How do I prepare for a trail in the mountains?'],
@@ -436,7 +436,7 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['What is nineteen plus two?', 'What is ninety plus two?'],
 ]
 
-/** Equivalent pairs, because the guard must not refuse everything. */
+/** Equivalent pairs, which the guard must accept. */
 export const SAME: readonly (readonly [string, string])[] = [
   ['What is the capital of France?', "what's the capital of france"],
   ['What is the capital of France?', 'What is capital of France??'],

@@ -7,7 +7,7 @@ import type { CacheDirectives, SemanticCacheOptions } from '../../src/cache/cach
 import { createSemanticCache } from '../../src/cache/semantic-cache.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { REVERSALS, SAME } from './reversals.ts'
-import { asks, chat, constantEmbedder, message, createFixture, says, scriptedEmbedder } from './fixture.ts'
+import { chatPrompt, chat, constantEmbedder, message, createFixture, textAnswer, scriptedEmbedder } from './fixture.ts'
 import { noNetwork } from '../support/no-network.ts'
 
 const CAPITAL = 'What is the capital of France?'
@@ -22,11 +22,11 @@ describe('the semantic cache', () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
     const { ask, teach } = createFixture({ embedder })
     await teach(CAPITAL, 'Paris')
-    const embedded = embedder.asked.length
+    const embedded = embedder.embeddedTexts.length
     const found = await ask(`  ${CAPITAL}\n`)
 
     expect(found).toMatchObject({ hit: true, similarity: 1, completion: { parts: [{ text: 'Paris' }] } })
-    expect(embedder.asked).toHaveLength(embedded)
+    expect(embedder.embeddedTexts).toHaveLength(embedded)
   })
 
   it('computes no embedding in a scope without entries', async () => {
@@ -35,7 +35,7 @@ describe('the semantic cache', () => {
     await ask(CAPITAL)
     await teach(CAPITAL, 'Paris')
 
-    expect(embedder.asked).toEqual([])
+    expect(embedder.embeddedTexts).toEqual([])
   })
 
   it('embeds a stored question when a second one arrives in its scope, both in one call', async () => {
@@ -45,7 +45,7 @@ describe('the semantic cache', () => {
     await teach(CAPITAL, 'Paris', { modelName: 'chat/small' })
 
     expect(await recall(ALIKE)).toBe('Paris')
-    expect(embedder.asked).toEqual([ALIKE, CAPITAL])
+    expect(embedder.embeddedTexts).toEqual([ALIKE, CAPITAL])
     expect(embedder.calls()).toBe(1)
   })
 
@@ -55,17 +55,17 @@ describe('the semantic cache', () => {
     const { teach } = createFixture({ embedder, index })
     await teach(CAPITAL, 'Paris')
 
-    expect(embedder.asked).toEqual([CAPITAL])
+    expect(embedder.embeddedTexts).toEqual([CAPITAL])
   })
 
   it('answers without a promise if each part is synchronous', async () => {
     const { cache, recall, teach } = createFixture()
     await teach(CAPITAL, 'Paris')
-    // The first comparison loads the English words.
+    // The first comparison loads the English lexicon.
     await recall(ALIKE)
     const question = { keyId: 'key-1', modelName: 'chat/large' }
     const found = [CAPITAL, ALIKE, 'How deep is the sea?'].map((text) =>
-      cache.lookUp({ ...question, prompt: asks(text) }),
+      cache.lookUp({ ...question, prompt: chatPrompt(text) }),
     )
 
     expect(found).toMatchObject([{ hit: true }, { hit: true }, { hit: false }])
@@ -73,7 +73,7 @@ describe('the semantic cache', () => {
     const [, , miss] = found
     if (miss === undefined || !('store' in miss)) throw new Error('a miss was expected')
 
-    expect(miss.store(says('Very.'), 10)).toBe(true)
+    expect(miss.store(textAnswer('Very.'), 10)).toBe(true)
   })
 
   it('finds a question with a typo or another spelling among many in its scope, without vectors', async () => {
@@ -165,7 +165,7 @@ describe('the semantic cache', () => {
     const user = { role: 'user', content: CAPITAL }
 
     expect(await recall(CAPITAL, { modelName: 'chat/small' })).toBeUndefined()
-    expect(await recall(asks(CAPITAL, { temperature: 0.2 }))).toBeUndefined()
+    expect(await recall(chatPrompt(CAPITAL, { temperature: 0.2 }))).toBeUndefined()
     expect(await recall(chat({ messages: [{ role: 'system', content: 'Be rude.' }, user] }))).toBeUndefined()
     expect(await recall(chat({ messages: [user, { role: 'assistant', content: 'x' }, user] }))).toBeUndefined()
   })
@@ -191,7 +191,7 @@ describe('the semantic cache', () => {
   it('stores only complete answers', async () => {
     const { teach, recall } = createFixture()
 
-    expect(await teach(CAPITAL, says('Par', { finish: 'length' }))).toBe(false)
+    expect(await teach(CAPITAL, textAnswer('Par', { finish: 'length' }))).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()
   })
 

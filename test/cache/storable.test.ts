@@ -2,46 +2,53 @@ import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
 import { isTimeSensitive } from '../../src/cache/cache-miss.ts'
 import { isStorable } from '../../src/cache/cache-miss.ts'
-import { says } from './fixture.ts'
+import { textAnswer } from './fixture.ts'
 
 describe('isStorable', () => {
   it('accepts a complete answer', () => {
-    expect(isStorable(says('Paris'))).toBe(true)
-    expect(isStorable(says('Paris', { finish: 'stop-sequence' }))).toBe(true)
-    expect(isStorable(says('x', { parts: [{ type: 'thinking', text: 'hm' }, ...says('Paris').parts] }))).toBe(true)
+    expect(isStorable(textAnswer('Paris'))).toBe(true)
+    expect(isStorable(textAnswer('Paris', { finish: 'stop-sequence' }))).toBe(true)
+    expect(
+      isStorable(textAnswer('x', { parts: [{ type: 'thinking', text: 'hm' }, ...textAnswer('Paris').parts] })),
+    ).toBe(true)
   })
 
   it.each(['length', 'tool-call', 'filtered', 'pause'] as const)('rejects an answer that ended with %s', (finish) => {
-    expect(isStorable(says('Paris', { finish }))).toBe(false)
+    expect(isStorable(textAnswer('Paris', { finish }))).toBe(false)
   })
 
   it.each<[string, Completion]>([
-    ['an empty answer', says('  \n')],
-    ['an answer without parts', says('', { parts: [] })],
-    ['an answer with reasoning only', says('', { parts: [{ type: 'thinking', text: 'hm' }] })],
-    ['a tool call', says('', { parts: [...says('ok').parts, { type: 'tool-call', id: '1', name: 'f', input: '{}' }] })],
+    ['an empty answer', textAnswer('  \n')],
+    ['an answer without parts', textAnswer('', { parts: [] })],
+    ['an answer with reasoning only', textAnswer('', { parts: [{ type: 'thinking', text: 'hm' }] })],
+    [
+      'a tool call',
+      textAnswer('', { parts: [...textAnswer('ok').parts, { type: 'tool-call', id: '1', name: 'f', input: '{}' }] }),
+    ],
     [
       'an answer with a part of one format only',
-      says('', { parts: [...says('ok').parts, { type: 'opaque', native: { dialect: 'openai', value: {} } }] }),
+      textAnswer('', {
+        parts: [...textAnswer('ok').parts, { type: 'opaque', native: { dialect: 'openai', value: {} } }],
+      }),
     ],
     [
       'an answer with citations',
-      says('', {
+      textAnswer('', {
         parts: [{ type: 'text', text: 'ok', native: { dialect: 'anthropic', value: { citations: [{ url: 'u' }] } } }],
       }),
     ],
-    ['a refusal as text', says("I'm sorry, but I can't help with that.")],
-    ['a refusal in other words', says('I cannot assist with this request.')],
+    ['a refusal as text', textAnswer("I'm sorry, but I can't help with that.")],
+    ['a refusal in other words', textAnswer('I cannot assist with this request.')],
     [
       'a refusal by its field',
-      says('No.', { native: { dialect: 'openai', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
+      textAnswer('No.', { native: { dialect: 'openai', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
     ],
   ])('rejects %s', (_, completion) => {
     expect(isStorable(completion)).toBe(false)
   })
 
   it('accepts a long answer that begins like a refusal', () => {
-    expect(isStorable(says(`I can't help but wonder. ${'It is a long story. '.repeat(50)}`))).toBe(true)
+    expect(isStorable(textAnswer(`I can't help but wonder. ${'It is a long story. '.repeat(50)}`))).toBe(true)
   })
 })
 

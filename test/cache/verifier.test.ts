@@ -6,13 +6,13 @@ import { constantEmbedder, createFixture } from './fixture.ts'
 const STORED = 'What is the capital of France?'
 const PARAPHRASE = 'Which city is the seat of government in France?'
 
-function model(said: string): VerifierModel & { readonly asked: string[] } {
+function model(reply: string): VerifierModel & { readonly prompts: string[] } {
   const asked: string[] = []
   return {
-    asked,
+    prompts: asked,
     ask: async ({ text }) => {
       asked.push(text)
-      return { text: said, spent: toNanoUsd(700) }
+      return { text: reply, spent: toNanoUsd(700) }
     },
   }
 }
@@ -27,7 +27,7 @@ describe('the small model as a verifier', () => {
     const found = await ask(PARAPHRASE, { smallModel: () => small })
 
     expect(found).toMatchObject({ hit: true, spent: 700, completion: { parts: [{ text: 'Paris' }] } })
-    expect(small.asked.map((text) => JSON.parse(text) as unknown)).toEqual([{ first: STORED, second: PARAPHRASE }])
+    expect(small.prompts.map((text) => JSON.parse(text) as unknown)).toEqual([{ first: STORED, second: PARAPHRASE }])
   })
 
   it.each(['No.', 'Not sure, yes?', ''])('treats the answer %j as a miss, and reports the cost', async (said) => {
@@ -49,7 +49,7 @@ describe('the small model as a verifier', () => {
     await teach(stored, 'x')
 
     expect((await ask(question, { smallModel: () => small })).hit).toBe(false)
-    expect(small.asked).toEqual([])
+    expect(small.prompts).toEqual([])
   })
 
   it('is called for one candidate of many', async () => {
@@ -57,10 +57,10 @@ describe('the small model as a verifier', () => {
     const small = model('NO')
     await teach(STORED, 'Paris', { smallModel: () => small })
     await teach('Tell me about the best wine of France', 'Red', { smallModel: () => small })
-    small.asked.length = 0
+    small.prompts.length = 0
 
     expect((await ask(PARAPHRASE, { smallModel: () => small })).hit).toBe(false)
-    expect(small.asked).toHaveLength(1)
+    expect(small.prompts).toHaveLength(1)
   })
 
   it('is not called for the same text, or if the requested model has no small model', async () => {
@@ -69,7 +69,7 @@ describe('the small model as a verifier', () => {
     await teach(STORED, 'Paris')
 
     expect((await ask(STORED, { smallModel: () => small })).hit).toBe(true)
-    expect(small.asked).toEqual([])
+    expect(small.prompts).toEqual([])
     expect((await ask(PARAPHRASE)).hit).toBe(false)
   })
 
