@@ -18,7 +18,7 @@ enableTranslation()
 
 type Body = Record<string, Json | undefined>
 
-/** A caller's body as an upstream of the other format gets it. */
+/** Translates a caller's body for an upstream of the other format. */
 function translate(from: WholeFormat, to: WholeFormat, body: JsonObject): Body {
   return JSON.parse(bodyText(to.writePrompt(from.readPrompt(body), 'upstream-model').body)) as Body
 }
@@ -32,22 +32,22 @@ const chatPrompt = (fields: JsonObject = {}) =>
 const messagePrompt = () =>
   messagesClient.readPrompt({ model: 'a/b', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], stream: true })
 
-/** A stream of steps as the bytes that a caller gets. */
-function served(to: WholeFormat, chunks: readonly StreamChunk[], fields: JsonObject = {}): string {
+/** Returns the bytes that a caller receives for a stream of chunks. */
+function serialize(to: WholeFormat, chunks: readonly StreamChunk[], fields: JsonObject = {}): string {
   const prompt = to.dialect === 'openai' ? chatPrompt(fields) : messagePrompt()
   const writer = to.createStreamWriter({ prompt, createdSeconds: 1_700_000_000 })
   const events = [...chunks.flatMap((chunk) => [...writer.write(chunk)]), ...writer.end(metrics)]
   return events.map(({ event, data }) => `${event === undefined ? '' : `event: ${event}\n`}data: ${data}\n\n`).join('')
 }
 
-function answering(text: string, status = 200): typeof fetch {
+function respondWith(text: string, status = 200): typeof fetch {
   const type = text.startsWith('{') ? 'application/json' : 'text/event-stream'
   return async () => new Response(text, { status, headers: { 'content-type': type } })
 }
 const openai = (text: string, status?: number) =>
-  new OpenAI({ apiKey: 'k', baseURL: 'http://gateway.test/v1', maxRetries: 0, fetch: answering(text, status) })
+  new OpenAI({ apiKey: 'k', baseURL: 'http://gateway.test/v1', maxRetries: 0, fetch: respondWith(text, status) })
 const anthropic = (text: string, status?: number) =>
-  new Anthropic({ apiKey: 'k', baseURL: 'http://gateway.test', maxRetries: 0, fetch: answering(text, status) })
+  new Anthropic({ apiKey: 'k', baseURL: 'http://gateway.test', maxRetries: 0, fetch: respondWith(text, status) })
 
 const askChat = { model: 'a/b', messages: [{ role: 'user' as const, content: 'x' }] }
 const askMessages = { ...askChat, max_tokens: 9 }
@@ -454,7 +454,7 @@ describe('a streamed answer', () => {
   ]
 
   it('of a chat upstream with interleaved calls is parsed by the official message client', async () => {
-    const text = served(messagesFormat, read(chatFormat, chatFrames))
+    const text = serialize(messagesFormat, read(chatFormat, chatFrames))
     const message = await anthropic(text).messages.stream(askMessages).finalMessage()
     expect(message.content.filter((block) => block.type !== 'thinking')).toMatchObject([
       { type: 'text', text: 'Calling both' },
@@ -466,7 +466,7 @@ describe('a streamed answer', () => {
   })
 
   it('of a message upstream is a completion to the official chat client', async () => {
-    const text = served(chatFormat, read(messagesFormat, messageFrames), { stream_options: { include_usage: true } })
+    const text = serialize(chatFormat, read(messagesFormat, messageFrames), { stream_options: { include_usage: true } })
     const completion = await openai(text).chat.completions.stream(askChat).finalChatCompletion()
     expect(completion.id).toBe('msg_1')
     expect(completion.choices[0]).toMatchObject({
@@ -498,7 +498,7 @@ describe('a streamed answer', () => {
       }
       const joined = collect(read(from, events))
       const to = from === chatFormat ? messagesFormat : chatFormat
-      const replayed = served(to, toStreamChunks(joined), { stream_options: { include_usage: true } })
+      const replayed = serialize(to, toStreamChunks(joined), { stream_options: { include_usage: true } })
       const again = replayed
         .trim()
         .split('\n\n')

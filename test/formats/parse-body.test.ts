@@ -187,8 +187,8 @@ describe('the text of a body', () => {
 })
 
 describe('a large body in turns', () => {
-  /** How often the event loop came round meanwhile. */
-  async function turnsOf(work: Promise<unknown>): Promise<number> {
+  /** Returns the number of event-loop turns during some work. */
+  async function countTurns(work: Promise<unknown>): Promise<number> {
     let turns = 0
     let isRunning = true
     const turn = (): void => {
@@ -211,7 +211,7 @@ describe('a large body in turns', () => {
     const bytes = new TextEncoder().encode(text)
 
     const limits = { textBytes: piece === 'QUJD' ? 1000 : bytes.length }
-    const count = await turnsOf(Promise.resolve(parseBodyInSteps(bytes, limits, turns)))
+    const count = await countTurns(Promise.resolve(parseBodyInSteps(bytes, limits, turns)))
 
     expect(count).toBeGreaterThan(bytes.length / 1_200_000)
   })
@@ -229,7 +229,7 @@ describe('a large body in turns', () => {
 describe('the long strings of a large body', () => {
   const BLANKS = ' '.repeat(1_100_000)
   const PLACEHOLDER = '0f8b1c5e-0000-4000-8000-000000000000'
-  const inTurns = async (text: string, limits: ParseLimits = {}): Promise<ParsedBody> =>
+  const parseInTurns = async (text: string, limits: ParseLimits = {}): Promise<ParsedBody> =>
     parseBodyInSteps(new TextEncoder().encode(text), limits, { pause: async () => {}, uuid: () => PLACEHOLDER })
 
   const piece = constantFrom(
@@ -257,7 +257,7 @@ describe('the long strings of a large body', () => {
         let next = 0
         const value = outline.replaceAll('"X"', 'X').replaceAll('X', () => literals[next++ % literals.length] ?? '""')
         const text = `{"model":"a/b","x":${value},${BLANKS}"y":1}`
-        const { body, hasRepeatedKeys, received } = await inTurns(text)
+        const { body, hasRepeatedKeys, received } = await parseInTurns(text)
         expect(body).toEqual(JSON.parse(text))
         expect(hasRepeatedKeys).toBe(false)
         expect(received).toBeDefined()
@@ -271,7 +271,7 @@ describe('the long strings of a large body', () => {
     async (start) => {
       for (const data of ['QUJD'.repeat(2000), `${'QUJD'.repeat(2000)}\\/`, `${'QUJD'.repeat(400_000)}==`]) {
         const text = `{"model":"a/b",${BLANKS}"x":["${start}${data}"]}`
-        const { body } = await inTurns(text, { textBytes: 1_000_000 })
+        const { body } = await parseInTurns(text, { textBytes: 1_000_000 })
         expect(JSON.stringify(body) === JSON.stringify(JSON.parse(text))).toBe(true)
       }
     },
@@ -281,7 +281,7 @@ describe('the long strings of a large body', () => {
     for (const piece of ['\\u00e9', '\\\\', '漢', '😀', 'a']) {
       for (let shift = 0; shift < 7; shift++) {
         const text = `{"x":"${'-'.repeat(shift)}${piece.repeat(2_100_000 / piece.length)}"}`
-        expect((await inTurns(text)).body['x'] === (JSON.parse(text) as { readonly x: string }).x).toBe(true)
+        expect((await parseInTurns(text)).body['x'] === (JSON.parse(text) as { readonly x: string }).x).toBe(true)
       }
     }
   })
@@ -292,7 +292,7 @@ describe('the long strings of a large body', () => {
     ['a cut escape', `{"x":"${'a'.repeat(1_200_000)}\\u00"}`],
     ['no end', `{"x":"${'a'.repeat(1_200_000)}`],
   ])('are rejected without a position in the message if they contain %s', async (_name, text) => {
-    const failure = await inTurns(text).catch((error: unknown) => error)
+    const failure = await parseInTurns(text).catch((error: unknown) => error)
     expect(GatewayError.is(failure) && failure.kind).toBe('invalid-request')
     expect(String(failure)).toMatch(/is not valid JSON/)
     expect(String(failure)).not.toMatch(/position/)
@@ -300,7 +300,7 @@ describe('the long strings of a large body', () => {
 
   it('have the last value of a repeated key', async () => {
     const [one, other] = ['1', '2'].map((digit) => digit.repeat(600_000))
-    const { body, hasRepeatedKeys } = await inTurns(`{"x":"${one}","x":"${other}"}`)
+    const { body, hasRepeatedKeys } = await parseInTurns(`{"x":"${one}","x":"${other}"}`)
     expect(hasRepeatedKeys).toBe(true)
     expect(body['x']).toBe(other)
   })

@@ -7,7 +7,7 @@ import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
 import { bodyText } from '../../support/body-text.ts'
 
-/** The GatewayError that an action throws. */
+/** Returns the GatewayError that an action throws. */
 export function failureOf(action: () => unknown): GatewayError {
   try {
     action()
@@ -18,20 +18,20 @@ export function failureOf(action: () => unknown): GatewayError {
   throw new Error('nothing was thrown')
 }
 
-/** A prompt as the line reads it: from the bytes of a body. */
+/** Reads a prompt from the bytes of a body, as the pipeline does. */
 export function promptOf(body: JsonObject | string): Prompt {
   const bytes = new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body))
   const parsed = parseBody(bytes)
   return chatClient.readPrompt(parsed.body, parsed.received)
 }
 
-/** A small chat body with other fields. */
+/** Returns a small chat body with additional fields. */
 export function chat(fields: JsonObject = {}): JsonObject {
   return { model: 'openai/gpt-4o', messages: [{ role: 'user', content: 'Hi' }], ...fields }
 }
 
-/** What would be sent upstream, parsed. */
-export function sent(prompt: Prompt, model = 'gpt-4o'): Record<string, Json | undefined> {
+/** Returns the parsed body that is sent upstream. */
+export function writeBody(prompt: Prompt, model = 'gpt-4o'): Record<string, Json | undefined> {
   return JSON.parse(bodyText(chatUpstream.writePrompt(prompt, model).body)) as Record<string, Json | undefined>
 }
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { withParts, type Message, type Part, type Prompt } from '../../../src/core/prompt.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
-import { chat, failureOf, promptOf, sent } from './support.ts'
+import { chat, failureOf, promptOf, writeBody } from './support.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
 
@@ -34,13 +34,13 @@ describe('a chat prompt to a chat upstream', () => {
     ['null', null, { include_usage: true }],
   ])('requests the usage of a stream when the caller sends %s', (_name, options, expected) => {
     const body = chat({ stream: true, stream_options: options })
-    expect(sent(promptOf(body))).toEqual({ ...body, model: 'gpt-4o', stream_options: expected })
+    expect(writeBody(promptOf(body))).toEqual({ ...body, model: 'gpt-4o', stream_options: expected })
   })
 
   it('adds no field when the caller requests usage or no stream', () => {
     const asking = chat({ stream: true, stream_options: { include_usage: true } })
-    expect(sent(promptOf(asking))).toEqual({ ...asking, model: 'gpt-4o' })
-    expect(sent(promptOf(chat()))).toEqual(chat({ model: 'gpt-4o' }))
+    expect(writeBody(promptOf(asking))).toEqual({ ...asking, model: 'gpt-4o' })
+    expect(writeBody(promptOf(chat()))).toEqual(chat({ model: 'gpt-4o' }))
   })
 
   it("sends a repeated model key once, with the upstream's model", () => {
@@ -57,7 +57,7 @@ describe('a chat prompt to a chat upstream', () => {
   ])('lowers the output limit in the field of the caller: %s', (_name, said, expected) => {
     const prompt = promptOf(chat({ ...said, seed: 7 }))
     const lowered: Prompt = { ...prompt, settings: { ...prompt.settings, maxTokens: 100 } }
-    expect(sent(lowered)).toEqual({ ...chat({ ...expected, seed: 7 }), model: 'gpt-4o' })
+    expect(writeBody(lowered)).toEqual({ ...chat({ ...expected, seed: 7 }), model: 'gpt-4o' })
   })
 
   it.each([
@@ -76,15 +76,15 @@ describe('a chat prompt to a chat upstream', () => {
   it('changes only the settings that differ', () => {
     const prompt = promptOf(chat({ temperature: 1, stop: 'END', top_k: 3, n: 1, unknown: { a: [] } }))
     const { topK: _topK, ...settings } = prompt.settings
-    expect(sent({ ...prompt, settings: { ...settings, temperature: 0.5, topP: 0.9 } })).toEqual(
+    expect(writeBody({ ...prompt, settings: { ...settings, temperature: 0.5, topP: 0.9 } })).toEqual(
       chat({ model: 'gpt-4o', temperature: 0.5, stop: 'END', n: 1, unknown: { a: [] }, top_p: 0.9 }),
     )
   })
 
   it('raises or removes its output limit when the pipeline does', () => {
     const prompt = promptOf(chat({ max_tokens: 10 }))
-    expect(sent({ ...prompt, settings: { maxTokens: 20 } })['max_tokens']).toBe(20)
-    expect(sent({ ...prompt, settings: {} })).toEqual(chat({ model: 'gpt-4o' }))
+    expect(writeBody({ ...prompt, settings: { maxTokens: 20 } })['max_tokens']).toBe(20)
+    expect(writeBody({ ...prompt, settings: {} })).toEqual(chat({ model: 'gpt-4o' }))
   })
 
   it('keeps the remaining tools unchanged when other tools are removed', () => {
@@ -93,14 +93,14 @@ describe('a chat prompt to a chat upstream', () => {
     const prompt = promptOf(chat({ tools: [kept, search, kept], functions: [{ name: 'old' }] }))
     const [first, second, , old] = prompt.tools
     const tools = [first, second, old].filter((tool) => tool !== undefined)
-    const written = sent({ ...prompt, tools })
+    const written = writeBody({ ...prompt, tools })
     expect(written['tools']).toEqual([
       kept,
       search,
       { type: 'function', function: { name: 'old', parameters: { type: 'object', properties: {} } } },
     ])
     expect(written['functions']).toBeUndefined()
-    expect(sent({ ...prompt, tools: [] })).toEqual(chat({ model: 'gpt-4o' }))
+    expect(writeBody({ ...prompt, tools: [] })).toEqual(chat({ model: 'gpt-4o' }))
   })
 
   it('serializes only rewritten messages', () => {
@@ -132,7 +132,7 @@ describe('a chat prompt to a chat upstream', () => {
         last,
       ],
     }
-    expect(sent(rewritten)['messages']).toEqual([
+    expect(writeBody(rewritten)['messages']).toEqual([
       { role: 'developer', content: 'Be brief', name: 'dev' },
       { role: 'user', content: [{ type: 'text', text: 'new' }, image] },
       {
@@ -148,8 +148,8 @@ describe('a chat prompt to a chat upstream', () => {
 
   it('requests a stream or a whole answer as the pipeline decides', () => {
     const still = promptOf(chat({ stream: true, stream_options: { include_usage: true } }))
-    expect(sent({ ...still, stream: false })).toEqual(chat({ model: 'gpt-4o' }))
-    expect(sent({ ...promptOf(chat()), stream: true })).toEqual(
+    expect(writeBody({ ...still, stream: false })).toEqual(chat({ model: 'gpt-4o' }))
+    expect(writeBody({ ...promptOf(chat()), stream: true })).toEqual(
       chat({ model: 'gpt-4o', stream: true, stream_options: { include_usage: true } }),
     )
   })
@@ -163,7 +163,7 @@ describe('a chat prompt to a chat upstream', () => {
       tools: [],
       stream: false,
     }
-    expect(sent(prompt, 'small')).toEqual({
+    expect(writeBody(prompt, 'small')).toEqual({
       model: 'small',
       messages: [{ role: 'user', content: 'Sum up' }],
       max_tokens: 5,
@@ -275,7 +275,7 @@ describe('a prompt of the message format to a chat upstream', () => {
 
   it('has no tool settings without tools', () => {
     const prompt = foreign({ settings: { toolChoice: { type: 'auto' }, parallelToolCalls: false } })
-    expect(sent(prompt)).toEqual({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hi' }] })
+    expect(writeBody(prompt)).toEqual({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hi' }] })
   })
 
   it('is rejected if it refers to a stored thread', () => {
@@ -289,7 +289,7 @@ describe('a prompt of the message format to a chat upstream', () => {
     [{ type: 'object', properties: {}, additionalProperties: true }, false],
   ])('requests a strict schema if the upstream supports it: %j', (schema, strict) => {
     const prompt = foreign({ settings: { shape: { type: 'schema', schema } } })
-    expect(sent(prompt)['response_format']).toEqual({
+    expect(writeBody(prompt)['response_format']).toEqual({
       type: 'json_schema',
       json_schema: { name: 'answer', schema, strict },
     })

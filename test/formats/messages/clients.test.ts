@@ -9,13 +9,13 @@ import type { JsonObject } from '../../../src/core/json.ts'
 import { toStreamChunks } from '../../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
-import { bodyOf, context, metrics, stepsFrom, written } from './samples.ts'
+import { bodyOf, context, metrics, readEvents, writeChunks } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
 
 enableTranslation()
 
-/** An answer of an upstream of the chat format, as this format tells it. */
+/** An answer of a chat-format upstream, serialized in the message format. */
 const answer: Completion = {
   id: 'chatcmpl-1',
   model: 'gpt-5',
@@ -31,9 +31,9 @@ const answer: Completion = {
 const sse = (events: readonly SseEvent[]): string =>
   events.map((event) => `event: ${event.event}\ndata: ${event.data}\n\n`).join('')
 
-/** Answers every request by what this format writes: a stream where one is asked for. */
-const answering =
-  (events: readonly SseEvent[] = written(toStreamChunks(answer)), whole: Completion = answer) =>
+/** Answers each request in the message format, as a stream if the request asks for one. */
+const createServer =
+  (events: readonly SseEvent[] = writeChunks(toStreamChunks(answer)), whole: Completion = answer) =>
   (_: unknown, init?: { readonly body?: unknown }): Promise<Response> => {
     const isStream = bodyOf(String(init?.body))['stream'] === true
     const body = isStream ? sse(events) : messagesClient.writeCompletion(whole, metrics, context)
@@ -41,7 +41,7 @@ const answering =
     return Promise.resolve(new Response(body, { headers: { 'content-type': type, 'request-id': 'req_1' } }))
   }
 
-const refusing = (failure: GatewayError, status: number) => (): Promise<Response> =>
+const createFailingServer = (failure: GatewayError, status: number) => (): Promise<Response> =>
   Promise.resolve(Response.json(messagesClient.writeFailure(failure, 'req_1'), { status }))
 
 const official = (fetch: typeof globalThis.fetch) => new Anthropic({ apiKey: 'sk-svc-1', fetch, maxRetries: 0 })
@@ -49,13 +49,13 @@ const question = { model: 'x', max_tokens: 100, messages: [{ role: 'user', conte
 const asked = { ...question, messages: [{ role: 'user' as const, content: 'Tea?' }] }
 
 const broken: readonly SseEvent[] = [
-  ...written(toStreamChunks(answer)).slice(0, 3),
+  ...writeChunks(toStreamChunks(answer)).slice(0, 3),
   messagesClient.writeFailureEvent(new GatewayError('overloaded', 'The upstream is overloaded.'), 'req_1'),
 ]
 
 describe('the official client', () => {
   it('reads a whole message with its bill', async () => {
-    const message = await official(answering()).messages.create(asked)
+    const message = await official(createServer()).messages.create(asked)
     expect(message.content).toMatchObject([
       { type: 'text', text: 'I will look it up.' },
       { type: 'tool_use', id: 'call_1', input: { query: 'tea' } },
@@ -66,8 +66,8 @@ describe('the official client', () => {
   })
 
   it('assembles a stream to the same message', async () => {
-    const streamed = await official(answering()).messages.stream(asked).finalMessage()
-    const whole = await official(answering()).messages.create(asked)
+    const streamed = await official(createServer()).messages.stream(asked).finalMessage()
+    const whole = await official(createServer()).messages.create(asked)
     expect(streamed.content.map((block) => JSON.stringify({ ...block }))).toEqual(
       whole.content.map((block) => JSON.stringify({ ...block })),
     )
@@ -77,27 +77,29 @@ describe('the official client', () => {
 
   it('receives the bill in the raw events', async () => {
     const events: unknown[] = []
-    for await (const event of await official(answering()).messages.create({ ...asked, stream: true }))
+    for await (const event of await official(createServer()).messages.create({ ...asked, stream: true }))
       events.push(event)
     expect(events.at(-2)).toMatchObject({ type: 'message_delta', svc_metrics: { original_cost: 0.004 } })
   })
 
   it('assembles a forwarded stream of an upstream of the format', async () => {
-    const passed = written(stepsFrom(written(toStreamChunks(answer))))
-    const streamed = await official(answering(passed)).messages.stream(asked).finalMessage()
+    const passed = writeChunks(readEvents(writeChunks(toStreamChunks(answer))))
+    const streamed = await official(createServer(passed)).messages.stream(asked).finalMessage()
     expect(streamed.content).toHaveLength(3)
     expect(streamed.usage.output_tokens).toBe(7)
   })
 
   it('throws for a broken stream', async () => {
-    await expect(official(answering(broken)).messages.stream(asked).finalMessage()).rejects.toThrow('overloaded_error')
+    await expect(official(createServer(broken)).messages.stream(asked).finalMessage()).rejects.toThrow(
+      'overloaded_error',
+    )
   })
 
   it('reads type, details and request id of a refusal', async () => {
     const failure = new GatewayError('invalid-request', 'No threads here.', {
       details: { error_code: 'thread_unsupported_request' },
     })
-    const error: unknown = await official(refusing(failure, 400))
+    const error: unknown = await official(createFailingServer(failure, 400))
       .messages.create(asked)
       .catch((thrown: unknown) => thrown)
     expect(error).toMatchObject({ status: 400, errorCode: 'thread_unsupported_request' })
@@ -117,17 +119,17 @@ describe('the AI SDK', () => {
   ]
 
   it('reads a whole message', async () => {
-    const result = await generateText({ model: model(answering()), prompt: 'Tea?', tools })
+    const result = await generateText({ model: model(createServer()), prompt: 'Tea?', tools })
     expect(result.text).toBe('I will look it up.')
     expect(result.toolCalls).toMatchObject(calls)
     expect(result.usage).toMatchObject({ inputTokens: 14, outputTokens: 7 })
   })
 
   it.each([
-    ['written anew', written(toStreamChunks(answer))],
-    ['passed on', written(stepsFrom(written(toStreamChunks(answer))))],
+    ['written anew', writeChunks(toStreamChunks(answer))],
+    ['passed on', writeChunks(readEvents(writeChunks(toStreamChunks(answer))))],
   ])('reads a stream that was %s without an error part', async (_, events) => {
-    const result = streamText({ model: model(answering(events)), prompt: 'Tea?', tools })
+    const result = streamText({ model: model(createServer(events)), prompt: 'Tea?', tools })
     const types: string[] = []
     for await (const part of result.fullStream) types.push(part.type)
     expect(types).not.toContain('error')
@@ -139,13 +141,13 @@ describe('the AI SDK', () => {
 
   it('shows the message of a refusal', async () => {
     const failure = new GatewayError('budget-exceeded', 'The budget of this key is reached.')
-    await expect(generateText({ model: model(refusing(failure, 402)), prompt: 'Tea?', maxRetries: 0 })).rejects.toThrow(
-      'The budget of this key is reached.',
-    )
+    await expect(
+      generateText({ model: model(createFailingServer(failure, 402)), prompt: 'Tea?', maxRetries: 0 }),
+    ).rejects.toThrow('The budget of this key is reached.')
   })
 
   it('reports a broken stream by an error part', async () => {
-    const result = streamText({ model: model(answering(broken)), prompt: 'Tea?', tools, onError: () => {} })
+    const result = streamText({ model: model(createServer(broken)), prompt: 'Tea?', tools, onError: () => {} })
     const types: string[] = []
     for await (const part of result.fullStream) types.push(part.type)
     expect(types).toContain('error')
@@ -155,7 +157,7 @@ describe('the AI SDK', () => {
     const sent: string[] = []
     const fetch: typeof globalThis.fetch = (url, init) => {
       sent.push(String(init?.body))
-      return answering()(url, { body: init?.body })
+      return createServer()(url, { body: init?.body })
     }
     const image = new Uint8Array([137, 80, 78, 71, 13, 10, 26, 10])
     await generateText({
@@ -200,7 +202,7 @@ describe('LangChain', () => {
     new ChatAnthropic({ apiKey: 'sk-svc-1', model: 'x', streaming, maxRetries: 0, clientOptions: { fetch } })
 
   it('counts the tokens of a stream only once', async () => {
-    const message = await model(answering(), true).invoke('Tea?')
+    const message = await model(createServer(), true).invoke('Tea?')
     expect(message.tool_calls).toMatchObject([
       { name: 'search', args: { query: 'tea' } },
       { name: 'now', args: {} },
@@ -209,7 +211,7 @@ describe('LangChain', () => {
   })
 
   it('reads a whole message', async () => {
-    const message = await model(answering()).invoke('Tea?')
+    const message = await model(createServer()).invoke('Tea?')
     expect(message.text).toBe('I will look it up.')
     expect(message.usage_metadata).toMatchObject({ output_tokens: 7 })
   })

@@ -32,7 +32,7 @@ export const smallBody: JsonObject = {
 
 export const context: WriteContext = { prompt: messagesClient.readPrompt(smallBody), createdSeconds: 1_760_000_000 }
 
-/** The failure that an action throws. */
+/** Returns the failure that an action throws. */
 export function failureOf(action: () => unknown): GatewayError {
   try {
     action()
@@ -43,7 +43,7 @@ export function failureOf(action: () => unknown): GatewayError {
   throw new Error('nothing was thrown')
 }
 
-/** A frame as an upstream of the format sends it. */
+/** Returns an SSE event as an upstream of the message format sends it. */
 export function frame(data: JsonObject): SseEvent {
   return { event: String(data['type']), data: JSON.stringify(data) }
 }
@@ -52,14 +52,14 @@ export function dataOf(events: readonly SseEvent[]): readonly JsonObject[] {
   return events.map((one) => JSON.parse(one.data) as JsonObject)
 }
 
-/** All steps through one writer, and its end. */
-export function written(chunks: readonly StreamChunk[]): readonly SseEvent[] {
+/** Writes all chunks and the end with one writer. */
+export function writeChunks(chunks: readonly StreamChunk[]): readonly SseEvent[] {
   const writer = messagesClient.createStreamWriter(context)
   return [...chunks.flatMap((chunk) => writer.write(chunk)), ...writer.end(metrics)]
 }
 
-/** All frames through one reader. */
-export function stepsFrom(events: readonly SseEvent[]): readonly StreamChunk[] {
+/** Reads all SSE events with one reader. */
+export function readEvents(events: readonly SseEvent[]): readonly StreamChunk[] {
   const reader = messagesUpstream.createReader()
   return events.map((one) => reader(one))
 }

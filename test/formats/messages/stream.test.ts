@@ -3,7 +3,7 @@ import { NO_USAGE, type StreamPart, type SseEvent } from '../../../src/core/answ
 import type { JsonObject } from '../../../src/core/json.ts'
 import { Collector } from '../../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
-import { bodyOf, context, dataOf, failureOf, frame, metrics, stepsFrom, svcMetrics, written } from './samples.ts'
+import { bodyOf, context, dataOf, failureOf, frame, metrics, readEvents, svcMetrics, writeChunks } from './samples.ts'
 
 const start = (usage: JsonObject = { input_tokens: 10, output_tokens: 1 }): SseEvent =>
   frame({
@@ -21,17 +21,17 @@ const last = frame({ type: 'message_stop' })
 const ping = frame({ type: 'ping' })
 const text = [block(0, { type: 'text', text: '' }), delta(0, { type: 'text_delta', text: 'Hi' }), stop(0)]
 
-const eventsOf = (events: readonly SseEvent[]) => stepsFrom(events).flatMap((chunk) => chunk.parts)
+const eventsOf = (events: readonly SseEvent[]) => readEvents(events).flatMap((chunk) => chunk.parts)
 const collected = (events: readonly SseEvent[]) => {
   const all = new Collector()
-  for (const chunk of stepsFrom(events)) all.add(chunk)
+  for (const chunk of readEvents(events)) all.add(chunk)
   return all.completion()
 }
 
 describe('reading a stream of the message format', () => {
   it('reads the parts of each event and keeps the event', () => {
     const events = [start(), ping, ...text, end(), last]
-    const chunks = stepsFrom(events)
+    const chunks = readEvents(events)
     expect(chunks.map((chunk) => chunk.native?.event)).toEqual(events)
     expect(chunks.flatMap((chunk) => chunk.parts)).toEqual([
       { type: 'answer-start', id: 'msg_1', model: 'm' },
@@ -136,12 +136,12 @@ describe('reading a stream of the message format', () => {
   })
 
   it('drops events after the end', () => {
-    const chunks = stepsFrom([start(), ...text, end(), last, ping, { data: '[DONE]' }, start()])
+    const chunks = readEvents([start(), ...text, end(), last, ping, { data: '[DONE]' }, start()])
     expect(chunks.slice(-3)).toEqual([{ parts: [] }, { parts: [] }, { parts: [] }])
   })
 
   it('uses the type in the data as the event name when the name is missing', () => {
-    const [chunk] = stepsFrom([{ data: start().data, id: '7' }])
+    const [chunk] = readEvents([{ data: start().data, id: '7' }])
     expect(chunk?.native?.event).toEqual({ event: 'message_start', data: start().data, id: '7' })
   })
 
@@ -159,7 +159,7 @@ describe('reading a stream of the message format', () => {
     ['__proto__', 'upstream'],
   ] as const)('throws for an event with the error %s', (type, kind) => {
     const error = frame({ type: 'error', error: { type, message: 'at 10.0.0.1' } })
-    const failure = failureOf(() => stepsFrom([start(), error]))
+    const failure = failureOf(() => readEvents([start(), error]))
     expect(failure.kind).toBe(kind)
     expect(failure.message).not.toContain('10.0.0.1')
   })
@@ -180,7 +180,7 @@ describe('reading a stream of the message format', () => {
     ['a text that is none', delta(0, { type: 'text_delta', text: 7 })],
     ['an error without type of event', { data: '{"error":{"message":"x"}}' }],
   ])('throws for %s', (_, bad) => {
-    expect(failureOf(() => stepsFrom([bad])).kind).toBe('upstream')
+    expect(failureOf(() => readEvents([bad])).kind).toBe('upstream')
   })
 })
 
@@ -188,7 +188,7 @@ describe('forwarding a stream of the message format', () => {
   it('sends frames unchanged, and adds the bill to the last message_delta', () => {
     const odd = { event: 'message_start', data: start().data.replace('{', '{ ').replace('"m"', '"\\u006d"'), id: '1' }
     const events = [odd, ping, ...text, end({ output_tokens: 9, later: 1 }), last]
-    const out = written(stepsFrom(events))
+    const out = writeChunks(readEvents(events))
     expect(out.slice(0, 5)).toEqual(events.slice(0, 5))
     expect(out[6]).toEqual(last)
     expect(bodyOf(out[5]?.data ?? '')).toEqual({
@@ -201,7 +201,7 @@ describe('forwarding a stream of the message format', () => {
   it('delays only the last of several message_deltas, and forwards pings', () => {
     const writer = messagesClient.createStreamWriter(context)
     const early = end({ output_tokens: 5 })
-    const out = stepsFrom([start(), early, end(), ping, last]).map((chunk) => writer.write(chunk))
+    const out = readEvents([start(), early, end(), ping, last]).map((chunk) => writer.write(chunk))
     expect(out).toEqual([[start()], [], [early], [ping], []])
     expect(dataOf(writer.end(metrics))).toMatchObject([
       { usage: { output_tokens: 9, total_tokens: 19 } },
@@ -211,11 +211,11 @@ describe('forwarding a stream of the message format', () => {
 
   it('keeps the order when another event follows a message_delta', () => {
     const events = [start(), end(), ...text]
-    expect(written(stepsFrom(events)).slice(0, 5)).toEqual(events)
+    expect(writeChunks(readEvents(events)).slice(0, 5)).toEqual(events)
   })
 
   it('sends the bill when the upstream sends no message_delta', () => {
-    expect(dataOf(written(stepsFrom([start(), ...text, last])).slice(-2))).toEqual([
+    expect(dataOf(writeChunks(readEvents([start(), ...text, last])).slice(-2))).toEqual([
       {
         type: 'message_delta',
         delta: { stop_reason: 'end_turn', stop_sequence: null },
@@ -242,10 +242,11 @@ describe('writing a stream of another format', () => {
     name: `n${index}`,
   })
   const callDelta = (index: number, input: string): StreamPart => ({ type: 'tool-call-delta', index, input })
-  const blocks = (...parts: readonly StreamPart[]) => dataOf(written(steps(opening, ...parts, ...closing))).slice(1, -2)
+  const blocks = (...parts: readonly StreamPart[]) =>
+    dataOf(writeChunks(steps(opening, ...parts, ...closing))).slice(1, -2)
 
   it('starts with counts of zero and ends with the counts and the bill', () => {
-    const events = written(steps(opening, { type: 'text-start' }, { type: 'text-delta', text: 'Hi' }, ...closing))
+    const events = writeChunks(steps(opening, { type: 'text-start' }, { type: 'text-delta', text: 'Hi' }, ...closing))
     expect(events.map((one) => one.event)).toEqual(dataOf(events).map((data) => data['type']))
     expect(dataOf(events)).toEqual([
       {
@@ -365,7 +366,7 @@ describe('writing a stream of another format', () => {
   })
 
   it('writes a complete message for an empty stream', () => {
-    expect(written([]).map((one) => one.event)).toEqual(['message_start', 'message_delta', 'message_stop'])
+    expect(writeChunks([]).map((one) => one.event)).toEqual(['message_start', 'message_delta', 'message_stop'])
   })
 
   it('uses a ping as its heartbeat', () => {

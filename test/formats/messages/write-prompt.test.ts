@@ -73,7 +73,7 @@ describe('writing a prompt of the message format', () => {
   it.each<[string, number, JsonObject]>([
     ['keeps a budget for thoughts that still fits', 5000, { type: 'enabled', budget_tokens: 4000 }],
     ['lowers one that does not', 4000, { type: 'enabled', budget_tokens: 3999 }],
-    ['forbids thoughts where there is no room for any', 1024, { type: 'disabled' }],
+    ['disables thinking if there is no room for reasoning', 1024, { type: 'disabled' }],
   ])('%s with a limit of %i', (_, maxTokens, thinking) => {
     const prompt = read({ max_tokens: 8000, thinking: { type: 'enabled', budget_tokens: 4000 } })
     const body = write({ ...prompt, settings: { ...prompt.settings, maxTokens } })

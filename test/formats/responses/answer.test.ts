@@ -46,7 +46,7 @@ const response: JsonObject = {
   later: 1,
 }
 
-/** The events of a stream in the format, each named as its data is. */
+/** Returns the SSE events of a stream, each named after the type of its data. */
 function frames(...events: readonly (JsonObject & { readonly type: string })[]): readonly SseEvent[] {
   return events.map((event, index) => ({
     event: event.type,

@@ -31,7 +31,7 @@ const output = (id: string, text: Json = 'found'): JsonObject => ({
   output: text,
 })
 const user = (content: Json): JsonObject => ({ role: 'user', content })
-const said = (text: string): JsonObject => ({
+const assistant = (text: string): JsonObject => ({
   type: 'message',
   role: 'assistant',
   id: 'msg_1',
@@ -50,18 +50,18 @@ describe('a responses request', () => {
   })
 
   it('joins the reasoning, text and calls of one turn into one message', () => {
-    const thought = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm.' }] }
+    const reasoning = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm.' }] }
     const { messages } = read({
       input: [
         user('a'),
-        thought,
-        said('I look.'),
+        reasoning,
+        assistant('I look.'),
         call('1'),
         call('2'),
         output('1'),
         output('2'),
-        said('b'),
-        said('c'),
+        assistant('b'),
+        assistant('c'),
       ],
     })
 
@@ -172,7 +172,7 @@ describe('a responses request for a model that uses the chat format', () => {
       instructions: 'Be brief.',
       input: [
         user('a'),
-        said('I look.'),
+        assistant('I look.'),
         call('1'),
         call('2'),
         output('1'),
@@ -300,7 +300,7 @@ describe('a responses request for a model of the message format', () => {
         user('a'),
         { ...sealed, encrypted_content: 'svc-seal:c2ln' },
         { ...sealed, encrypted_content: 'gAAAAB-of-another-vendor' },
-        said('b'),
+        assistant('b'),
         user('c'),
       ],
     })
@@ -443,14 +443,14 @@ describe('the items of one answer', () => {
     const input = [
       user('Hi'),
       thought('rs_1'),
-      said('First I look.'),
+      assistant('First I look.'),
       thought('rs_2'),
       call('c1'),
       output('c1'),
       thought('rs_3'),
-      said('Found.'),
+      assistant('Found.'),
       thought('rs_4'),
-      said('Done.'),
+      assistant('Done.'),
     ]
     const types = read({ input }).messages.map(({ parts }) => parts.map((part) => part.type).join(' '))
 
