@@ -18,7 +18,7 @@ export const MODEL: Model = {
   price: { input: 3, output: 15 },
 }
 
-/** A store of texts, and what is in it. */
+/** Creates a text store whose entries the test can read. */
 export function textStore(): { readonly store: WaterfallOptions['store']; readonly entries: Map<string, string> } {
   const entries = new Map<string, string>()
   const store = {
@@ -41,7 +41,7 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType
   })
 }
 
-/** A small model that says the same to everything, and what it was asked. */
+/** Creates a small model that answers with `reply` and records its prompts. */
 export function smallModel(reply: string | ((text: string) => string | Promise<string>)): {
   readonly small: SmallModel
   readonly asked: { instruction: string; text: string }[]

@@ -138,7 +138,7 @@ const price = fc.constantFrom(
 
 const scenario = fc.record({
   price,
-  /** Which tiers there are, so that also the dearer ones are open. */
+  /** The available tiers, including the more expensive ones. */
   open: fc.constantFrom<readonly number[]>([2, 3, 4], [2], [3], [4]),
   opening: fc.integer({ min: 50, max: 9000 }),
   turns: fc.array(
@@ -154,10 +154,10 @@ const scenario = fc.record({
 type Scenario = typeof scenario extends fc.Arbitrary<infer value> ? value : never
 
 interface Played {
-  /** What was paid beyond sending everything on every turn, and what sending everything has cost. */
+  /** The extra cost compared with sending everything on every turn, and the cost of sending everything. */
   readonly excess: number
   readonly plain: number
-  /** The dearest rewritten request so far. */
+  /** The most expensive rewritten request so far. */
   readonly rewriting: number
 }
 
@@ -177,7 +177,7 @@ async function* playTurns({ price: prices, open, opening, turns }: Scenario): As
     const everything = await whole(prompt, now)
     excess += paid - everything
     plain += everything
-    // A tier may decline after its small-model call: that call is then all there is of the rewriting.
+    // A tier may decline after its small-model call. That call is then the only cost of rewriting.
     rewriting = Math.max(rewriting, rewrite === undefined ? spent : paid)
     yield { excess, plain, rewriting }
     now += gap
@@ -186,7 +186,7 @@ async function* playTurns({ price: prices, open, opening, turns }: Scenario): As
   }
 }
 
-/** Turns that add much and then nothing: what was expected of the growth does not come. */
+/** Turns that add much and then nothing, so the expected growth does not occur. */
 const STALLING: Scenario = {
   price: { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 },
   open: [2],

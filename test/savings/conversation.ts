@@ -14,7 +14,7 @@ const TOPICS = [
   'glacier',
 ]
 
-/** Prose of about so many words, with a topic, numbers and file names in it. */
+/** Returns prose of about `words` words, with a topic, numbers and file names. */
 export function prose(seed: number, words: number): string {
   const out: string[] = []
   let state = seed * 7919 + 17
@@ -111,7 +111,7 @@ export function promptOf(messages: readonly Message[], dialect: Dialect): Prompt
   return { native: { dialect, value: {} }, model: 'mock/large', messages, settings: {}, tools: [TOOL], stream: false }
 }
 
-/** A random conversation of either dialect: tools, pictures, thoughts, odd orders; it ends with a user or a tool result. */
+/** Random conversations of a dialect with tools, images and reasoning, ending with a user message or a tool result. */
 export const conversation: fc.Arbitrary<Prompt> = fc
   .record({
     dialect: fc.constantFrom<Dialect>('openai', 'anthropic'),
@@ -139,7 +139,7 @@ export const conversation: fc.Arbitrary<Prompt> = fc
     return promptOf(dialect === 'anthropic' ? alternating(messages) : messages, dialect)
   })
 
-/** As a message-format client sends it: neighbours of one role are one message, and a user begins. */
+/** Joins neighboring messages of one role and starts with a user message, as message-format clients do. */
 function alternating(messages: readonly Message[]): Message[] {
   const out: Message[] = []
   for (const message of messages) {
@@ -157,7 +157,7 @@ function alternating(messages: readonly Message[]): Message[] {
   return out
 }
 
-/** Every result answers a call of the assistant message before it, and every call that is not the last has its result. */
+/** Checks that each result has a call in the preceding assistant message, and each call except the last a result. */
 export function pairsAreValid(messages: readonly Message[]): boolean {
   let open = new Set<string>()
   for (const message of messages) {
@@ -170,7 +170,7 @@ export function pairsAreValid(messages: readonly Message[]): boolean {
   return true
 }
 
-/** No two neighbours of one role, and a user begins. */
+/** Checks that roles alternate and that a user message is first. */
 export function rolesAlternate(messages: readonly Message[]): boolean {
   const turns = messages.filter((message) => message.role !== 'system')
   return turns[0]?.role === 'user' && turns.every((message, at) => at === 0 || message.role !== turns[at - 1]?.role)

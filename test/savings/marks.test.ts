@@ -9,7 +9,7 @@ const THINGS = ['harbour', 'ledger', 'orchard', 'violin', 'glacier', 'compiler',
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
 const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
 
-/** Lines that occur once: each names its message and its place. */
+/** Returns unique lines: each contains the name of its message and its position. */
 function lines(name: string, count: number): string[] {
   return Array.from(
     { length: count },

@@ -11,7 +11,7 @@ const ADVICE = 'Put the sleeping bag near the radiator, and drink cocoa before b
 const QUESTION = 'How can I stay warm at night?'
 const STEERING = { level: 'extreme', vanishing: false, recursive: false } as const
 
-/** A long chat in which one answer matters, which shares no word with the question. */
+/** Returns a long chat in which the one relevant answer shares no word with the question. */
 function chat(questions: readonly string[] = [QUESTION]): Prompt {
   const messages: Message[] = []
   const say = (role: 'user' | 'assistant', words: string): void => void messages.push({ role, parts: [text(words)] })
@@ -27,7 +27,7 @@ function chat(questions: readonly string[] = [QUESTION]): Prompt {
   return promptOf(messages, 'openai')
 }
 
-/** Turns the question and the advice in one direction, and all other texts in another. */
+/** Creates an embedder that maps the question and the advice to one direction and all other texts to another. */
 function warmEmbedder(more: Partial<Embedder> = {}): { readonly embedder: Embedder; readonly texts: string[] } {
   const texts: string[] = []
   const embedder: Embedder = {

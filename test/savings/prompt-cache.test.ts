@@ -27,7 +27,7 @@ function promptOf(messages: readonly Message[]): Prompt {
 }
 
 interface Turn {
-  /** Words that the turn adds. */
+  /** Number of words that the turn adds. */
   readonly words: number
   readonly secondsBefore: number
 }
@@ -37,7 +37,7 @@ const turn: fc.Arbitrary<Turn> = fc.record({
   secondsBefore: fc.oneof(fc.integer({ min: 1, max: 299 }), fc.integer({ min: 301, max: 4000 })),
 })
 
-/** What a conversation costs with markers and without, and the dearest write of it. */
+/** Returns the cost of a conversation with and without markers, and its most expensive cache write. */
 async function play(
   turns: readonly Turn[],
   forgets: readonly boolean[],
@@ -58,7 +58,7 @@ async function play(
       owner: 'k',
       now,
     })
-    // A vendor may lose what it has cached before its time.
+    // A vendor may lose cached prefixes before they expire.
     if (forgets[at] === true) vendor = createMarkedCache()
     const usage = vendor.usageOf(marked?.prompt ?? prompt, now)
     await marked?.report(usage)

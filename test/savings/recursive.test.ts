@@ -5,7 +5,7 @@ import { promptOf, prose, text } from './conversation.ts'
 
 const RECURSIVE = { vanishing: false, recursive: true }
 
-/** A chat with answers of about 500 tokens that share words with the question. */
+/** Returns a chat with answers of about 500 tokens that share words with the question. */
 function chat(pairs: number): Message[] {
   const past = Array.from({ length: pairs }, (_, at): Message[] => [
     { role: 'user', parts: [text(`Question ${at}: ${prose(at, 20)}`)] },
@@ -25,7 +25,7 @@ async function chatOf(tokens: number): Promise<ReturnType<typeof promptOf>> {
 
 describe('tier 3', () => {
   it.each([25_000, 38_000, 60_000])('at least halves a prompt of %i tokens', async (tokens) => {
-    // Summaries as long as they may be.
+    // The summaries have the maximum length.
     const { small } = smallModel((words) => `Facts and values: ${words.slice(200, 2400)}`)
     const prompt = await chatOf(tokens)
     const { rewrite, tokens: original } = await waterfallOf()(jobOf(prompt, { small, steering: RECURSIVE }))

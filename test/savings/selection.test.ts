@@ -9,7 +9,7 @@ const QUESTION = 'What of the harbour, ledger, invoice, compiler, orchard, glaci
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
 const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
 
-/** A user message of about 130 tokens that shares no word with the question. */
+/** Returns a user message of about 130 tokens that shares no word with the question. */
 function aside(at: number): string {
   return `Remark ${at}: ${Array.from({ length: 9 }, (_, line) => `the marble weighs ${at * 31 + line} grams of copper`).join(', ')}.`
 }

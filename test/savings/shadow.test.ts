@@ -16,7 +16,7 @@ const NOW = 1e12
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
 const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
 
-/** A chat of about 24k tokens. */
+/** Returns a chat of about 24k tokens. */
 function chat(): Prompt {
   const past = Array.from({ length: 110 }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 90))])
   return promptOf([...past.flat(), user('What of the harbour, the ledger and the orchard?')], 'openai')
@@ -26,7 +26,7 @@ function next(prompt: Prompt): Prompt {
   return { ...prompt, messages: [...prompt.messages, assistant('Yes.'), user('And of the glacier and the violin?')] }
 }
 
-/** A store, and its first write. */
+/** Creates a store that reports its first write. */
 function watchedStore(): { readonly store: Store; readonly written: Promise<void> } {
   const store = memoryStore()
   const { promise, resolve } = deferred()

@@ -14,13 +14,13 @@ const QUESTION =
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
 const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
 
-/** A conversation of about 40k tokens before these messages. */
+/** Prepends a conversation of about 40k tokens to these messages. */
 function after(...tail: Message[]): TierJob['prompt'] {
   const past = Array.from({ length: 160 }, (_, at) => [user(prose(at, 40)), assistant(prose(at + 5000, 180))])
   return promptOf([...past.flat(), ...tail], 'openai')
 }
 
-/** Sentences that share no word with the question. */
+/** Returns sentences that share no word with the question. */
 function plan(sentences: number): string {
   return Array.from({ length: sentences }, (_, at) => `Paragraph ${at} weighs the marble against the copper.`).join(
     '\n',
@@ -31,7 +31,7 @@ function sentWords(prompt: TierJob['prompt'] | undefined): string {
   return (prompt?.messages ?? []).map(textOfMessage).join('\n\n')
 }
 
-/** Words of seven tokens each, of which the estimate expects two. */
+/** Returns words of seven tokens each, which the estimate counts as two. */
 function rareWords(count: number, seed: number): string {
   let state = seed * 7919 + 17
   const draw = (signs: string): string => {
@@ -81,7 +81,7 @@ describe('the cap', () => {
     const past = Array.from({ length: 40 }, (_, at) => [user(rareWords(15, at)), assistant(rareWords(300, at + 500))])
     const prompt = promptOf([...past.flat(), user('Which of these was first?')], 'openai')
     expect(await meter.countPrompt(prompt)).toBeGreaterThan(65_536)
-    // A meter that has not counted these words yet has only their estimate.
+    // A meter that has not counted these words yet uses the estimate.
     const fresh = createMeter(createTokenizer())
     const tokens = fresh.estimatePrompt(prompt)
     const { rewrite } = await waterfallOf({ meter: fresh })(jobOf(prompt, { steering: MED, tokens }))

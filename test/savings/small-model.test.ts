@@ -50,7 +50,7 @@ describe('a small model that fails', () => {
       expect(rewrite?.strategy).toBe('Recursive-RLM (controller: extractive)')
       prompt = next(prompt, turn)
     }
-    // Four calls run side by side when the second failure arrives.
+    // Four calls run concurrently when the second failure arrives.
     expect(asked.length).toBeLessThanOrEqual(4)
   })
 
@@ -123,7 +123,7 @@ describe('a small model that fails', () => {
   })
 })
 
-describe('after an requested tier that declines', () => {
+describe('after a requested tier that declines', () => {
   it('no tier runs whose small-model calls cost more', async () => {
     const { small, asked } = smallModel(SUMMARY)
     const prompt = await chatOf(138_000, UNRELATED)

@@ -14,7 +14,7 @@ describe('readSteeringHeaders', () => {
   })
 
   it.each(['', 'huge', '16384', '__proto__', 'extreme, max'])(
-    'refuses the level "%s" and names the header',
+    'rejects the level "%s" and names the header',
     (level) => {
       const attempt = () => readSteeringHeaders({ get: (name) => (name === 'x-savings-level' ? level : null) })
       expect(attempt).toThrow(GatewayError)
@@ -44,7 +44,7 @@ describe('readSteeringHeaders', () => {
   })
 
   it.each(['', 'maybe', 'on', 'true, true', '2'])(
-    'refuses "%s" of the two other headers and names the header',
+    'rejects "%s" of the two other headers and names the header',
     (value) => {
       for (const param of ['X-Vanishing-Context', 'X-Svc-RLM']) {
         expect(() => read({ [param]: value })).toThrow(

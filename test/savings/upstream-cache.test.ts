@@ -24,7 +24,7 @@ const next = (prompt: Prompt, turn: number): Prompt => ({
   messages: [...prompt.messages, assistant(prose(turn + 900, 180)), user(`Turn ${turn}: ${prose(turn, 15)}?`)],
 })
 
-/** The tiers of the turns of a conversation that grows past 20k tokens, while the upstream reports what it reads. */
+/** Returns the tier of each turn while the conversation grows past 20k tokens. The upstream reports its cache reads. */
 async function tiersOf(reported: (warm: number) => number): Promise<readonly (number | undefined)[]> {
   const waterfall = waterfallOf()
   const { small } = smallModel('Facts and values: the harbour was closed in 1999.')

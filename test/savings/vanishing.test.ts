@@ -11,18 +11,18 @@ const QUESTION = 'What of the harbour, ledger, invoice, compiler, orchard, glaci
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
 const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
 
-/** So many exchanges of about 270 tokens and a question. */
+/** Returns a chat of `exchanges` exchanges of about 270 tokens each and a question. */
 function chat(exchanges: number): TierJob['prompt'] {
   const past = Array.from({ length: exchanges }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 180))])
   return promptOf([...past.flat(), user(QUESTION)], 'openai')
 }
 
-/** A question about documents of about 3,800 tokens each, before any answer. */
+/** Returns a first question about documents of about 3,800 tokens each. */
 function request(documents: number): TierJob['prompt'] {
   return promptOf([...Array.from({ length: documents }, (_, at) => user(prose(at, 2500))), user(QUESTION)], 'openai')
 }
 
-/** The size of the prompt that tier 2 makes, undefined where it does not run. */
+/** Returns the size of the prompt that tier 2 creates, or undefined if tier 2 does not run. */
 async function sizeOf(
   prompt: TierJob['prompt'],
   steering?: TierJob['steering'],

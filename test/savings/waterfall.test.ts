@@ -5,7 +5,7 @@ import type { Tier, TierJob } from '../../src/savings/tier.ts'
 import { jobOf, meter, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
-/** A chat of so many questions and answers, about 300 tokens each pair, ending in a question. */
+/** Returns a chat of `pairs` questions and answers of about 300 tokens per pair, ending with a question. */
 function chat(pairs: number): TierJob['prompt'] {
   const past = Array.from({ length: pairs }, (_, at): Message[] => [
     { role: 'user', parts: [text(`Question ${at}: ${prose(at, 20)}`)] },
@@ -15,7 +15,7 @@ function chat(pairs: number): TierJob['prompt'] {
   return promptOf([system, ...past.flat(), { role: 'user', parts: [text(`And the ${prose(7, 6)}?`)] }], 'openai')
 }
 
-/** Adds answers and questions until the prompt has at least so many tokens. */
+/** Adds answers and questions until the prompt has at least `tokens` tokens. */
 async function chatOf(tokens: number): Promise<TierJob['prompt']> {
   const perPair = ((await meter.countPrompt(chat(40))) - (await meter.countPrompt(chat(20)))) / 20
   return chat(Math.ceil(tokens / perPair))
@@ -40,7 +40,7 @@ describe('the chosen tier', () => {
     [{ vanishing: false, recursive: true }, 3],
     [{ level: 'off', vanishing: true, recursive: true }, undefined],
     [{ level: 'min', vanishing: true, recursive: true }, undefined],
-  ] as const)('is what the first header says: %j', async (steering, tier) => {
+  ] as const)('is set by the first header: %j', async (steering, tier) => {
     const { rewrite } = await waterfallOf()(jobOf(await chatOf(30_000), { steering, small: dense }))
     expect(rewrite?.tier).toBe(tier)
   })
@@ -92,9 +92,9 @@ describe('without a header', () => {
     const first = await chatOf(30_000)
     await waterfallOf({ store, tiers: [] })(jobOf(first, { model: optim }))
 
-    const onlyTwo = (own: readonly Tier[]): readonly Tier[] => own.filter(({ tier }) => tier === 2)
-    const known = await waterfallOf({ store, tiers: onlyTwo })(jobOf(extend(first), { model: optim }))
-    const strange = await waterfallOf({ tiers: onlyTwo })(jobOf(extend(first), { model: optim }))
+    const tierTwoOptions = (own: readonly Tier[]): readonly Tier[] => own.filter(({ tier }) => tier === 2)
+    const known = await waterfallOf({ store, tiers: tierTwoOptions })(jobOf(extend(first), { model: optim }))
+    const strange = await waterfallOf({ tiers: tierTwoOptions })(jobOf(extend(first), { model: optim }))
 
     expect(known.verdicts.find((verdict) => verdict.tier === 2)?.outcome).toBe('does-not-pay')
     expect(strange.rewrite?.tier).toBe(2)
@@ -187,7 +187,7 @@ describe('regardless of the reply of the small model', () => {
   it.each(replies)('tier 2 finds the sections of the question if it %s', async (_, reply) => {
     const prompt = await chatOf(60_000)
     const { small } = smallModel(reply)
-    // The three seconds are over at once.
+    // The three seconds elapse immediately.
     const after = (_ms: number, callback: () => void) => (queueMicrotask(callback), () => undefined)
     const { rewrite } = await waterfallOf({ after })(jobOf(prompt, { small }))
     const alone = await waterfallOf()(jobOf(prompt))
