@@ -8,15 +8,15 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close()
 })
 
-interface Place extends Stage {
-  /** `<provider> <model as the upstream got it>`. */
-  readonly asked: () => readonly string[]
+interface TestStage extends Stage {
+  /** Upstream calls as `<provider> <model in the upstream request>`. */
+  readonly upstreamCalls: () => readonly string[]
 }
 
-/** `a` and `b` list models, `open` takes any. */
+/** `a` and `b` list models; `open` accepts any. */
 async function start(
   options: { readonly key?: Parameters<Gateway['keys']['create']>[0]; readonly reply?: Upstream['reply'] } = {},
-): Promise<Place> {
+): Promise<TestStage> {
   const reply = options.reply ?? ((): Reply => 'Hello.')
   const upstream = await startUpstream({ reply })
   const provider = (name: string, ids: readonly string[]) =>
@@ -36,8 +36,9 @@ async function start(
     ...(options.key !== undefined && { key: options.key }),
   })
   closing.push(stage.close, upstream.close)
-  const asked = () => upstream.requests.map(({ path, body }) => `${path.split('/')[1]} ${String(body['model'])}`)
-  return Object.assign(stage, { asked })
+  const upstreamCalls = () =>
+    upstream.requests.map(({ path, body }) => `${path.split('/')[1]} ${String(body['model'])}`)
+  return Object.assign(stage, { upstreamCalls })
 }
 
 async function statusFor(stage: Stage, model: string): Promise<{ status: number; message: string }> {
@@ -63,7 +64,7 @@ describe('a model name without a provider', () => {
     const stage = await start()
 
     expect((await statusFor(stage, model)).status).toBe(200)
-    expect(stage.asked()).toEqual([expected])
+    expect(stage.upstreamCalls()).toEqual([expected])
   })
 
   it('falls back to the other providers that list the model, and to no others', async () => {
@@ -75,7 +76,7 @@ describe('a model name without a provider', () => {
 
     await statusFor(stage, 'shared')
 
-    expect(stage.asked()).toEqual(['a shared', 'b shared'])
+    expect(stage.upstreamCalls()).toEqual(['a shared', 'b shared'])
   })
 
   it('resolves only to the providers of the key, in their order', async () => {
@@ -83,7 +84,7 @@ describe('a model name without a provider', () => {
     const stage = await start({ key })
 
     expect((await statusFor(stage, 'shared')).status).toBe(200)
-    expect(stage.asked()).toEqual(['b shared'])
+    expect(stage.upstreamCalls()).toEqual(['b shared'])
     expect((await statusFor(stage, 'only-a')).status).toBe(404)
   })
 
@@ -97,7 +98,7 @@ describe('a model name without a provider', () => {
       const names = (await stage.openai.models.list()).data.map(({ id }) => id)
       expect(names).not.toContain('fast')
       expect(names.length).toBeGreaterThan(0)
-      expect(stage.asked()).toEqual([])
+      expect(stage.upstreamCalls()).toEqual([])
     },
   )
 
@@ -113,7 +114,7 @@ describe('a model name without a provider', () => {
 
     expect((await statusFor(stage, 'shared')).status).toBe(200)
     expect((await statusFor(stage, 'only-a')).status).toBe(403)
-    expect(stage.asked()).toEqual(['b shared'])
+    expect(stage.upstreamCalls()).toEqual(['b shared'])
   })
 })
 

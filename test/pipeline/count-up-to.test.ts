@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { countUpTo } from '../../src/pipeline/charge.ts'
 
-/** Counts a token per character, and records how many characters were counted. */
+/** Creates a meter that counts one token per character and records the number of counted characters. */
 function countingMeter() {
   let counted = 0
   const estimate = (text: string): number => {

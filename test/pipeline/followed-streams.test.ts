@@ -8,14 +8,14 @@ afterEach(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 
-interface Place {
+interface FollowedStage {
   readonly upstream: Upstream
   readonly gateway: Gateway
   readonly ask: (body?: object) => Promise<StreamReading>
 }
 
 /** The upstream sends `Par`, then waits for `opened`, then sends `after`, or else the rest of the answer. */
-async function open(opened: Promise<unknown>, after?: readonly StreamItem[]): Promise<Place> {
+async function open(opened: Promise<unknown>, after?: readonly StreamItem[]): Promise<FollowedStage> {
   const upstream = await startUpstream({
     reply: (request) => {
       const events = buildEvents(request, { text: ['Par', 'is.'] })
@@ -41,7 +41,7 @@ async function open(opened: Promise<unknown>, after?: readonly StreamItem[]): Pr
   return { upstream, gateway, ask }
 }
 
-/** A response that is read in pieces. */
+/** A response that the test reads in pieces. */
 interface StreamReading {
   readonly response: Response
   /** Resolves when the text has arrived, or when the stream has ended. */

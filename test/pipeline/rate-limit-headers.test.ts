@@ -44,14 +44,14 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
 
       expectHeaders(await send(), 200, 99)
       expectHeaders(await send({ stream: true }), 200, 98)
-      // What is refused before it is counted takes no place.
+      // Requests rejected before they are counted use no quota.
       expectHeaders(await send({ model: 'chat/small' }), 403, 98)
       expectHeaders(await send({ model: 'none/none' }), 404, 98)
       expectHeaders(await send({ messages: [] }), 400, 98)
       expectHeaders(await send({}, { 'content-type': 'text/plain' }), 415, 98)
       expectHeaders(await send({}, { 'x-savings-level': 'most' }), 400, 98)
       expectHeaders(await sendRequest(stage, '{', { path }), 400, 98)
-      // What an upstream was asked for keeps its place.
+      // Requests that reached an upstream stay counted.
       stage.upstream.reply = () => ({ kind: 'failure', status: 400 })
       expectHeaders(await send(), 400, 97)
       stage.upstream.reply = () => ({ kind: 'json', value: {} })
@@ -189,8 +189,8 @@ describe.each(EDGES)('a window of %s at %s', (every, last, next) => {
 
     expect(rateLimitHeaders(await send())).toEqual(['2', '1', end])
     expect(rateLimitHeaders(await send())).toEqual(['2', '0', end])
-    const refused = await send()
-    expect([refused.status, refused.headers['retry-after'], ...rateLimitHeaders(refused)]).toEqual([
+    const rejected = await send()
+    expect([rejected.status, rejected.headers['retry-after'], ...rateLimitHeaders(rejected)]).toEqual([
       429,
       '1',
       '2',

@@ -25,11 +25,11 @@ import { CUT, eventsUntilText } from '../support/upstream-events.ts'
 type Name = 'a' | 'b' | 'c'
 type Config = WireForm<KeyProvider>
 
-interface Place {
+interface TestGateway {
   readonly gateway: Gateway
   readonly url: string
-  /** Which providers were asked, in their order. */
-  readonly asked: Name[]
+  /** The providers called, in order. */
+  readonly calledProviders: Name[]
   readonly newSecret: (configs: readonly Config[], fields?: Partial<WireForm<NewKey>>) => Promise<string>
 }
 
@@ -38,16 +38,16 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-/** Three providers on one upstream. Their paths differ. */
+/** Starts a gateway with three providers on one upstream, distinguished by path. */
 async function start(
   replies: Partial<Record<Name, (request: UpstreamRequest) => Reply>> = {},
   random: () => number = () => 0,
-): Promise<Place> {
-  const asked: Name[] = []
+): Promise<TestGateway> {
+  const calledProviders: Name[] = []
   const upstream = await startUpstream({
     reply: (request) => {
       const name = request.path.slice(1, 2) as Name
-      asked.push(name)
+      calledProviders.push(name)
       return replies[name]?.(request) ?? `Hello from ${name}.`
     },
   })
@@ -62,9 +62,9 @@ async function start(
   })
   const server = await serve(gateway, { port: 0 })
   closing.push(upstream.close, gateway.close, server.close)
-  const newSecret: Place['newSecret'] = async (provider_configs, fields) =>
+  const newSecret: TestGateway['newSecret'] = async (provider_configs, fields) =>
     (await gateway.keys.create({ name: 'routed', provider_configs, ...fields })).value
-  return { gateway, url: server.url, asked, newSecret }
+  return { gateway, url: server.url, calledProviders: calledProviders, newSecret }
 }
 
 const WEIGHTS: readonly Config[] = [
@@ -73,8 +73,8 @@ const WEIGHTS: readonly Config[] = [
   { provider: 'c', weight: 3 },
 ]
 
-function send(place: Place, secret: string, body: object = {}, path: string = CHAT.path): Promise<ClientReply> {
-  return sendRequest({ url: place.url, secret }, { ...CHAT.body, model: 'large', ...body }, { path })
+function send(fixture: TestGateway, secret: string, body: object = {}, path: string = CHAT.path): Promise<ClientReply> {
+  return sendRequest({ url: fixture.url, secret }, { ...CHAT.body, model: 'large', ...body }, { path })
 }
 
 const down: Reply = { kind: 'failure', status: 503, headers: { 'x-should-retry': 'false' } }
@@ -82,14 +82,14 @@ const down: Reply = { kind: 'failure', status: 503, headers: { 'x-should-retry':
 describe('a model without a provider', () => {
   it('is sent to the providers of the key in proportion to their weights', async () => {
     let draws = 0
-    // Evenly spread over 0 to 1, in an order of its own.
-    const place = await start({}, () => ((draws++ * 41) % 90) / 90)
-    const secret = await place.newSecret(WEIGHTS)
+    // The numbers are evenly distributed over 0 to 1 in a fixed order.
+    const fixture = await start({}, () => ((draws++ * 41) % 90) / 90)
+    const secret = await fixture.newSecret(WEIGHTS)
     for (let count = 0; count < 90; count += 1) {
       const { path } = count % 2 === 0 ? CHAT : MESSAGE
-      expect((await send(place, secret, { stream: count % 3 === 0 }, path)).status).toBe(200)
+      expect((await send(fixture, secret, { stream: count % 3 === 0 }, path)).status).toBe(200)
     }
-    const times = (name: Name): number => place.asked.filter((one) => one === name).length
+    const times = (name: Name): number => fixture.calledProviders.filter((one) => one === name).length
     expect({ a: times('a'), b: times('b'), c: times('c') }).toEqual({ a: 10, b: 50, c: 30 })
   })
 
@@ -97,11 +97,11 @@ describe('a model without a provider', () => {
     'falls back in descending order of weight, whole and as a stream ($name endpoint)',
     async ({ path }) => {
       for (const stream of [false, true]) {
-        const place = await start({ b: () => down, c: () => down })
-        const secret = await place.newSecret(WEIGHTS)
-        const reply = await send(place, secret, { stream }, path)
+        const fixture = await start({ b: () => down, c: () => down })
+        const secret = await fixture.newSecret(WEIGHTS)
+        const reply = await send(fixture, secret, { stream }, path)
 
-        expect(place.asked).toEqual(['b', 'c', 'a'])
+        expect(fixture.calledProviders).toEqual(['b', 'c', 'a'])
         expect(reply.status).toBe(200)
         expect(reply.text).toContain(stream ? 'from' : 'Hello from a.')
       }
@@ -109,91 +109,91 @@ describe('a model without a provider', () => {
   )
 
   it('is sent to the drawn provider first, then to the one with the highest weight', async () => {
-    const place = await start({ a: () => down, b: () => down }, () => 0.99)
-    expect((await send(place, await place.newSecret(WEIGHTS))).status).toBe(200)
-    expect(place.asked).toEqual(['a', 'b', 'c'])
+    const fixture = await start({ a: () => down, b: () => down }, () => 0.99)
+    expect((await send(fixture, await fixture.newSecret(WEIGHTS))).status).toBe(200)
+    expect(fixture.calledProviders).toEqual(['a', 'b', 'c'])
   })
 
   it('is sent to a provider of weight 0 only when the others fail', async () => {
-    const place = await start({ a: () => down }, () => 0.999)
-    const secret = await place.newSecret([
+    const fixture = await start({ a: () => down }, () => 0.999)
+    const secret = await fixture.newSecret([
       { provider: 'a', weight: 1 },
       { provider: 'b', weight: 0 },
     ])
-    expect((await send(place, secret)).text).toContain('Hello from b.')
-    expect(place.asked).toEqual(['a', 'b'])
+    expect((await send(fixture, secret)).text).toContain('Hello from b.')
+    expect(fixture.calledProviders).toEqual(['a', 'b'])
   })
 
   it('is sent only to providers that the key may use', async () => {
-    const place = await start({}, () => 0.999)
-    const split = await place.newSecret([
+    const fixture = await start({}, () => 0.999)
+    const split = await fixture.newSecret([
       { provider: 'a', weight: 1, allowed_models: ['large'] },
       { provider: 'b', weight: 1, allowed_models: ['sm*'] },
     ])
-    expect((await send(place, split)).text).toContain('from a.')
-    expect((await send(place, split, { model: 'small' })).text).toContain('from b.')
-    expect((await send(place, split, { model: 'a/small' })).status).toBe(403)
-    expect((await send(place, split, { model: 'c/large' })).status).toBe(403)
-    const narrow = await place.newSecret(WEIGHTS, { allowed_models: ['c/*'] })
-    expect((await send(place, narrow)).text).toContain('from c.')
-    const none = await place.newSecret(WEIGHTS, { allowed_models: ['d/*'] })
-    expect((await send(place, none)).error['code']).toBe('model_not_allowed')
-    expect(place.asked).toEqual(['a', 'b', 'c'])
+    expect((await send(fixture, split)).text).toContain('from a.')
+    expect((await send(fixture, split, { model: 'small' })).text).toContain('from b.')
+    expect((await send(fixture, split, { model: 'a/small' })).status).toBe(403)
+    expect((await send(fixture, split, { model: 'c/large' })).status).toBe(403)
+    const narrow = await fixture.newSecret(WEIGHTS, { allowed_models: ['c/*'] })
+    expect((await send(fixture, narrow)).text).toContain('from c.')
+    const none = await fixture.newSecret(WEIGHTS, { allowed_models: ['d/*'] })
+    expect((await send(fixture, none)).error['code']).toBe('model_not_allowed')
+    expect(fixture.calledProviders).toEqual(['a', 'b', 'c'])
   })
 
   it('never falls back to a route that the key may not use', async () => {
-    const place = await start({ b: () => down })
-    const secret = await place.newSecret(WEIGHTS, { allowed_models: ['b/*'] })
-    expect((await send(place, secret)).status).toBe(503)
-    expect(place.asked).toEqual(['b'])
+    const fixture = await start({ b: () => down })
+    const secret = await fixture.newSecret(WEIGHTS, { allowed_models: ['b/*'] })
+    expect((await send(fixture, secret)).status).toBe(503)
+    expect(fixture.calledProviders).toEqual(['b'])
   })
 
   it('is sent to the providers that list it, in their order, for a key without providers', async () => {
-    const place = await start()
-    expect((await send(place, await place.newSecret([]))).status).toBe(200)
-    expect(place.asked).toEqual(['a'])
+    const fixture = await start()
+    expect((await send(fixture, await fixture.newSecret([]))).status).toBe(200)
+    expect(fixture.calledProviders).toEqual(['a'])
   })
 })
 
 describe('a fallback', () => {
   it('continues a stream that broke off before its first word', async () => {
-    const place = await start({
+    const fixture = await start({
       b: () => ({ kind: 'events', items: [CUT] }),
       c: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect).slice(0, 1), CUT] }),
     })
-    const reply = await send(place, await place.newSecret(WEIGHTS), { stream: true })
+    const reply = await send(fixture, await fixture.newSecret(WEIGHTS), { stream: true })
     expect(reply.status).toBe(200)
     expect(streamedText(reply.text)).toBe('Hello from a.')
-    expect(new Set(place.asked)).toEqual(new Set(['b', 'c', 'a']))
+    expect(new Set(fixture.calledProviders)).toEqual(new Set(['b', 'c', 'a']))
   })
 
   it('does not continue a stream whose first word was sent', async () => {
-    const place = await start({
+    const fixture = await start({
       b: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), CUT] }),
     })
-    const reply = await send(place, await place.newSecret(WEIGHTS), { stream: true })
+    const reply = await send(fixture, await fixture.newSecret(WEIGHTS), { stream: true })
     expect(reply.status).toBe(200)
-    expect(place.asked).toEqual(['b'])
+    expect(fixture.calledProviders).toEqual(['b'])
     expect(parseEvents(reply.text).at(-1)?.data).toMatchObject({ error: { type: 'upstream_error' } })
   })
 
   it('is not called for an invalid request', async () => {
-    const place = await start({ b: () => ({ kind: 'failure', status: 400 }) })
-    expect((await send(place, await place.newSecret(WEIGHTS))).status).toBe(400)
-    expect(place.asked).toEqual(['b'])
+    const fixture = await start({ b: () => ({ kind: 'failure', status: 400 }) })
+    expect((await send(fixture, await fixture.newSecret(WEIGHTS))).status).toBe(400)
+    expect(fixture.calledProviders).toEqual(['b'])
   })
 
   it('is called immediately after a 429 with Retry-After', async () => {
-    const place = await start({ b: () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '15' } }) })
-    expect((await send(place, await place.newSecret(WEIGHTS))).text).toContain('from c.')
-    expect(place.asked).toEqual(['b', 'c'])
+    const fixture = await start({ b: () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '15' } }) })
+    expect((await send(fixture, await fixture.newSecret(WEIGHTS))).text).toContain('from c.')
+    expect(fixture.calledProviders).toEqual(['b', 'c'])
   })
 })
 
 it('calls a failing provider three times before the next one', async () => {
-  const place = await start({ b: () => ({ kind: 'failure', status: 500 }) })
-  expect((await send(place, await place.newSecret(WEIGHTS))).text).toContain('from c.')
-  expect(place.asked).toEqual(['b', 'b', 'b', 'c'])
+  const fixture = await start({ b: () => ({ kind: 'failure', status: 500 }) })
+  expect((await send(fixture, await fixture.newSecret(WEIGHTS))).text).toContain('from c.')
+  expect(fixture.calledProviders).toEqual(['b', 'b', 'b', 'c'])
 })
 
 it('returns 429 with Retry-After, without a bill, when all providers return 429', async () => {
@@ -202,10 +202,10 @@ it('returns 429 with Retry-After, without a bill, when all providers return 429'
     status: 429,
     headers: { 'retry-after': seconds },
   })
-  const place = await start({ a: limited('300'), b: limited('30'), c: limited('120') })
-  const secret = await place.newSecret(WEIGHTS, { budget_limit_cents: 100 })
+  const fixture = await start({ a: limited('300'), b: limited('30'), c: limited('120') })
+  const secret = await fixture.newSecret(WEIGHTS, { budget_limit_cents: 100 })
   for (const stream of [false, true]) {
-    const reply = await send(place, secret, { stream })
+    const reply = await send(fixture, secret, { stream })
     expect([reply.status, reply.error['type'], reply.error['code']]).toEqual([
       429,
       'rate_limit_error',
@@ -213,7 +213,7 @@ it('returns 429 with Retry-After, without a bill, when all providers return 429'
     ])
     expect(reply.headers['retry-after']).toBe('30')
   }
-  expect(place.asked).toEqual(['b', 'c', 'a', 'b', 'c', 'a'])
-  const [key] = (await place.gateway.keys.list()).keys
+  expect(fixture.calledProviders).toEqual(['b', 'c', 'a', 'b', 'c', 'a'])
+  const [key] = (await fixture.gateway.keys.list()).keys
   expect(key?.currentUsageCents).toBe(0)
 })

@@ -10,45 +10,45 @@ interface Asking {
   readonly circuit?: string
 }
 
-/** A breaker with a clock that the test moves. */
-function breakerAt(options = OPTIONS) {
+/** Creates a breaker with a manual clock. */
+function createTestBreaker(options = OPTIONS) {
   const breaker: CircuitBreaker = createCircuitBreaker(options)
-  const world = { now: 100_000 }
+  const clock = { now: 100_000 }
   const admit = ({ key = 'a', hasAlternative = false, circuit = 'p/m' }: Asking = {}): CircuitPermit | undefined =>
-    breaker.admit({ circuit, keyId: key, now: world.now, hasAlternative })
+    breaker.admit({ circuit, keyId: key, now: clock.now, hasAlternative })
   const fail = (key = 'a', times = 1): void => {
-    for (let count = 0; count < times; count += 1) admit({ key })?.recordFailure(world.now)
+    for (let count = 0; count < times; count += 1) admit({ key })?.recordFailure(clock.now)
   }
   const succeed = (key = 'a', times = 1): void => {
-    for (let count = 0; count < times; count += 1) admit({ key })?.recordSuccess(world.now)
+    for (let count = 0; count < times; count += 1) admit({ key })?.recordSuccess(clock.now)
   }
-  const stateOf = (): unknown => breaker.reports(world.now)['p/m']
-  return { breaker, world, admit, fail, succeed, stateOf }
+  const stateOf = (): unknown => breaker.reports(clock.now)['p/m']
+  return { breaker, clock, admit, fail, succeed, stateOf }
 }
 
 const OPEN_FOR_ALL = { state: 'open', isForAllKeys: true }
 const OPEN_FOR_ONE = { state: 'open', isForAllKeys: false }
 const CLOSED = { state: 'closed', isForAllKeys: true }
 
-/** A circuit that the failures of two keys opened. */
-function opened() {
-  const room = breakerAt()
-  room.fail('a', 2)
-  room.fail('b', 2)
-  expect(room.stateOf()).toEqual(OPEN_FOR_ALL)
-  return room
+/** Creates a circuit and opens it with failures of two keys. */
+function createOpenCircuit() {
+  const circuit = createTestBreaker()
+  circuit.fail('a', 2)
+  circuit.fail('b', 2)
+  expect(circuit.stateOf()).toEqual(OPEN_FOR_ALL)
+  return circuit
 }
 
 describe('a closed circuit', () => {
   it('opens at the failure rate, and not below the minimum number of requests', () => {
-    const { fail, stateOf } = breakerAt()
+    const { fail, stateOf } = createTestBreaker()
     fail('a', 1)
     fail('b', 2)
     expect(stateOf()).toEqual(CLOSED)
     fail('b', 1)
     expect(stateOf()).toEqual(OPEN_FOR_ALL)
 
-    const other = breakerAt()
+    const other = createTestBreaker()
     other.succeed('a', 3)
     other.succeed('b', 2)
     other.fail('a', 2)
@@ -74,18 +74,18 @@ describe('a closed circuit', () => {
   })
 
   it('ignores requests that are older than the window', () => {
-    const { world, fail, stateOf, breaker } = breakerAt()
+    const { clock, fail, stateOf, breaker } = createTestBreaker()
     fail('a', 2)
     fail('b', 1)
-    world.now += 10_000
+    clock.now += 10_000
     fail('b', 1)
     expect(stateOf()).toEqual(CLOSED)
-    world.now += 10_000
-    expect(breaker.reports(world.now)).toEqual({})
+    clock.now += 10_000
+    expect(breaker.reports(clock.now)).toEqual({})
   })
 
   it('stays closed for all keys while only one of several keys fails', () => {
-    const { fail, succeed, stateOf, admit } = breakerAt()
+    const { fail, succeed, stateOf, admit } = createTestBreaker()
     succeed('b')
     fail('a', 1000)
     expect(stateOf()).toEqual(CLOSED)
@@ -93,7 +93,7 @@ describe('a closed circuit', () => {
   })
 
   it('stays closed for many failures of one key and few of others', () => {
-    const { fail, succeed, stateOf } = breakerAt()
+    const { fail, succeed, stateOf } = createTestBreaker()
     succeed('b', 7)
     fail('a', 1000)
     fail('b', 2)
@@ -103,14 +103,14 @@ describe('a closed circuit', () => {
   })
 
   it('counts a key as active as soon as its request begins', () => {
-    const { fail, admit, stateOf } = breakerAt()
+    const { fail, admit, stateOf } = createTestBreaker()
     expect(admit({ key: 'b' })).toBeDefined()
     fail('a', 100)
     expect(stateOf()).toEqual(CLOSED)
   })
 
   it('opens for a single key while that key is the only active one', () => {
-    const { fail, admit, stateOf } = breakerAt()
+    const { fail, admit, stateOf } = createTestBreaker()
     fail('a', 4)
     expect(stateOf()).toEqual(OPEN_FOR_ONE)
     expect(admit({ key: 'a', hasAlternative: true })).toBeUndefined()
@@ -118,22 +118,22 @@ describe('a closed circuit', () => {
   })
 
   it('opens for all keys when it is open for one key and the requests of others fail', () => {
-    const { fail, stateOf } = breakerAt()
+    const { fail, stateOf } = createTestBreaker()
     fail('a', 4)
     fail('b', 1)
     expect(stateOf()).toEqual(OPEN_FOR_ALL)
   })
 
   it('counts each request once, and does not count undecided ones', () => {
-    const { admit, stateOf, world } = breakerAt()
+    const { admit, stateOf, clock } = createTestBreaker()
     const pass = admit()
-    for (let count = 0; count < 10; count += 1) pass?.recordFailure(world.now)
+    for (let count = 0; count < 10; count += 1) pass?.recordFailure(clock.now)
     for (let count = 0; count < 10; count += 1) admit()?.discard()
     expect(stateOf()).toEqual(CLOSED)
   })
 
   it('belongs to one model of one provider', () => {
-    const { fail, admit } = breakerAt()
+    const { fail, admit } = createTestBreaker()
     fail('a', 4)
     expect(admit({ circuit: 'p/m', hasAlternative: true })).toBeUndefined()
     expect(admit({ circuit: 'p/other', hasAlternative: true })).toBeDefined()
@@ -143,10 +143,10 @@ describe('a closed circuit', () => {
 
 describe('an open circuit', () => {
   it('rejects requests that have another candidate until openMs has passed, then admits one', () => {
-    const { world, admit, stateOf } = opened()
-    world.now += 4999
+    const { clock, admit, stateOf } = createOpenCircuit()
+    clock.now += 4999
     expect(admit({ hasAlternative: true })).toBeUndefined()
-    world.now += 1
+    clock.now += 1
     expect(stateOf()).toEqual({ state: 'half-open', isForAllKeys: true })
     expect(admit({ hasAlternative: true })).toBeDefined()
     expect(admit({ hasAlternative: true })).toBeUndefined()
@@ -154,20 +154,20 @@ describe('an open circuit', () => {
   })
 
   it('admits one request per second of each key that has no other candidate', () => {
-    const { world, admit, breaker } = opened()
+    const { clock, admit, breaker } = createOpenCircuit()
     expect(admit({ key: 'a' })).toBeDefined()
     expect(admit({ key: 'a' })).toBeUndefined()
     expect(admit({ key: 'b' })).toBeDefined()
-    expect(breaker.waitMs('p/m', 'a', world.now + 400)).toBe(600)
-    world.now += 999
+    expect(breaker.waitMs('p/m', 'a', clock.now + 400)).toBe(600)
+    clock.now += 999
     expect(admit({ key: 'a' })).toBeUndefined()
-    world.now += 1
+    clock.now += 1
     expect(admit({ key: 'a' })).toBeDefined()
   })
 
   it('closes when a probe succeeds, and counts from zero', () => {
-    const { admit, world, stateOf, fail } = opened()
-    admit()?.recordSuccess(world.now)
+    const { admit, clock, stateOf, fail } = createOpenCircuit()
+    admit()?.recordSuccess(clock.now)
     expect(stateOf()).toEqual(CLOSED)
     fail('a', 1)
     fail('b', 1)
@@ -175,65 +175,65 @@ describe('an open circuit', () => {
   })
 
   it('closes when the second of two probes succeeds', () => {
-    const { admit, world, stateOf } = opened()
+    const { admit, clock, stateOf } = createOpenCircuit()
     const [one, two] = [admit({ key: 'a' }), admit({ key: 'b' })]
-    one?.recordFailure(world.now)
-    two?.recordSuccess(world.now)
+    one?.recordFailure(clock.now)
+    two?.recordSuccess(clock.now)
     expect(stateOf()).toEqual(CLOSED)
   })
 
   it('stays open for another openMs when its probe fails', () => {
-    const { admit, world, stateOf } = opened()
-    world.now += 5000
+    const { admit, clock, stateOf } = createOpenCircuit()
+    clock.now += 5000
     const probe = admit({ hasAlternative: true })
-    world.now += 100
-    probe?.recordFailure(world.now)
+    clock.now += 100
+    probe?.recordFailure(clock.now)
     expect(stateOf()).toEqual(OPEN_FOR_ALL)
-    world.now += 4999
+    clock.now += 4999
     expect(admit({ hasAlternative: true })).toBeUndefined()
-    world.now += 1
+    clock.now += 1
     expect(admit({ hasAlternative: true })).toBeDefined()
   })
 
   it('admits another probe immediately after an undecided one, and after openMs if a probe never ends', () => {
-    const { admit, world } = opened()
-    world.now += 5000
+    const { admit, clock } = createOpenCircuit()
+    clock.now += 5000
     admit({ hasAlternative: true })?.discard()
     expect(admit({ hasAlternative: true })).toBeDefined()
-    world.now += 4999
+    clock.now += 4999
     expect(admit({ hasAlternative: true })).toBeUndefined()
-    world.now += 1
+    clock.now += 1
     expect(admit({ hasAlternative: true })).toBeDefined()
   })
 
   it('ignores requests that began before it opened', () => {
-    const room = breakerAt()
-    const [good, bad] = [room.admit({ key: 'a' }), room.admit({ key: 'a' })]
-    room.fail('a', 2)
-    room.fail('b', 2)
-    room.world.now += 4000
-    good?.recordSuccess(room.world.now)
-    bad?.recordFailure(room.world.now)
-    expect(room.stateOf()).toEqual(OPEN_FOR_ALL)
-    room.world.now += 1000
-    expect(room.admit({ hasAlternative: true })).toBeDefined()
+    const circuit = createTestBreaker()
+    const [good, bad] = [circuit.admit({ key: 'a' }), circuit.admit({ key: 'a' })]
+    circuit.fail('a', 2)
+    circuit.fail('b', 2)
+    circuit.clock.now += 4000
+    good?.recordSuccess(circuit.clock.now)
+    bad?.recordFailure(circuit.clock.now)
+    expect(circuit.stateOf()).toEqual(OPEN_FOR_ALL)
+    circuit.clock.now += 1000
+    expect(circuit.admit({ hasAlternative: true })).toBeDefined()
   })
 })
 
 describe('the circuits of a breaker', () => {
   it('contains at most 1,000 circuits and removes the least recently used', () => {
-    const { admit, breaker, world } = breakerAt()
+    const { admit, breaker, clock } = createTestBreaker()
     for (let index = 0; index < 3000; index += 1) {
       admit({ circuit: 'p/used' })
       admit({ circuit: `p/${index}` })
     }
-    const names = Object.keys(breaker.reports(world.now))
+    const names = Object.keys(breaker.reports(clock.now))
     expect(names).toHaveLength(1000)
     expect(names).toContain('p/used')
   })
 
   it('works with more keys than it counts separately', () => {
-    const { fail, stateOf } = breakerAt()
+    const { fail, stateOf } = createTestBreaker()
     for (let index = 0; index < 500; index += 1) fail(`key-${index}`)
     expect(stateOf()).toEqual(OPEN_FOR_ALL)
   })
@@ -248,14 +248,14 @@ it('a request is always admitted within one second without, and within openMs wi
   })
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), fc.boolean(), (steps, hasAlternative) => {
-      const { admit, world } = breakerAt()
+      const { admit, clock } = createTestBreaker()
       for (const { kind, key, afterMs, hasAlternative: other } of steps) {
-        world.now += afterMs
+        clock.now += afterMs
         const pass = admit({ key, hasAlternative: other })
         if (kind === 'discard') pass?.discard()
-        else if (kind !== 'never ends') pass?.[kind](world.now)
+        else if (kind !== 'never ends') pass?.[kind](clock.now)
       }
-      world.now += hasAlternative ? 5000 : 1000
+      clock.now += hasAlternative ? 5000 : 1000
       expect(admit({ hasAlternative })).toBeDefined()
     }),
   )

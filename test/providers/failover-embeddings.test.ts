@@ -17,8 +17,8 @@ function unused(): never {
   throw new Error('Nobody asks for words')
 }
 
-/** A provider that throws these kinds of failure in turn and then embeds. */
-function played(name: string, ...kinds: readonly FailureKind[]): Played {
+/** Creates a provider that throws these failure kinds in order and then embeds. */
+function createScriptedProvider(name: string, ...kinds: readonly FailureKind[]): Played {
   const calls: EmbedCall[] = []
   const provider: Provider = {
     name,
@@ -37,19 +37,19 @@ function played(name: string, ...kinds: readonly FailureKind[]): Played {
 }
 
 function embedBy(...candidates: readonly Route[]) {
-  const runtime = { ...manualRuntime(unused), random: () => 0, after: atOnce }
+  const runtime = { ...manualRuntime(unused), random: () => 0, after: fireImmediately }
   const failover = createFailover({ runtime, timeouts })
   return failover.embed(candidates, { request, ...failoverRequest({ startedAt: runtime.now() }) })
 }
 
-function atOnce(_ms: number, callback: () => void): () => void {
+function fireImmediately(_ms: number, callback: () => void): () => void {
   queueMicrotask(callback)
   return () => {}
 }
 
 describe('embeddings of several providers', () => {
   it('come from the first provider, which receives the model and the request', async () => {
-    const [one, two] = [played('one'), played('two')]
+    const [one, two] = [createScriptedProvider('one'), createScriptedProvider('two')]
 
     const { answer: got, route } = await embedBy(one, two)
 
@@ -60,7 +60,10 @@ describe('embeddings of several providers', () => {
   })
 
   it('are requested again after a failure, and then from the next provider', async () => {
-    const [one, two] = [played('one', 'upstream', 'overloaded', 'upstream'), played('two')]
+    const [one, two] = [
+      createScriptedProvider('one', 'upstream', 'overloaded', 'upstream'),
+      createScriptedProvider('two'),
+    ]
 
     const { route } = await embedBy(one, two)
 
@@ -69,15 +72,15 @@ describe('embeddings of several providers', () => {
   })
 
   it('are rejected without a retry if the request is invalid', async () => {
-    const [one, two] = [played('one', 'upstream-rejected'), played('two')]
+    const [one, two] = [createScriptedProvider('one', 'upstream-rejected'), createScriptedProvider('two')]
 
     expect((await failureOf(embedBy(one, two))).kind).toBe('upstream-rejected')
     expect([one.calls.length, two.calls.length]).toEqual([1, 0])
   })
 
   it('come from the only provider with an embeddings endpoint', async () => {
-    const { embed: _embed, ...provider } = played('one').provider
-    const two = played('two')
+    const { embed: _embed, ...provider } = createScriptedProvider('one').provider
+    const two = createScriptedProvider('two')
 
     expect((await embedBy({ provider, model: testModel }, two)).route).toBe(two)
   })

@@ -23,7 +23,7 @@ beforeEach(async () => {
   first = await startUpstream()
   second = await startUpstream({ reply: () => 'The second one answers.' })
   transport = undiciTransport()
-  // With this luck nobody waits between two tries, so that no test has to move the clock.
+  // A random number of 0 makes every retry delay 0, so the tests do not advance a clock.
   runtime = manualRuntime(transport, { random: () => 0 })
   failover = createFailover({ runtime, timeouts })
   candidates = [
@@ -57,8 +57,8 @@ function call(stream: boolean, signal?: AbortSignal, keyId?: string): FailoverCa
   }
 }
 
-/** Calls back as if time had passed, whenever somebody waits for it. */
-async function withoutWaiting<value>(promise: Promise<value>): Promise<value> {
+/** Fires pending timers with a delay of 0 until the promise settles. */
+async function skipDelays<value>(promise: Promise<value>): Promise<value> {
   const state = { settled: false }
   const settle = (): void => {
     state.settled = true
@@ -76,20 +76,20 @@ async function withoutWaiting<value>(promise: Promise<value>): Promise<value> {
 describe('over real connections', () => {
   it.each([500, 502, 503, 529, 429])('calls the other provider after status %i in three calls', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
-    const { answer, route } = await withoutWaiting(failover.complete(candidates, call(false)))
+    const { answer, route } = await skipDelays(failover.complete(candidates, call(false)))
     expect([textOfCompletion(answer), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
     expect([first.requests.length, second.requests.length]).toEqual([3, 1])
   })
 
   it.each([400, 404, 422])('does not retry status %i', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
-    expect((await failureOf(withoutWaiting(failover.complete(candidates, call(false))))).kind).toBe('upstream-rejected')
+    expect((await failureOf(skipDelays(failover.complete(candidates, call(false))))).kind).toBe('upstream-rejected')
     expect([first.requests.length, second.requests.length]).toEqual([1, 0])
   })
 
   it.each([401, 403])('calls the other provider immediately after status %i', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
-    expect((await withoutWaiting(failover.complete(candidates, call(false)))).route.provider.name).toBe('anthropic')
+    expect((await skipDelays(failover.complete(candidates, call(false)))).route.provider.name).toBe('anthropic')
     expect(first.requests).toHaveLength(1)
   })
 
@@ -98,7 +98,7 @@ describe('over real connections', () => {
       kind: 'events',
       items: [...buildEvents(request, { text: 'never seen' }).slice(0, 1), CUT],
     })
-    const { answer, route } = await withoutWaiting(failover.stream(candidates, call(true), createChunkStream))
+    const { answer, route } = await skipDelays(failover.stream(candidates, call(true), createChunkStream))
     expect([textOf(await collectChunks(answer)), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
     expect(first.requests).toHaveLength(3)
   })
@@ -108,7 +108,7 @@ describe('over real connections', () => {
       kind: 'events',
       items: [...buildEvents(request, { text: 'one two three' }).slice(0, 3), CUT],
     })
-    const { answer } = await withoutWaiting(failover.stream(candidates, call(true), createChunkStream))
+    const { answer } = await skipDelays(failover.stream(candidates, call(true), createChunkStream))
     const seen: StreamChunk[] = []
     const reading = (async (): Promise<void> => {
       for await (const chunk of readChunks(answer)) seen.push(chunk)
@@ -122,7 +122,7 @@ describe('over real connections', () => {
     const text = 'a\n\ndata: [DONE]\n\nevent: message_stop\r\ndata: {}\r\u2028\u2029: b'
     for (const upstream of [first, second]) upstream.reply = () => ({ text: [text, text] })
     for (const one of candidates) {
-      const { answer } = await withoutWaiting(failover.stream([one], call(true), createChunkStream))
+      const { answer } = await skipDelays(failover.stream([one], call(true), createChunkStream))
       expect(textOf(await collectChunks(answer))).toBe(text + text)
     }
   })
@@ -132,7 +132,7 @@ describe('over real connections', () => {
     const all = Array.from({ length: 500 }, (_, index) =>
       failureOf(failover.complete(candidates.slice(0, 1), call(false, undefined, `key-${index % 5}`))),
     )
-    const failures = await withoutWaiting(Promise.all(all))
+    const failures = await skipDelays(Promise.all(all))
     expect(failures.every((failure) => failure.kind === 'upstream' || failure.kind === 'overloaded')).toBe(true)
     expect(first.requests.length).toBeLessThanOrEqual(1500)
     expect(failover.circuits()).toEqual({ 'openai/gpt-4o': { state: 'open', isForAllKeys: true } })

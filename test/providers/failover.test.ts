@@ -18,7 +18,7 @@ const greet: StreamChunk = { parts: [{ type: 'answer-start', id: 'c', model: 'm'
 const say = (text: string): StreamChunk => ({ parts: [{ type: 'text-delta', text }] })
 const done: StreamChunk = { parts: [{ type: 'done' }] }
 
-/** What a provider does with each call in turn: an error it throws, a whole answer, the steps of a stream. */
+/** The result of one provider call: an error to throw, a complete answer, or the chunks of a stream. */
 type Turn = Error | Completion | readonly (StreamChunk | Error)[]
 
 interface Played extends Route {
@@ -26,7 +26,7 @@ interface Played extends Route {
   readonly left: () => number
 }
 
-function played(name: string, ...turns: readonly Turn[]): Played {
+function createScriptedProvider(name: string, ...turns: readonly Turn[]): Played {
   const calls: ProviderCall[] = []
   let left = 0
   const turn = (call: ProviderCall): Turn => {
@@ -72,15 +72,15 @@ const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): FailoverCal
   promptFor: ({ provider }) => tinyPrompt(provider.name),
 })
 
-interface World {
+interface TestFailover {
   readonly runtime: ManualRuntime
   readonly failover: ReturnType<typeof createFailover>
-  /** Waits for a promise, and moves the clock whenever nothing else is left to happen. Collects the waits. */
+  /** Waits for a promise, advances the clock when only timers are pending, and records the delays. */
   readonly run: <value>(promise: Promise<value>) => Promise<value>
   readonly waits: number[]
 }
 
-function world(options: Partial<FailoverOptions> = {}, random = (): number => 0.5): World {
+function createTestFailover(options: Partial<FailoverOptions> = {}, random = (): number => 0.5): TestFailover {
   const runtime = manualRuntime(noNetwork, { random })
   const waits: number[] = []
   const run = async <value>(promise: Promise<value>): Promise<value> => {
@@ -105,13 +105,13 @@ function world(options: Partial<FailoverOptions> = {}, random = (): number => 0.
 
 describe('calling candidates', () => {
   it('implements the port of the pipeline', () => {
-    const upstream: PipelineUpstream = world().failover
+    const upstream: PipelineUpstream = createTestFailover().failover
     expect(upstream).toBeDefined()
   })
 
   it('calls the first candidate with its prompt and the timeouts, and returns the route', async () => {
-    const { failover, run, runtime } = world()
-    const [one, two] = [played('one', whole), played('two', whole)]
+    const { failover, run, runtime } = createTestFailover()
+    const [one, two] = [createScriptedProvider('one', whole), createScriptedProvider('two', whole)]
     const { answer, ignored, route } = await run(failover.complete([one, two], call()))
     expect([answer, ignored, route.provider.name]).toEqual([whole, ['one'], 'one'])
     expect(one.calls).toHaveLength(1)
@@ -121,20 +121,20 @@ describe('calling candidates', () => {
   })
 
   it('calls the next candidate after a custom provider that resolves with nothing', async () => {
-    const { failover, run } = world()
-    const [one, two] = [played('one', whole), played('two', whole)]
+    const { failover, run } = createTestFailover()
+    const [one, two] = [createScriptedProvider('one', whole), createScriptedProvider('two', whole)]
     const broken = { ...one, provider: { ...one.provider, complete: async () => JSON.parse('null') } }
     const { route } = await run(failover.complete([broken, two], call()))
     expect([route.provider.name, two.calls.length]).toEqual(['two', 1])
   })
 
   it('calls the next candidate after a custom provider that throws instead of rejecting', async () => {
-    const { failover, run } = world()
-    const [one, two] = [played('one', whole), played('two', whole)]
-    const throwing = (): never => {
+    const { failover, run } = createTestFailover()
+    const [one, two] = [createScriptedProvider('one', whole), createScriptedProvider('two', whole)]
+    const throwSynchronously = (): never => {
       throw failure('upstream-timeout')
     }
-    const broken = { ...one, provider: { ...one.provider, complete: throwing } }
+    const broken = { ...one, provider: { ...one.provider, complete: throwSynchronously } }
     const { route } = await run(failover.complete([broken, two], call()))
     expect([route.provider.name, two.calls.length]).toEqual(['two', 1])
   })
@@ -142,8 +142,8 @@ describe('calling candidates', () => {
   it.each(['upstream', 'overloaded', 'upstream-rate-limited'] as const)(
     'calls a candidate three times for %s, with random delays whose maximum doubles, then calls the next',
     async (kind) => {
-      const { failover, run, waits } = world()
-      const [one, two] = [played('one', failure(kind)), played('two', whole)]
+      const { failover, run, waits } = createTestFailover()
+      const [one, two] = [createScriptedProvider('one', failure(kind)), createScriptedProvider('two', whole)]
       const { route } = await run(failover.complete([one, two], call()))
       expect([route.provider.name, one.calls.length, two.calls.length]).toEqual(['two', 3, 1])
       expect(waits).toEqual([250, 500])
@@ -155,30 +155,33 @@ describe('calling candidates', () => {
       [0, [0, 0]],
       [0.999, [499.5, 999]],
     ] as const) {
-      const { failover, run, waits } = world({}, () => random)
-      await failureOf(run(failover.complete([played('one', failure('upstream'))], call())))
+      const { failover, run, waits } = createTestFailover({}, () => random)
+      await failureOf(run(failover.complete([createScriptedProvider('one', failure('upstream'))], call())))
       expect(waits).toEqual(expected)
     }
   })
 
   it('stops retrying when a candidate answers', async () => {
-    const { failover, run } = world()
-    const one = played('one', failure('upstream'), whole)
+    const { failover, run } = createTestFailover()
+    const one = createScriptedProvider('one', failure('upstream'), whole)
     expect((await run(failover.complete([one], call()))).answer).toBe(whole)
     expect(one.calls).toHaveLength(2)
   })
 
   it('throws the first failure when all candidates fail', async () => {
-    const { failover, run } = world()
-    const candidates = [played('one', failure('overloaded')), played('two', failure('upstream'))]
+    const { failover, run } = createTestFailover()
+    const candidates = [
+      createScriptedProvider('one', failure('overloaded')),
+      createScriptedProvider('two', failure('upstream')),
+    ]
     expect((await failureOf(run(failover.complete(candidates, call())))).kind).toBe('overloaded')
   })
 
   it('does not call other candidates when the request is rejected', async () => {
-    const { failover, run, waits } = world()
+    const { failover, run, waits } = createTestFailover()
     const [one, two] = [
-      played('one', failure('upstream-rejected', { upstream: { status: 400 } })),
-      played('two', whole),
+      createScriptedProvider('one', failure('upstream-rejected', { upstream: { status: 400 } })),
+      createScriptedProvider('two', whole),
     ]
     expect((await failureOf(run(failover.complete([one, two], call())))).kind).toBe('upstream-rejected')
     expect([one.calls.length, two.calls.length, waits]).toEqual([1, 0, []])
@@ -191,8 +194,8 @@ describe('calling candidates', () => {
       failure('invalid-request'),
     ]
     for (const refusal of refusals) {
-      const { failover, run, waits } = world()
-      const [one, two] = [played('one', refusal), played('two', whole)]
+      const { failover, run, waits } = createTestFailover()
+      const [one, two] = [createScriptedProvider('one', refusal), createScriptedProvider('two', whole)]
       expect((await run(failover.complete([one, two], call()))).route.provider.name).toBe('two')
       expect([one.calls.length, waits]).toEqual([1, []])
     }
@@ -200,33 +203,35 @@ describe('calling candidates', () => {
 
   it('waits for Retry-After only if no other candidate exists', async () => {
     const busy = failure('upstream-rate-limited', { retryAfterSeconds: 7 })
-    const alone = world()
-    const one = played('one', busy, whole)
+    const alone = createTestFailover()
+    const one = createScriptedProvider('one', busy, whole)
     expect((await alone.run(alone.failover.complete([one], call()))).answer).toBe(whole)
     expect(alone.waits).toEqual([7000])
-    const both = world()
-    const { route } = await both.run(both.failover.complete([played('one', busy), played('two', whole)], call()))
+    const both = createTestFailover()
+    const { route } = await both.run(
+      both.failover.complete([createScriptedProvider('one', busy), createScriptedProvider('two', whole)], call()),
+    )
     expect([route.provider.name, both.waits]).toEqual(['two', []])
   })
 
   it('reports a long Retry-After to the caller', async () => {
-    const { failover, run, waits } = world()
+    const { failover, run, waits } = createTestFailover()
     const busy = failure('upstream-rate-limited', { retryAfterSeconds: 21 })
-    expect(await failureOf(run(failover.complete([played('one', busy)], call())))).toBe(busy)
+    expect(await failureOf(run(failover.complete([createScriptedProvider('one', busy)], call())))).toBe(busy)
     expect(waits).toEqual([])
   })
 
   it('does not wait beyond the deadline of a call', async () => {
-    const { failover, run, waits } = world({ timeouts: { ...timeouts, total: 600 } })
-    const one = played('one', failure('upstream'))
+    const { failover, run, waits } = createTestFailover({ timeouts: { ...timeouts, total: 600 } })
+    const one = createScriptedProvider('one', failure('upstream'))
     await failureOf(run(failover.complete([one], call())))
     expect([one.calls.length, waits]).toEqual([2, [250]])
   })
 
   it('rejects immediately when the caller disconnects during a delay', async () => {
-    const { failover, runtime } = world()
+    const { failover, runtime } = createTestFailover()
     const controller = new AbortController()
-    const [one, two] = [played('one', failure('upstream')), played('two', whole)]
+    const [one, two] = [createScriptedProvider('one', failure('upstream')), createScriptedProvider('two', whole)]
     const asked = failureOf(failover.complete([one, two], call(controller.signal)))
     await new Promise((resolve) => {
       setImmediate(resolve)
@@ -237,16 +242,16 @@ describe('calling candidates', () => {
   })
 
   it('rejects with internal for an empty list of candidates', async () => {
-    const { failover } = world()
+    const { failover } = createTestFailover()
     expect((await failureOf(failover.complete([], call()))).kind).toBe('internal')
   })
 })
 
 describe('streams', () => {
   it('forwards every step after the first content', async () => {
-    const { failover, run, runtime } = world()
+    const { failover, run, runtime } = createTestFailover()
     const chunks = [greet, say('a'), say('b'), done]
-    const { answer, route } = await run(failover.stream([played('one', chunks)], call(), createChunkStream))
+    const { answer, route } = await run(failover.stream([createScriptedProvider('one', chunks)], call(), createChunkStream))
     expect(route.provider.name).toBe('one')
     expect(await collectChunks(answer)).toEqual(chunks)
     expect(runtime.pending()).toBe(0)
@@ -259,9 +264,9 @@ describe('streams', () => {
   ] satisfies readonly (readonly [string, Turn])[])(
     'calls the next candidate when the first %s',
     async (_name, turn) => {
-      const { failover, run } = world()
+      const { failover, run } = createTestFailover()
       const { answer, route } = await run(
-        failover.stream([played('one', turn), played('two', [say('fine'), done])], call(), createChunkStream),
+        failover.stream([createScriptedProvider('one', turn), createScriptedProvider('two', [say('fine'), done])], call(), createChunkStream),
       )
       expect(route.provider.name).toBe('two')
       expect(textOf(await collectChunks(answer))).toBe('fine')
@@ -269,25 +274,25 @@ describe('streams', () => {
   )
 
   it('does not call other candidates after the first content', async () => {
-    const { failover, run } = world()
-    const two = played('two', [say('fine'), done])
+    const { failover, run } = createTestFailover()
+    const two = createScriptedProvider('two', [say('fine'), done])
     const { answer } = await run(
-      failover.stream([played('one', [greet, say('a'), failure('upstream')]), two], call(), createChunkStream),
+      failover.stream([createScriptedProvider('one', [greet, say('a'), failure('upstream')]), two], call(), createChunkStream),
     )
     expect((await failureOf(collectChunks(answer))).kind).toBe('upstream')
     expect(two.calls).toHaveLength(0)
   })
 
   it("aborts the provider's stream when the caller disconnects", async () => {
-    const { failover, run } = world()
-    const one = played('one', [greet, say('a'), say('b'), done])
+    const { failover, run } = createTestFailover()
+    const one = createScriptedProvider('one', [greet, say('a'), say('b'), done])
     const { answer } = await run(failover.stream([one], call(), createChunkStream))
     answer.abort()
     expect(one.left()).toBe(1)
   })
 
   it('forwards a stream without content five seconds after the call', async () => {
-    const { failover, run, waits } = world()
+    const { failover, run, waits } = createTestFailover()
     let speak = (): void => {}
     const silence = new Promise<void>((resolve) => {
       speak = resolve
@@ -296,13 +301,16 @@ describe('streams', () => {
       await silence
       yield* [greet, say('at last'), done]
     }
-    const silent: Provider = { ...played('one').provider, stream: async () => ({ ignored: [], answer: answer() }) }
-    const failing = played('bad', failure('overloaded'))
+    const silent: Provider = {
+      ...createScriptedProvider('one').provider,
+      stream: async () => ({ ignored: [], answer: answer() }),
+    }
+    const failing = createScriptedProvider('bad', failure('overloaded'))
     const candidates = [failing, { provider: silent, model: testModel }]
     const { answer: steps, route } = await run(failover.stream(candidates, call(), createChunkStream))
 
     expect(route.provider.name).toBe('one')
-    // The waits between the tries of the first candidate are part of the five seconds.
+    // The five seconds include the delays between the calls to the first candidate.
     expect(waits).toEqual([250, 500, 4250])
     const all = collectChunks(steps)
     speak()
@@ -312,10 +320,10 @@ describe('streams', () => {
   it.each(['before', 'while'])(
     'ends the request of a caller who disconnects %s the gateway waits for a provider that ignores the signal',
     async (moment) => {
-      const { failover, runtime } = world()
+      const { failover, runtime } = createTestFailover()
       const controller = new AbortController()
       const deaf: Provider = {
-        ...played('one').provider,
+        ...createScriptedProvider('one').provider,
         stream: async () => {
           if (moment === 'before') controller.abort(new Error('gone'))
           else setImmediate(() => controller.abort(new Error('gone')))
@@ -329,13 +337,13 @@ describe('streams', () => {
   )
 
   it('forwards a stream without text five seconds after the call', async () => {
-    const { failover, run, waits } = world()
+    const { failover, run, waits } = createTestFailover()
     let speak = (): void => {}
     const silence = new Promise<void>((resolve) => {
       speak = resolve
     })
     const thinking: Provider = {
-      ...played('one').provider,
+      ...createScriptedProvider('one').provider,
       stream: async () => ({
         ignored: [],
         answer: (async function* () {
@@ -357,9 +365,9 @@ describe('streams', () => {
 describe('the deadline', () => {
   const late = (): GatewayError => failure('upstream-timeout')
 
-  /** A provider that spends this much of the clock on each call before it plays its turn. */
+  /** Creates a provider that advances the clock by `ms` in each call before its turn. */
   function slow(name: string, ms: number, runtime: ManualRuntime, ...turns: readonly Turn[]): Played {
-    const one = played(name, ...turns)
+    const one = createScriptedProvider(name, ...turns)
     const complete: Provider['complete'] = (given) => {
       runtime.advance(ms)
       return one.provider.complete(given)
@@ -368,7 +376,7 @@ describe('the deadline', () => {
   }
 
   it('limits the time of a request over all calls and candidates', async () => {
-    const { failover, run, runtime } = world({ timeouts: { ...timeouts, total: 10_000 } })
+    const { failover, run, runtime } = createTestFailover({ timeouts: { ...timeouts, total: 10_000 } })
     const one = slow('one', 4000, runtime, failure('upstream'), late())
     const two = slow('two', 0, runtime, whole)
     expect((await run(failover.complete([one, two], call()))).route.provider.name).toBe('two')
@@ -377,23 +385,23 @@ describe('the deadline', () => {
   })
 
   it('starts with the request', async () => {
-    const { failover, run } = world()
-    const one = played('one', whole)
+    const { failover, run } = createTestFailover()
+    const one = createScriptedProvider('one', whole)
     await run(failover.complete([one], call(undefined, 'key', NOW - 60_000)))
     expect(one.calls[0]?.timeouts.total).toBe(timeouts.total - 60_000)
   })
 
   it('prevents calls to other candidates once it has passed', async () => {
-    const { failover, run, runtime } = world({ timeouts: { ...timeouts, total: 10_000 } })
+    const { failover, run, runtime } = createTestFailover({ timeouts: { ...timeouts, total: 10_000 } })
     const one = slow('one', 10_000, runtime, late())
-    const two = played('two', whole)
+    const two = createScriptedProvider('two', whole)
     expect((await failureOf(run(failover.complete([one, two], call())))).kind).toBe('upstream-timeout')
     expect(two.calls).toHaveLength(0)
   })
 
   it('ends a stream that is not read, but not one that has ended', async () => {
-    const { failover, run, runtime } = world()
-    const { answer } = await run(failover.stream([played('one', [say('a'), done])], call(), createChunkStream))
+    const { failover, run, runtime } = createTestFailover()
+    const { answer } = await run(failover.stream([createScriptedProvider('one', [say('a'), done])], call(), createChunkStream))
     await collectChunks(answer)
     expect(runtime.pending()).toBe(0)
     let left = 0
@@ -409,7 +417,7 @@ describe('the deadline', () => {
       },
     }
     const provider: Provider = {
-      ...played('one').provider,
+      ...createScriptedProvider('one').provider,
       stream: async () => ({ ignored: [], answer: { [Symbol.asyncIterator]: () => stuck } }),
     }
     const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call(), createChunkStream))
@@ -426,55 +434,55 @@ describe('circuits', () => {
   const OPEN = { state: 'open', isForAllKeys: true }
   const CLOSED = { state: 'closed', isForAllKeys: true }
 
-  /** Requests of two keys in turn. */
-  async function asks(place: World, candidates: readonly Route[], times: number): Promise<void> {
+  /** Sends requests of two keys alternately. */
+  async function sendAlternately(fixture: TestFailover, candidates: readonly Route[], times: number): Promise<void> {
     for (let count = 0; count < times; count += 1) {
-      const asked = place.failover.complete(candidates, call(undefined, `key-${count % 2}`, place.runtime.now()))
-      await place.run(asked).catch(() => {})
+      const asked = fixture.failover.complete(candidates, call(undefined, `key-${count % 2}`, fixture.runtime.now()))
+      await fixture.run(asked).catch(() => {})
     }
   }
 
   it('skip a failing provider, probe it once, and use it again', async () => {
-    const place = world({ tries: 1 })
-    const bad = played('bad', ...Array.from({ length: 20 }, () => failure('upstream')), whole)
-    const good = played('good', whole)
-    await asks(place, [bad, good], 19)
-    expect(place.failover.circuits()['bad/model']).toEqual(CLOSED)
-    await asks(place, [bad, good], 11)
+    const fixture = createTestFailover({ tries: 1 })
+    const bad = createScriptedProvider('bad', ...Array.from({ length: 20 }, () => failure('upstream')), whole)
+    const good = createScriptedProvider('good', whole)
+    await sendAlternately(fixture, [bad, good], 19)
+    expect(fixture.failover.circuits()['bad/model']).toEqual(CLOSED)
+    await sendAlternately(fixture, [bad, good], 11)
     expect([bad.calls.length, good.calls.length]).toEqual([20, 30])
-    expect(place.failover.circuits()).toEqual({ 'bad/model': OPEN, 'good/model': CLOSED })
-    place.runtime.advance(30_000)
-    await asks(place, [bad, good], 1)
+    expect(fixture.failover.circuits()).toEqual({ 'bad/model': OPEN, 'good/model': CLOSED })
+    fixture.runtime.advance(30_000)
+    await sendAlternately(fixture, [bad, good], 1)
     expect([bad.calls.length, good.calls.length]).toEqual([21, 30])
-    expect(place.failover.circuits()['bad/model']).toEqual(CLOSED)
+    expect(fixture.failover.circuits()['bad/model']).toEqual(CLOSED)
   })
 
   it('count a request once for all its calls', async () => {
-    const place = world()
-    const bad = played('bad', failure('upstream'))
-    await asks(place, [bad], 19)
+    const fixture = createTestFailover()
+    const bad = createScriptedProvider('bad', failure('upstream'))
+    await sendAlternately(fixture, [bad], 19)
     expect(bad.calls).toHaveLength(57)
-    expect(place.failover.circuits()).toEqual({ 'bad/model': CLOSED })
+    expect(fixture.failover.circuits()).toEqual({ 'bad/model': CLOSED })
   })
 
   it('do not count a request that succeeds in its last call as a failure', async () => {
-    const place = world()
+    const fixture = createTestFailover()
     const [bad, fine] = [failure('upstream'), whole]
-    const flaky = played('flaky', ...Array.from({ length: 100 }, () => [bad, bad, fine]).flat())
-    await asks(place, [flaky], 40)
-    expect(place.failover.circuits()).toEqual({ 'flaky/model': CLOSED })
+    const flaky = createScriptedProvider('flaky', ...Array.from({ length: 100 }, () => [bad, bad, fine]).flat())
+    await sendAlternately(fixture, [flaky], 40)
+    expect(fixture.failover.circuits()).toEqual({ 'flaky/model': CLOSED })
   })
 
   it('call a provider without alternative once per second and key, without retries, and report when', async () => {
-    const place = world({ tries: 1 })
-    const { failover, run, runtime } = place
-    const bad = played('bad', failure('upstream'))
-    await asks(place, [bad], 20)
+    const fixture = createTestFailover({ tries: 1 })
+    const { failover, run, runtime } = fixture
+    const bad = createScriptedProvider('bad', failure('upstream'))
+    await sendAlternately(fixture, [bad], 20)
     expect((await failureOf(run(failover.complete([bad], call(undefined, 'key-0', runtime.now()))))).kind).toBe(
       'upstream',
     )
-    const refused = await failureOf(run(failover.complete([bad], call(undefined, 'key-0', runtime.now()))))
-    expect(refused).toMatchObject({ kind: 'overloaded', details: { retryAfterSeconds: 1 } })
+    const rejection = await failureOf(run(failover.complete([bad], call(undefined, 'key-0', runtime.now()))))
+    expect(rejection).toMatchObject({ kind: 'overloaded', details: { retryAfterSeconds: 1 } })
     expect(bad.calls).toHaveLength(21)
     runtime.advance(1000)
     expect((await failureOf(run(failover.complete([bad], call(undefined, 'key-0', runtime.now()))))).kind).toBe(
@@ -484,21 +492,24 @@ describe('circuits', () => {
   })
 
   it('send one call per probe', async () => {
-    const place = world()
-    const bad = played('bad', failure('upstream'))
-    await asks(place, [bad], 20)
+    const fixture = createTestFailover()
+    const bad = createScriptedProvider('bad', failure('upstream'))
+    await sendAlternately(fixture, [bad], 20)
     const before = bad.calls.length
-    await asks(place, [bad], 1)
+    await sendAlternately(fixture, [bad], 1)
     expect(bad.calls.length - before).toBe(1)
   })
 
   it('probe the first of two open circuits', async () => {
-    const place = world({ tries: 1 })
-    const [one, two] = [played('one', failure('upstream')), played('two', failure('upstream'))]
-    await asks(place, [one, two], 20)
-    place.runtime.advance(1000)
+    const fixture = createTestFailover({ tries: 1 })
+    const [one, two] = [
+      createScriptedProvider('one', failure('upstream')),
+      createScriptedProvider('two', failure('upstream')),
+    ]
+    await sendAlternately(fixture, [one, two], 20)
+    fixture.runtime.advance(1000)
     const before = one.calls.length
-    await asks(place, [one, two], 1)
+    await sendAlternately(fixture, [one, two], 1)
     expect(one.calls.length - before).toBe(1)
   })
 
@@ -511,23 +522,29 @@ describe('circuits', () => {
       failure('invalid-request'),
     ]
     for (const error of harmless) {
-      const place = world()
-      await asks(place, [played('one', error)], 40)
-      expect(place.failover.circuits()).toEqual({ 'one/model': CLOSED })
+      const fixture = createTestFailover()
+      await sendAlternately(fixture, [createScriptedProvider('one', error)], 40)
+      expect(fixture.failover.circuits()).toEqual({ 'one/model': CLOSED })
     }
   })
 
   it('count a 5xx that the upstream marks as not retryable', async () => {
-    const place = world()
-    await asks(place, [played('one', failure('upstream', { advice: { shouldRetry: 'false' } }))], 20)
-    expect(place.failover.circuits()).toEqual({ 'one/model': OPEN })
+    const fixture = createTestFailover()
+    await sendAlternately(
+      fixture,
+      [createScriptedProvider('one', failure('upstream', { advice: { shouldRetry: 'false' } }))],
+      20,
+    )
+    expect(fixture.failover.circuits()).toEqual({ 'one/model': OPEN })
   })
 
   it('do not open when callers disconnect', async () => {
-    const { failover, run } = world()
+    const { failover, run } = createTestFailover()
     for (let round = 0; round < 40; round += 1) {
       const gone = AbortSignal.abort(new Error('gone'))
-      await failureOf(run(failover.complete([played('one', failure('upstream'))], call(gone, `key-${round % 2}`))))
+      await failureOf(
+        run(failover.complete([createScriptedProvider('one', failure('upstream'))], call(gone, `key-${round % 2}`))),
+      )
     }
     expect(failover.circuits()).toEqual({ 'one/model': CLOSED })
   })
@@ -536,23 +553,30 @@ describe('circuits', () => {
     const outcomes = []
     for (const spent of [0, 6000]) {
       const breaker = createCircuitBreaker({ minRequests: 1 })
-      const place = world({ tries: 1, breaker, timeouts: { ...timeouts, total: 10_000 } })
+      const fixture = createTestFailover({ tries: 1, breaker, timeouts: { ...timeouts, total: 10_000 } })
       const slow = (name: string, ms: number): Route => {
         const complete: Provider['complete'] = () => {
-          place.runtime.advance(ms)
+          fixture.runtime.advance(ms)
           return Promise.reject(failure(ms === spent ? 'upstream-rate-limited' : 'upstream-timeout'))
         }
-        return { provider: { ...played(name).provider, complete }, model: testModel }
+        return { provider: { ...createScriptedProvider(name).provider, complete }, model: testModel }
       }
-      await asks(place, spent === 0 ? [slow('late', 10_000)] : [slow('first', spent), slow('late', 4000)], 1)
-      outcomes.push(place.failover.circuits()['late/model']?.state)
+      await sendAlternately(
+        fixture,
+        spent === 0 ? [slow('late', 10_000)] : [slow('first', spent), slow('late', 4000)],
+        1,
+      )
+      outcomes.push(fixture.failover.circuits()['late/model']?.state)
     }
     expect(outcomes).toEqual(['open', 'closed'])
   })
 
   it('open for broken streams, and close for a complete stream', async () => {
-    const { failover, run, runtime } = world({ tries: 1 })
-    const one = played('one', ...Array.from({ length: 20 }, () => [say('a'), failure('upstream')]), [say('a'), done])
+    const { failover, run, runtime } = createTestFailover({ tries: 1 })
+    const one = createScriptedProvider('one', ...Array.from({ length: 20 }, () => [say('a'), failure('upstream')]), [
+      say('a'),
+      done,
+    ])
     const read = async (round: number): Promise<unknown> => {
       const asked = call(undefined, `key-${round % 2}`, runtime.now())
       return await collectChunks((await run(failover.stream([one], asked, createChunkStream))).answer)

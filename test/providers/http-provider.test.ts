@@ -414,7 +414,7 @@ describe('deadlines', () => {
   it('a whole answer may pause at any time within the total timeout', async () => {
     const { opened, open } = gate()
     upstream.reply = () => events('{"text":', opened, '"late"}')
-    const { transport, begun } = announcing(undiciTransport())
+    const { transport, begun } = reportResponseHeaders(undiciTransport())
     provider = create({ transport })
     const answer = complete()
     await begun
@@ -427,7 +427,7 @@ describe('deadlines', () => {
 
   it('the total timeout of a call that had begun to answer is not attributed to the upstream', async () => {
     upstream.reply = () => events('{"te', HANG)
-    const { transport, begun } = announcing(undiciTransport())
+    const { transport, begun } = reportResponseHeaders(undiciTransport())
     provider = create({ transport })
     const failure = failureOf(complete())
     await begun
@@ -525,8 +525,8 @@ describe('other endpoints', () => {
   })
 })
 
-/** A transport that tells when the head of the first response is there. */
-function announcing(inner: ClosableTransport): { transport: ClosableTransport; begun: Promise<void> } {
+/** Creates a transport that reports when the headers of the first response have arrived. */
+function reportResponseHeaders(inner: ClosableTransport): { transport: ClosableTransport; begun: Promise<void> } {
   const { opened, open } = gate()
   const transport: ClosableTransport = Object.assign(
     (request: TransportRequest, handler: TransportHandler) =>

@@ -14,7 +14,7 @@ interface Call {
 let calls: Call[]
 let answer: (call: Call) => Response | Promise<Response>
 
-/** Letters counted by their code: enough to tell texts apart. */
+/** Counts letters by character code, which distinguishes the texts of these tests. */
 function embeddingOf(text: string, dimensions: number): readonly number[] {
   const counts = Array.from({ length: dimensions }, () => 0)
   for (const char of text) counts[char.charCodeAt(0) % dimensions] = (counts[char.charCodeAt(0) % dimensions] ?? 0) + 1
@@ -22,13 +22,13 @@ function embeddingOf(text: string, dimensions: number): readonly number[] {
   return counts.map((count) => count / length)
 }
 
-function whole({ body }: Call): Response {
+function respond({ body }: Call): Response {
   const data = body.input.map((text, index) => ({
     object: 'embedding',
     index,
     embedding: embeddingOf(text, body.dimensions),
   }))
-  // The order of the list says nothing: `index` does.
+  // The order of the array is irrelevant; `index` determines the position.
   return Response.json({ object: 'list', data: data.toReversed() })
 }
 
@@ -48,7 +48,7 @@ function embedder(options: Partial<OpenaiEmbedderOptions> = {}): ReturnType<type
 
 beforeEach(() => {
   calls = []
-  answer = whole
+  answer = respond
 })
 
 afterEach(() => {
@@ -56,7 +56,7 @@ afterEach(() => {
 })
 
 testEmbedder("the embedder of OpenAI's format", () => {
-  answer = whole
+  answer = respond
   return embedder({ dimensions: 64 })
 })
 

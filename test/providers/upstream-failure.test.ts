@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { readRetryAdvice } from '../../src/providers/retry.ts'
 
-/** How deep a value is nested, by walking through it. */
+/** Returns the nesting depth of a value by traversing it. */
 function depthOf(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0
   return 1 + Math.max(0, ...Object.values(value).map(depthOf))
