@@ -67,7 +67,7 @@ const engines = [
 
 describe.each(engines)('a gateway on $engine', ({ isSkipped, open }) => {
   it.skipIf(isSkipped)(
-    'makes 2 calls for each answered or refused request of a cached key, and audits both',
+    'makes 2 calls for each answered or rejected request of a cached key, and audits both',
     async () => {
       const { store, calls, close } = await open()
       // A fixed clock, so that cached keys do not expire during a slow test.

@@ -7,7 +7,7 @@ import { gatewayOptions, MODEL } from '../support/fleet/jobs.ts'
 type Mode = 'pass' | 'fail' | 'hang' | 'slow'
 type Method = 'get' | 'reserve' | 'settle' | 'levels' | 'append' | 'ping'
 
-/** A store in memory whose calls fail, hang or take 1.9 seconds on request. */
+/** Creates a memory store whose calls fail, hang or take 1.9 seconds on demand. */
 function failingStore() {
   const inner = memoryStore()
   const state: {
@@ -65,22 +65,22 @@ async function ask(gateway: Gateway, secret: string) {
   return { status: response.status, retryAfter: response.headers.get('retry-after') }
 }
 
-/** The timer of the platform, while a test fakes the timers. */
+/** The platform timer, for use while a test fakes timers. */
 const nextTurn = setImmediate
 
 /**
  * Lets fake time pass until the request is answered. Each step leaves it some turns of its own: a deadline that begins late,
  * because a module is still being loaded, passes as well.
  */
-async function answerInTime<answer>(asked: Promise<answer>): Promise<answer> {
+async function answerInTime<answer>(response: Promise<answer>): Promise<answer> {
   let isAnswered = false
   const end = (): void => void (isAnswered = true)
-  asked.then(end, end)
+  response.then(end, end)
   while (!isAnswered) {
     for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => void nextTurn(resolve))
     await vi.advanceTimersByTimeAsync(100)
   }
-  return asked
+  return response
 }
 
 const requestsOf = async (gateway: Gateway, id: string) => (await gateway.keys.usage(id)).requests

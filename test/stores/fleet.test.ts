@@ -32,7 +32,7 @@ afterAll(async () => {
 
 describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
   let location: string | undefined
-  const place = async (): Promise<StorePlace> => {
+  const createPlace = async (): Promise<StorePlace> => {
     location ??= (await server?.start()) ?? ''
     return { engine, location, name: newName() }
   }
@@ -42,7 +42,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
     async () => {
       const limits = { count: 4_000, requestLimit: 500, paidFor: 1_000 }
       const { statuses, requests, billedUsd, oneUsd } = await askFromFleet({
-        place: await place(),
+        place: await createPlace(),
         processes: PROCESSES,
         ...limits,
       })
@@ -57,7 +57,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
   it.skipIf(server === undefined)(
     'lose no settlement, and bill none twice, when they are killed at random',
     async () => {
-      const { reported, logged, tallied, levels } = await settleUnderKills(await place(), KILLS, {
+      const { reported, logged, tallied, levels } = await settleUnderKills(await createPlace(), KILLS, {
         processes: PROCESSES,
         atOnce: AT_ONCE,
       })
@@ -65,7 +65,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       expect(new Set(logged).size).toBe(logged.length)
       expect(reported.filter((reservationId) => !logged.includes(reservationId))).toEqual([])
       if (engine === 'sharded cluster') {
-        // A process that dies between the slots of a settlement loses the parts that it did not send.
+        // A process killed between the slots of a settlement loses the parts that it did not send.
         const cut = (KILLS + PROCESSES) * AT_ONCE
         expect(tallied - logged.length).toBeLessThanOrEqual(cut)
         expect(levels.map(({ held }) => held)).toEqual([0, 0])

@@ -26,7 +26,7 @@ const calls: readonly (readonly [string, (store: Store) => unknown])[] = [
   ['ping', (store) => store.ping()],
 ]
 
-/** A store whose methods all do the same. */
+/** Creates a store whose methods all have the same implementation. */
 const every = (method: () => Promise<never>): Store =>
   Object.fromEntries(calls.map(([name]) => [name, method])) as Record<Exclude<keyof Store, 'local'>, typeof method>
 
@@ -82,7 +82,7 @@ describe.each(calls)('%s', (_name, call) => {
   })
 })
 
-it('rethrows refusals of the store and range errors unchanged', async () => {
+it('rethrows rejections of the store and range errors unchanged', async () => {
   const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
   await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('The in-memory store has no capacity for more values')
   await expect(settled(() => full.reserve({ ...request, expiresAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)

@@ -73,7 +73,7 @@ interface Answer {
   readonly retryAfter: string | null
 }
 
-/** A gateway with one key on a store that will fail. */
+/** A gateway with one key on a store that fails during the test. */
 interface Scene {
   readonly ask: () => Promise<Answer>
   /** Number of upstream calls so far. */
@@ -82,7 +82,7 @@ interface Scene {
   readonly close: () => Promise<void>
 }
 
-async function sceneOn({ store, close }: Opened): Promise<Scene> {
+async function createScene({ store, close }: Opened): Promise<Scene> {
   const options = gatewayOptions(store)
   const [provider] = options.providers
   if (provider === undefined) throw new Error('The options of the fleet have one provider.')
@@ -154,7 +154,7 @@ describe.each(engines)('while $engine is', ({ server, open }) => {
     async (mode) => {
       const url = (await server?.start()) ?? ''
       const proxy = await startTcpProxy(url)
-      const scene = await sceneOn(await open(proxy.port, url))
+      const scene = await createScene(await open(proxy.port, url))
       try {
         await failUnderLoad(scene, {
           fail: () => proxy.set(mode),
@@ -177,7 +177,7 @@ describe('while a Redis with an append-only file is stopped and started again', 
     async () => {
       const own = restartableRedis()
       const port = await own.start()
-      const scene = await sceneOn(await openRedis(port))
+      const scene = await createScene(await openRedis(port))
       try {
         await failUnderLoad(scene, { fail: own.kill, recover: own.start, isAway: true })
       } finally {

@@ -95,7 +95,7 @@ function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<
   }
 }
 
-/** The same answer store. `onWait` is called when a request finds the claim of another process. */
+/** Wraps an answer store and calls `onWait` when a request finds the claim of another process. */
 function watchClaims(onWait: () => void): (answers: AnswerStore) => AnswerStore {
   return (answers) => {
     const { claims } = answers
@@ -231,7 +231,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
     30_000,
   )
 
-  it.skipIf(server === undefined)('treat a damaged answer as a miss', async () => {
+  it.skipIf(server === undefined)('treat a corrupt answer as a miss', async () => {
     const upstream = await start(() => 'Paris.')
     const shared = await place()
     const { gateways, secret } = await startGateways(shared, upstream)

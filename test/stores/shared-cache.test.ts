@@ -29,7 +29,7 @@ const LIMITS = { dimensions: 8, entries: 250 }
 const HOUR_MS = 3_600_000
 const IN_AN_HOUR = Date.now() + HOUR_MS
 
-/** A unit vector in the plane of the first two axes. */
+/** Returns a unit vector in the plane of the first two axes. */
 function at(degrees: number): Float32Array {
   const vector = new Float32Array(8)
   vector[0] = Math.cos((degrees / 180) * Math.PI)
@@ -48,7 +48,7 @@ async function idsIn(index: VectorIndex, scope = 's'): Promise<readonly string[]
   return found.map(({ id }) => id).toSorted()
 }
 
-/** Declares tests beyond the contract. `open` opens the index like another process. */
+/** Declares tests in addition to the contract. `open` opens the index as another process does. */
 function testShared(open: (limits?: { maxPerScope?: number; maxPerKey?: number }) => Promise<VectorIndex>): void {
   it('drops the vector of a full scope that expires first', async () => {
     const index = await open({ maxPerScope: 2 })
@@ -230,7 +230,7 @@ describe('the cache in Redis', () => {
   })
 
   for (const { name, server } of setups) {
-    it.skipIf(server === undefined)(`every key of the index and of its answers ends, on ${name}`, async () => {
+    it.skipIf(server === undefined)(`every key of the index and of its answers expires, on ${name}`, async () => {
       const client = await connect(server)
       const prefix = `test-${randomUUID()}`
       const index = redisVectorIndex({ client, prefix, dimensions: 8 })
@@ -242,7 +242,7 @@ describe('the cache in Redis', () => {
       expect(lifetimes.filter((ms) => ms <= 0 || ms > HOUR_MS)).toEqual([])
     })
 
-    it.skipIf(server === undefined)(`an index finds its way after the data was flushed, on ${name}`, async () => {
+    it.skipIf(server === undefined)(`an index works after its data was flushed, on ${name}`, async () => {
       const client = await connect(server)
       const prefix = `test-${randomUUID()}`
       const [one, other] = [0, 1].map(() => redisVectorIndex({ client, prefix, dimensions: 8 }))

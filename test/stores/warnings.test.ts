@@ -102,25 +102,25 @@ describe('the log of a gateway', () => {
   }, 60_000)
 
   it('warns once, with a later request, when the store failed during the first', async () => {
-    let asked = 0
+    let calls = 0
     const store: Store = {
       ...memoryStore(),
       warnings: async () => {
-        asked += 1
-        if (asked === 1) throw new Error('away')
+        calls += 1
+        if (calls === 1) throw new Error('away')
         return ['a warning', 'a warning']
       },
     }
     const { ask, warnings, close } = watch({ ...store, local: false })
     await ask()
-    await vi.waitUntil(() => asked === 1)
+    await vi.waitUntil(() => calls === 1)
     await vi.waitUntil(async () => {
       await ask()
       return warnings().length > 0
     })
     for (let count = 0; count < 5; count += 1) await ask()
     expect(warnings()).toEqual(['a warning'])
-    expect(asked).toBe(2)
+    expect(calls).toBe(2)
     await close()
   })
 })
