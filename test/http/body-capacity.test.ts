@@ -14,7 +14,7 @@ function createSubject(maxBytes = 10 * MIB) {
   return { runtime, capacity: new BodyCapacity({ maxBytes, waitMs: 1000, after: runtime.after }) }
 }
 
-/** What became of a request so far. */
+/** Tracks the state of a request. */
 function follow(taken: OccupiedCapacity | Promise<OccupiedCapacity>) {
   const state: { held?: OccupiedCapacity; failure?: unknown } = {}
   void Promise.resolve(taken).then(
@@ -25,20 +25,20 @@ function follow(taken: OccupiedCapacity | Promise<OccupiedCapacity>) {
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
-const caller = (): Cancellation => new Cancellation()
+const nextRequest = (): Cancellation => new Cancellation()
 
 describe('the capacity for large bodies', () => {
   it('admits small bodies immediately', () => {
     const { capacity } = createSubject()
-    capacity.acquire('key', 100 * MIB, caller())
-    expect(capacity.acquire('key', MIB, caller())).not.toBeInstanceOf(Promise)
+    capacity.acquire('key', 100 * MIB, nextRequest())
+    expect(capacity.acquire('key', MIB, nextRequest())).not.toBeInstanceOf(Promise)
   })
 
   it('admits large bodies in the order of arrival', async () => {
     const { capacity } = createSubject()
-    const first = await capacity.acquire('key', 8 * MIB, caller())
-    const second = follow(capacity.acquire('key', 8 * MIB, caller()))
-    const third = follow(capacity.acquire('key', 2 * MIB, caller()))
+    const first = await capacity.acquire('key', 8 * MIB, nextRequest())
+    const second = follow(capacity.acquire('key', 8 * MIB, nextRequest()))
+    const third = follow(capacity.acquire('key', 2 * MIB, nextRequest()))
     await turn()
     expect([second.held, third.held]).toEqual([undefined, undefined])
     first.release()
@@ -49,14 +49,14 @@ describe('the capacity for large bodies', () => {
 
   it('is separate for each key', async () => {
     const { capacity } = createSubject()
-    await capacity.acquire('hostile', 10 * MIB, caller())
-    expect(capacity.acquire('other', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
+    await capacity.acquire('hostile', 10 * MIB, nextRequest())
+    expect(capacity.acquire('other', 10 * MIB, nextRequest())).not.toBeInstanceOf(Promise)
   })
 
   it('releases the unneeded capacity of a body of unknown length', async () => {
     const { capacity } = createSubject()
-    const unknown = await capacity.acquire('key', 10 * MIB, caller())
-    const waiting = follow(capacity.acquire('key', 9 * MIB, caller()))
+    const unknown = await capacity.acquire('key', 10 * MIB, nextRequest())
+    const waiting = follow(capacity.acquire('key', 9 * MIB, nextRequest()))
     unknown.resize(500)
     await turn()
     expect(waiting.held).toBeDefined()
@@ -64,28 +64,28 @@ describe('the capacity for large bodies', () => {
 
   it('rejects with rate-limited after the maximum wait', async () => {
     const { capacity, runtime } = createSubject()
-    const first = await capacity.acquire('key', 8 * MIB, caller())
-    const second = follow(capacity.acquire('key', 8 * MIB, caller()))
+    const first = await capacity.acquire('key', 8 * MIB, nextRequest())
+    const second = follow(capacity.acquire('key', 8 * MIB, nextRequest()))
     runtime.advance(1000)
     await turn()
     expect(second.failure).toMatchObject({ kind: 'rate-limited', details: { retryAfterSeconds: 5 } })
     first.release()
-    expect(capacity.acquire('key', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
+    expect(capacity.acquire('key', 10 * MIB, nextRequest())).not.toBeInstanceOf(Promise)
   })
 
   it('rejects immediately when a hundred requests are waiting', async () => {
     const { capacity } = createSubject()
-    await capacity.acquire('key', 10 * MIB, caller())
-    for (let at = 0; at < 100; at++) follow(capacity.acquire('key', 10 * MIB, caller()))
-    expect(() => capacity.acquire('key', 10 * MIB, caller())).toThrow('Too many large requests')
+    await capacity.acquire('key', 10 * MIB, nextRequest())
+    for (let at = 0; at < 100; at++) follow(capacity.acquire('key', 10 * MIB, nextRequest()))
+    expect(() => capacity.acquire('key', 10 * MIB, nextRequest())).toThrow('Too many large requests')
   })
 
   it('removes a waiting request whose caller disconnects', async () => {
     const { capacity, runtime } = createSubject()
-    const first = await capacity.acquire('key', 10 * MIB, caller())
-    const leaving = caller()
+    const first = await capacity.acquire('key', 10 * MIB, nextRequest())
+    const leaving = nextRequest()
     const gone = follow(capacity.acquire('key', 10 * MIB, leaving))
-    const next = follow(capacity.acquire('key', 10 * MIB, caller()))
+    const next = follow(capacity.acquire('key', 10 * MIB, nextRequest()))
     leaving.cancel(new Error('left'))
     first.release()
     await turn()
@@ -101,7 +101,7 @@ describe('the capacity for large bodies', () => {
       const inside = new Map<OccupiedCapacity, number>()
       let taken = 0
       for (const { bytes, leaves } of steps) {
-        void Promise.resolve(capacity.acquire('key', bytes, caller())).then((held) => {
+        void Promise.resolve(capacity.acquire('key', bytes, nextRequest())).then((held) => {
           taken++
           inside.set(held, bytes > MIB ? bytes : 0)
         })

@@ -9,7 +9,7 @@ import { toFetch } from '../../src/http/web-handler.ts'
 
 const limits: BodyLimits = { maxBytes: 10, readMs: 1000, after: () => () => {} }
 
-/** Reads the body of a web request as the gateway does: first its headers, then its bytes. */
+/** Reads the body of a web request as the gateway does: the headers first, then the bytes. */
 function readBody(request: Request, given = limits): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const handle = toFetch({

@@ -12,7 +12,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-/** Adds a deadline that reports how many milliseconds after its due time it was called back. */
+/** Adds a deadline that records its delay after the due time, in milliseconds. */
 function addTo(wheel: TimerWheel, ms: number, called: number[]): () => void {
   const due = performance.now() + ms
   return wheel.add(ms, () => called.push(performance.now() - due), false)

@@ -22,19 +22,19 @@ afterEach(async () => {
 interface Received {
   readonly status: number
   readonly header: (name: string) => string | undefined
-  /** Drawn piece by piece: the call is paused while none is waited for. */
+  /** Yields the body in pieces. The call is paused while no reader waits. */
   readonly body: AsyncIterableIterator<Uint8Array>
 }
 
 interface Sent {
   readonly call: TransportCall
-  /** Rejects with an error that comes before the head. */
+  /** Rejects with an error that occurs before the response headers. */
   readonly response: Promise<Received>
-  /** The names of the handler's methods in the order of their calls. */
+  /** Names of the handler methods in call order. */
   readonly events: readonly string[]
 }
 
-/** Sends a request through the transport. A call of the handler that its contract forbids throws. */
+/** Sends a request through the transport. Throws when the transport violates the handler contract. */
 function send(request: TransportRequest): Sent {
   const pieces = new PullQueue<Uint8Array>()
   const events: string[] = []
@@ -82,8 +82,8 @@ async function textOf(response: Received): Promise<string> {
   return Buffer.concat(pieces).toString()
 }
 
-/** A request that is answered shows that the event loop has carried out what was begun before. */
-async function otherRequests(count = 5): Promise<void> {
+/** Sends other requests. Their responses show that the event loop has processed earlier work. */
+async function sendOtherRequests(count = 5): Promise<void> {
   for (let round = 0; round < count; round += 1)
     await fetch(`${upstream.url}/v1/models`).then((other) => other.body?.cancel())
 }
@@ -190,7 +190,7 @@ describe.each([
   it('an immediate abort sends nothing and does not call the handler', async () => {
     const { call, events } = start('/never')
     call.abort()
-    await otherRequests()
+    await sendOtherRequests()
     expect(upstream.requests.filter(({ path }) => path === '/never')).toHaveLength(0)
     expect(events).toEqual([])
   })
@@ -257,7 +257,7 @@ describe.each([
     call.pause()
     call.abort()
     call.resume()
-    await otherRequests()
+    await sendOtherRequests()
     expect(events).toEqual(before)
   })
 
@@ -279,8 +279,8 @@ describe.each([
     upstream.reply = ({ path }) => (path === '/' ? { kind: 'events', items: pour() } : 'Another request.')
     const pieces = (await get()).body[Symbol.asyncIterator]()
     let size = (await pieces.next()).value.byteLength
-    // What the kernel buffers is far less than the 25 MiB of the answer; other requests show that the loop is free.
-    await otherRequests()
+    // The kernel buffers far less than the 25 MiB of the answer. Other requests show that the event loop is not blocked.
+    await sendOtherRequests()
     expect(written).toBeLessThan(400)
     for (let next = await pieces.next(); next.done !== true; next = await pieces.next()) size += next.value.byteLength
     expect(size).toBe(400 * piece.length)
@@ -288,7 +288,7 @@ describe.each([
 
   it('reuses connections', async () => {
     for (let round = 0; round < 8; round += 1) await textOf(await get(`/${name}`))
-    // The second request may start before the first connection has noticed that it is free.
+    // The second request may start before the first connection is marked as free.
     expect(upstream.connectionsOpened).toBeLessThanOrEqual(2)
   })
 })
@@ -302,7 +302,7 @@ describe('the transport over undici', () => {
 
   it('stops connecting after the connect timeout of the request', async () => {
     transport = undiciTransport()
-    // Takes the connection and never answers the TLS greeting, which belongs to connecting.
+    // Accepts the connection and never answers the TLS handshake, which counts as connecting.
     silent = createServer(() => {})
     await new Promise<void>((resolve) => {
       silent.listen(0, '127.0.0.1', resolve)
@@ -332,7 +332,7 @@ describe('the transport over undici', () => {
     })
     call.abort()
     await closed
-    await otherRequests()
+    await sendOtherRequests()
     expect(events).toEqual([])
   })
 
@@ -369,7 +369,7 @@ describe('the transport over fetch', () => {
     deaf.call.abort()
     read.call.abort()
     answer(new Response(new ReadableStream({ cancel: () => void (cancelled += 1) })))
-    await otherRequests()
+    await sendOtherRequests()
     expect([deaf.events, read.events, cancelled]).toEqual([[], ['head', 'data'], 2])
   })
 

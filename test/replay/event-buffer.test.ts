@@ -12,7 +12,7 @@ const decoder = new TextDecoder()
 
 const textOf = (chunk: EventChunk): string => (typeof chunk === 'string' ? chunk : decoder.decode(chunk))
 
-/** A reader that accepts `takes` writes and is then blocked until it drains. */
+/** A reader that accepts `takes` writes and then blocks until it drains. */
 class Reader implements EventSink {
   text = ''
   writes = 0
@@ -64,7 +64,7 @@ class Reader implements EventSink {
   }
 }
 
-/** A buffer and the demand that it reported: true for more events, false for a pause. */
+/** Creates a buffer and records the demand it reports: true for more events, false for a pause. */
 function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly demands: boolean[] } {
   const buffer = new EventBuffer(new RecordingCapacity(bounds).reserve('key'))
   const demands: boolean[] = []

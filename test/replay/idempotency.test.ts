@@ -14,14 +14,14 @@ const ANSWER = {
 }
 const HOUR = 3_600_000
 
-interface World {
+interface Processes {
   readonly runtime: ManualRuntime
   readonly store: Store
-  /** A further process on the same store. */
+  /** Another process on the same store. */
   readonly process: () => Idempotency
 }
 
-function world(): World {
+function createProcesses(): Processes {
   const runtime = manualRuntime(noNetwork)
   const store = memoryStore({ now: runtime.now })
   return { runtime, store, process: () => new Idempotency({ ...runtime, store }) }
@@ -64,11 +64,11 @@ async function answerOf(asking: Asking): Promise<unknown> {
   return claim.role === 'repetition' && claim.replayed.kind === 'complete' ? claim.replayed.answer : claim.role
 }
 
-/** Resolves after all work that needs no timer. */
+/** Resolves after all pending work that needs no timer. */
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 /** Advances the clock by one poll. */
-async function poll({ runtime }: World): Promise<void> {
+async function poll({ runtime }: Processes): Promise<void> {
   await settled()
   runtime.advance(250)
   await settled()
@@ -76,7 +76,7 @@ async function poll({ runtime }: World): Promise<void> {
 
 describe('an idempotency key in one process', () => {
   it('sends the answer of the first request to waiting and later requests', async () => {
-    const { process } = world()
+    const { process } = createProcesses()
     const idempotency = process()
     const [one, two, three] = [ask(idempotency), ask(idempotency), ask(idempotency)]
     await (await firstOf(one)).remember(ANSWER)
@@ -88,7 +88,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('keeps the first request running while another request waits for it', async () => {
-    const { process } = world()
+    const { process } = createProcesses()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
     const first = await firstOf(one)
@@ -100,7 +100,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('ends the first request when the last waiting request leaves', async () => {
-    const { process } = world()
+    const { process } = createProcesses()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
     await firstOf(one)
@@ -113,7 +113,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('runs the next request after an abandoned first request has ended', async () => {
-    const { process } = world()
+    const { process } = createProcesses()
     const idempotency = process()
     const one = ask(idempotency)
     const first = await firstOf(one)
@@ -127,7 +127,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('sends a refusal to waiting requests, and not to later requests', async () => {
-    const { process } = world()
+    const { process } = createProcesses()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
     await (await firstOf(one)).release({ ...ANSWER, status: 503 })
@@ -137,7 +137,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('rejects a different request during and after the first, but not before the first is known', async () => {
-    const { process } = world()
+    const { process } = createProcesses()
     const idempotency = process()
     const first = await firstOf(ask(idempotency))
     await expect(ask(idempotency, 'other').claim).rejects.toMatchObject({ kind: 'conflict' })
@@ -150,7 +150,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('accepts the first outcome only', async () => {
-    const { process } = world()
+    const { process } = createProcesses()
     const idempotency = process()
     const first = await firstOf(ask(idempotency))
     await first.remember(ANSWER)
@@ -160,7 +160,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('expires after 24 hours, and belongs to its owner', async () => {
-    const here = world()
+    const here = createProcesses()
     const idempotency = here.process()
     await (await firstOf(ask(idempotency))).remember(ANSWER)
     expect(await answerOf(ask(idempotency, 'body', { owner: 'other' }))).toBe('first')
@@ -171,7 +171,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('rejects a request that waits too long with a conflict', async () => {
-    const here = world()
+    const here = createProcesses()
     const idempotency = here.process()
     await firstOf(ask(idempotency))
     const two = ask(idempotency, 'body', { timeoutMs: 1000 })
@@ -181,7 +181,7 @@ describe('an idempotency key in one process', () => {
   })
 
   it('rejects when the store fails, and waiting requests try again', async () => {
-    const here = world()
+    const here = createProcesses()
     let failures = 1
     const get: Store['get'] = (name) => (failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name))
     const idempotency = new Idempotency({ ...here.runtime, store: { ...here.store, get } })
@@ -193,15 +193,15 @@ describe('an idempotency key in one process', () => {
 
 describe('a store whose reads lag behind its writes', () => {
   interface Lagging {
-    readonly here: World
+    readonly here: Processes
     readonly idempotency: Idempotency
     readonly reads: () => number
     readonly catchUp: () => void
   }
 
-  /** A store on which another process has answered, and whose reads do not show the answer yet. */
-  async function lagging(): Promise<Lagging> {
-    const here = world()
+  /** Creates a store that holds another process's answer but does not return it from reads yet. */
+  async function createLaggingStore(): Promise<Lagging> {
+    const here = createProcesses()
     await (await firstOf(ask(here.process()))).remember(ANSWER)
     let reads = 0
     let lags = true
@@ -225,7 +225,7 @@ describe('a store whose reads lag behind its writes', () => {
   }
 
   it('is polled with increasing pauses until it returns the answer', async () => {
-    const lag = await lagging()
+    const lag = await createLaggingStore()
     const asking = ask(lag.idempotency)
     await settled()
     expect(lag.reads()).toBeLessThanOrEqual(2)
@@ -237,7 +237,7 @@ describe('a store whose reads lag behind its writes', () => {
   })
 
   it('is not polled after the caller has left', async () => {
-    const lag = await lagging()
+    const lag = await createLaggingStore()
     const asking = ask(lag.idempotency)
     await settled()
     asking.leave()
@@ -248,7 +248,7 @@ describe('a store whose reads lag behind its writes', () => {
   })
 
   it('is not polled after the deadline of the request', async () => {
-    const lag = await lagging()
+    const lag = await createLaggingStore()
     const asking = ask(lag.idempotency, 'body', { timeoutMs: 30_000 })
     await pass(lag, 31)
     await expect(asking.claim).rejects.toMatchObject({ kind: 'conflict', details: { retryAfterSeconds: 1 } })
@@ -260,7 +260,7 @@ describe('a store whose reads lag behind its writes', () => {
 
 describe('an idempotency key in several processes', () => {
   it('sends the answer of the first request in another process', async () => {
-    const here = world()
+    const here = createProcesses()
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
     await poll(here)
@@ -270,7 +270,7 @@ describe('an idempotency key in several processes', () => {
   })
 
   it('is leased while the first request runs', async () => {
-    const here = world()
+    const here = createProcesses()
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
     for (let minute = 0; minute < 30; minute += 1) {
@@ -285,7 +285,7 @@ describe('an idempotency key in several processes', () => {
   })
 
   it('remains leased when one renewal fails', async () => {
-    const here = world()
+    const here = createProcesses()
     let failures = 0
     const swap: Store['swap'] = (...given) => {
       if (failures === 0) return here.store.swap(...given)
@@ -307,7 +307,7 @@ describe('an idempotency key in several processes', () => {
   })
 
   it('passes to another process when the first process has died', async () => {
-    const here = world()
+    const here = createProcesses()
     const dying = new Idempotency({ ...here.runtime, after: () => () => {}, store: here.store })
     const late = await firstOf(ask(dying))
     const elsewhere = ask(here.process())
@@ -322,7 +322,7 @@ describe('an idempotency key in several processes', () => {
   })
 
   it('passes to another process when the first request has failed', async () => {
-    const here = world()
+    const here = createProcesses()
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
     await poll(here)
@@ -335,7 +335,7 @@ describe('an idempotency key in several processes', () => {
     const move = fc.constantFrom('ask', 'ask', 'remember', 'forget', 'leave', 'wait')
     await fc.assert(
       fc.asyncProperty(fc.array(fc.tuple(move, fc.nat(2)), { maxLength: 30 }), async (moves) => {
-        const here = world()
+        const here = createProcesses()
         const processes = [here.process(), here.process(), here.process()]
         const running: FirstRequest[] = []
         const asked: Asking[] = []

@@ -7,7 +7,7 @@ import { manualRuntime } from '../support/manual-runtime.ts'
 
 const SECOND = 1000
 
-function createPlace() {
+function createTestStreams() {
   const runtime = manualRuntime(() => {
     throw new Error('no upstream call is expected')
   })
@@ -61,7 +61,7 @@ function createSink() {
 
 describe('a stream that another process follows', () => {
   it('is received completely', async () => {
-    const { buffer, pass, findStream } = createPlace()
+    const { buffer, pass, findStream } = createTestStreams()
     const { received, sink } = createSink()
     const live = await findStream()
     live.follow(sink)
@@ -74,7 +74,7 @@ describe('a stream that another process follows', () => {
   })
 
   it('continues for a follower whose client reads nothing for 30 seconds', async () => {
-    const { buffer, pass, findStream } = createPlace()
+    const { buffer, pass, findStream } = createTestStreams()
     const { received, sink } = createSink()
     received.isBlocked = true
     const live = await findStream()
@@ -94,7 +94,7 @@ describe('a stream that another process follows', () => {
   it.each(Array.from({ length: 8 }, (_, at) => 10 + at / 2))(
     'is published as complete only with its last events, if it ends %s s after the last request of a follower',
     async (seconds) => {
-      const { store, buffer, published, pass, findStream } = createPlace()
+      const { store, buffer, published, pass, findStream } = createTestStreams()
       await findStream()
       buffer.push('one ')
       await pass(seconds * SECOND)

@@ -52,7 +52,7 @@ async function spent(stage: Stage): Promise<number> {
   return Math.round(billed * 1e6) / 1e6
 }
 
-/** What the official client makes of a form. */
+/** Returns a form as the official client serializes it. */
 function speech(): Promise<File> {
   return toFile(new Uint8Array([82, 73, 70, 70, 13, 10, 45, 45, 255]), 'speech.wav', { type: 'audio/wav' })
 }
@@ -215,7 +215,7 @@ describe('headers', () => {
   })
 })
 
-describe('a refusal of the vendor', () => {
+describe('a rejection by the vendor', () => {
   it('keeps its status and message, without the secrets of the gateway, and is not billed', async () => {
     const stage = await start(
       { images: { provider: 'chat', price: () => 0.04 } },
@@ -408,7 +408,7 @@ describe('the budget', () => {
     expect(await spent(stage)).toBe(0.04)
   })
 
-  it.each([NaN, -1, Infinity])('is not changed by a price of %d: the request is refused', async (price) => {
+  it.each([NaN, -1, Infinity])('is not changed by a price of %d: the request is rejected', async (price) => {
     const stage = await start({ images: { provider: 'chat', price: () => price } }, { key: KEY })
 
     expect((await post(stage, '/v1/images/generations')).status).toBe(500)
@@ -666,7 +666,7 @@ describe('files', () => {
     expect((await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
   })
 
-  it('that the vendor no longer has are deleted, and the refusal is forwarded', async () => {
+  it('that the vendor no longer has are deleted, and the rejection is forwarded', async () => {
     const stage = await start(ALL_FREE, { reply: vendor() })
     await upload(stage)
     stage.upstream.reply = () => ({ kind: 'failure', status: 404 })

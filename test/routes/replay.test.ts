@@ -43,7 +43,7 @@ async function* halting(request: UpstreamRequest, opened: Promise<void>) {
   yield* events.slice(5)
 }
 
-const hanging: NonNullable<StageOptions['reply']> = (request) => ({
+const createHangingStream: NonNullable<StageOptions['reply']> = (request) => ({
   kind: 'events',
   items: [...buildEvents(request, ANSWER).slice(0, 5), HANG],
 })
@@ -58,7 +58,7 @@ async function expectSettledOnce({ store }: Watched): Promise<void> {
 
 describe('a message streamed again', () => {
   it('costs nothing, does not count against the limit, and reports the rest of the limit', async () => {
-    const stage = await watched({ key: { name: 'two', rate_limit_requests: 2, budget_limit_cents: 100 } })
+    const stage = await startStageWithStore({ key: { name: 'two', rate_limit_requests: 2, budget_limit_cents: 100 } })
     const first = await ask(stage)
     const id = messageIdOf(await first.text())
     const spent = await stage.store.spent('budget')
@@ -86,7 +86,7 @@ describe('a message streamed again', () => {
     ['event that has not come yet', { body: { starting_after: 1000 } }, '1000'],
     ['body that is no object', { body: [] }, 'object'],
   ])('is rejected for a %s', async (_, options, words) => {
-    const stage = await watched()
+    const stage = await startStageWithStore()
     const id = messageIdOf(await (await ask(stage)).text())
     const response = await again(stage, id, options)
     expect(response.status).toBe(400)
@@ -95,7 +95,7 @@ describe('a message streamed again', () => {
   })
 
   it('is found only with its key', async () => {
-    const stage = await watched()
+    const stage = await startStageWithStore()
     const id = messageIdOf(await (await ask(stage)).text())
     expect((await again(stage, id, { secret: 'sk-bf-nobody' })).status).toBe(401)
     for (const odd of [
@@ -117,7 +117,7 @@ describe('a message streamed again', () => {
 
   it('is found for an hour', async () => {
     let now = Date.UTC(2026, 0, 1)
-    const stage = await watched({ runtime: { now: () => now, random: () => 0 } }, () => now)
+    const stage = await startStageWithStore({ runtime: { now: () => now, random: () => 0 } }, () => now)
     const streamed = messageIdOf(await (await ask(stage)).text())
     const whole = (await (await ask(stage, false)).json()).id as string
     now += 3_599_999
@@ -131,7 +131,7 @@ describe('a message streamed again', () => {
     ['where the request wants nothing stored', {}, { 'cache-control': 'no-store' }],
     ['where it is longer than one may be', { streams: { maxBytesPerStream: 500 } }, {}],
   ])('is not found %s, although it was answered', async (_, options, headers) => {
-    const stage = await watched(options)
+    const stage = await startStageWithStore(options)
     const streamed = await (await ask(stage, true, headers)).text()
     const whole = await (await ask(stage, false, headers)).json()
     expect(streamed).toContain('message_stop')
@@ -156,8 +156,8 @@ describe('a message streamed again', () => {
 describe('a live message', () => {
   it('has several followers, each from its own event on, and heartbeats between the events', async () => {
     const opened = gate()
-    const stage = await watched({
-      reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
+    const stage = await startStageWithStore({
+      reply: (request) => ({ kind: 'events', items: createPausedStream(request, opened.opened) }),
       limits: { heartbeatMs: 1 },
     })
     const first = readStream(await ask(stage))
@@ -198,8 +198,8 @@ describe('a live message', () => {
 
   it('of another process is followed if it is detached, and is unknown until complete if not', async () => {
     const opened = gate()
-    const stage = await watched({
-      reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
+    const stage = await startStageWithStore({
+      reply: (request) => ({ kind: 'events', items: createPausedStream(request, opened.opened) }),
     })
     const other = await startStage({ store: stage.store })
     stages.push(other)
@@ -231,7 +231,11 @@ describe('closing a gateway', () => {
       isClosed = true
       await close()
     }
-    const stage = await startStage({ store, reply: hanging, key: { name: 'closing', budget_limit_cents: 100 } })
+    const stage = await startStage({
+      store,
+      reply: createHangingStream,
+      key: { name: 'closing', budget_limit_cents: 100 },
+    })
     stages.push(stage)
     const left = readStream(await ask(stage, true, { 'x-svc-detach': 'true' }))
     const read = readStream(await ask(stage, true, { 'x-svc-detach': 'true' }))
@@ -267,7 +271,7 @@ it.each([
 })
 
 it('every event of a message stream has an id; those of a chat stream have none', async () => {
-  const stage = await watched()
+  const stage = await startStageWithStore()
   const message = await (await ask(stage)).text()
   const chat = await (await post(stage, '/v1/chat/completions', { body: { ...MESSAGE.body, stream: true } })).text()
   expect(splitEvents(message)).toHaveLength(message.split('\n\n').length - 1)

@@ -23,7 +23,7 @@ function look(at: Stage, path: string, method = 'GET'): Promise<Reply> {
 }
 
 /** A store with the given `ping`. */
-function storeThat(ping: () => Promise<void>): Store {
+function createStoreWithPing(ping: () => Promise<void>): Store {
   return { ...memoryStore({ now: () => NOON }), local: false, ping }
 }
 
@@ -51,7 +51,7 @@ describe('GET /health', () => {
   })
 
   it.each(failingPings)('is 503 and unhealthy while the store %s, without details', async (_, ping) => {
-    const reply = await look(await start({ store: storeThat(ping) }), '/health')
+    const reply = await look(await start({ store: createStoreWithPing(ping) }), '/health')
     expect(reply.status).toBe(503)
     expect(reply.body).toMatchObject({
       status: 'unhealthy',
@@ -62,7 +62,7 @@ describe('GET /health', () => {
 
   it('is 503 after a second if the store does not answer', async () => {
     const runtime = manualRuntime(noNetwork)
-    const answer = health({ store: storeThat(() => new Promise(() => {})), providers: () => ({}), runtime })
+    const answer = health({ store: createStoreWithPing(() => new Promise(() => {})), providers: () => ({}), runtime })
     const call = { id: 'req_1', startedAt: 0, query: new URLSearchParams(), variables: {} }
     const fetch = toFetch({ handle: (request, sink) => void answer({ ...call, request, sink }) })
     const waiting = fetch('http://gateway/health')
@@ -97,7 +97,7 @@ describe('GET /ready', () => {
   })
 
   it.each(failingPings)('is 503 while the store %s', async (_, ping) => {
-    const { status, body } = await look(await start({ store: storeThat(ping) }), '/ready')
+    const { status, body } = await look(await start({ store: createStoreWithPing(ping) }), '/ready')
     expect(status).toBe(503)
     expect(body).toMatchObject({ ready: false, dependencies: { bifrost: true, redis: false } })
   })
