@@ -1,4 +1,4 @@
-/** Counts, not times: what one small governed JSON request costs the process of a gateway behind `sluice/node`. */
+/** Counts the work of one small governed JSON request in a gateway process behind `sluice/node`. Measures no time. */
 import { fork, type ChildProcess } from 'node:child_process'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -8,11 +8,11 @@ import { compileFolders } from './support/cost/compile.ts'
 import type { Created, Entered } from './support/cost/counters.ts'
 import { startUpstream, type Upstream } from './support/upstream.ts'
 
-/** As measured. The goal is 45. */
+/** The measured value. The goal is 45. */
 const MAX_FILES = 70
-/** As measured. The goal is 200. */
+/** The measured value. The goal is 200. */
 const MAX_FUNCTIONS = 484
-/** The deadlines of all requests share one timer, which is armed again every few seconds. */
+/** The deadlines of all requests share one timer, which is rearmed every few seconds. */
 const MAX_TIMERS = 0
 /** Measured: 12. The goal is 10. */
 const MAX_PROMISES = 12
@@ -64,7 +64,7 @@ describe('a small JSON request', () => {
     const REQUESTS = 10
     const { timers, promises } = await count<Created>('created', REQUESTS)
 
-    // On a busy machine one of the requests may meet a slow connection, which has a deadline of its own.
+    // On a busy machine, one request may use a slow connection, which has a separate deadline.
     expect.soft(Math.floor(timers / REQUESTS), 'timers').toBeLessThanOrEqual(MAX_TIMERS)
     expect(Math.floor(promises / REQUESTS), 'promises').toBeLessThanOrEqual(MAX_PROMISES)
   })
@@ -97,7 +97,7 @@ async function command(counter: string, step: 'start' | 'stop'): Promise<unknown
   return ((await answer) as { readonly value: unknown }).value
 }
 
-/** The next message of the gateway's process. */
+/** Resolves with the next message of the gateway process. */
 function message(): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const fail = (code: number | null): void => reject(new Error(`The gateway's process ended with code ${code}.`))

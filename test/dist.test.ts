@@ -30,7 +30,7 @@ interface PackageFile {
 }
 
 let workshop: string
-/** An empty project in which the packed package was installed. */
+/** An otherwise empty project in which the packed package is installed. */
 let consumer: string
 let installed: string
 let manifest: PackageFile
@@ -143,7 +143,7 @@ describe('the entries', () => {
 })
 
 describe('the size', () => {
-  // The goal is 45 KB; docs/decisions/004-weight.md says what stands in the way.
+  // The goal is 45 KB; docs/decisions/004-weight.md explains the difference.
   it('the main entry loads at most 74 KB, minified and gzipped, without dependencies', async () => {
     const external = Object.keys(manifest.dependencies).flatMap((name) => [name, `${name}/*`])
     const files = await bundle({ platform: 'neutral', external })
@@ -229,7 +229,7 @@ async function commonJs(script: string): Promise<unknown> {
   return JSON.parse(await node(['--input-type=commonjs', '--eval', script], consumer))
 }
 
-/** The package bundled and minified: what its main entry loads at once, and what it loads when it is needed. */
+/** Bundles and minifies the package: the code that its main entry loads immediately, and the code loaded on demand. */
 async function bundle(options: BuildOptions): Promise<{ readonly eager: string; readonly lazy: string }> {
   const { outputFiles, metafile } = await build({
     ...options,

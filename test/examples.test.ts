@@ -12,14 +12,14 @@ const question = {
 }
 
 interface Started {
-  /** The address of the gateway's first version, without a slash at the end. */
+  /** The `/v1` address of the gateway, without a trailing slash. */
   readonly url: string
   readonly key: string
-  /** Asks the process to end and answers its exit code, 143 where it does not listen to the signal. */
+  /** Sends SIGTERM and resolves with the exit code, which is 143 if the process does not handle the signal. */
   readonly stop: () => Promise<number | null>
 }
 
-/** Runs an example on a free port until it has said where it listens and with which key. */
+/** Runs an example on a free port until it prints its address and key. */
 async function start(name: string): Promise<Started> {
   const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
   const child = spawn(process.execPath, [tsx, `examples/${name}.ts`], { cwd: root, env: { ...process.env, PORT: '0' } })
@@ -50,21 +50,21 @@ function ask(url: string, key: string): Request {
   })
 }
 
-/** What a browser sends before a request of another site, and what it reads of the responses. */
+/** Checks the CORS headers of a preflight, a response and an error for a page of another origin. */
 async function crossOrigin(url: string, key: string, send: typeof fetch = fetch): Promise<void> {
-  const asked = { origin: 'https://app.example.com', 'access-control-request-method': 'POST' }
+  const preflightHeaders = { origin: 'https://app.example.com', 'access-control-request-method': 'POST' }
   const preflight = await send(`${url}/chat/completions`, {
     method: 'OPTIONS',
-    headers: { ...asked, 'access-control-request-headers': 'authorization,content-type,x-stainless-os' },
+    headers: { ...preflightHeaders, 'access-control-request-headers': 'authorization,content-type,x-stainless-os' },
   })
   const answered = await send(ask(url, key))
-  const refused = await send(ask(url, 'sk-bf-wrong'))
+  const rejected = await send(ask(url, 'sk-bf-wrong'))
 
   expect(preflight.status).toBe(204)
   expect(preflight.headers.get('access-control-allow-headers')).toBe('authorization,content-type,x-stainless-os')
   expect(preflight.headers.get('access-control-allow-methods')).toContain('POST')
-  expect([answered.status, refused.status]).toEqual([200, 401])
-  for (const { headers } of [preflight, answered, refused]) {
+  expect([answered.status, rejected.status]).toEqual([200, 401])
+  for (const { headers } of [preflight, answered, rejected]) {
     expect(headers.get('access-control-allow-origin')).toBe('https://app.example.com')
     expect(headers.get('access-control-expose-headers')).toBe('*')
   }
@@ -72,7 +72,7 @@ async function crossOrigin(url: string, key: string, send: typeof fetch = fetch)
 
 describe('the CORS recipes', () => {
   it.each(['node', 'express', 'fastify'])(
-    'let a page of another site call the gateway in %s',
+    'let a page of another origin call the gateway in %s',
     async (name) => {
       const { url, key, stop } = await start(`cors/${name}`)
       try {
@@ -84,7 +84,7 @@ describe('the CORS recipes', () => {
     60_000,
   )
 
-  it('let a page of another site call the gateway in next', async () => {
+  it('let a page of another origin call the gateway in next', async () => {
     const key = 'a-secret-of-48-letters-made-for-this-test-alone-'
     process.env['GATEWAY_KEY'] = key
     const routes = await import('../examples/cors/next.ts')
@@ -177,9 +177,9 @@ describe('the examples', () => {
     const { POST, GET } = await import('../examples/next.ts')
 
     const answered = await POST(ask('https://app.example/ai/v1', key))
-    const refused = await GET(new Request('https://app.example/ai/v1/models'))
+    const rejected = await GET(new Request('https://app.example/ai/v1/models'))
 
-    expect([answered.status, refused.status]).toEqual([200, 401])
+    expect([answered.status, rejected.status]).toEqual([200, 401])
   })
 
   it('the worker answers', async () => {

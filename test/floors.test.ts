@@ -21,7 +21,7 @@ const ground = [
   'replay',
 ]
 
-/** What each folder may import besides itself. The files at the top of src may import everything. */
+/** Folders that each folder may import besides itself. The top-level files of src may import everything. */
 const floors: Readonly<Record<string, readonly string[]>> = {
   core: [],
   // Chosen by the package's import conditions (`#hash`); no other module imports it by its path.
@@ -40,11 +40,11 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   wiring: ['core', 'pipeline', 'providers', 'routes', 'upstream', ...ground],
 }
 
-/** Time, chance and the world outside are given to these folders. */
+/** Folders that receive the clock, randomness and I/O as parameters. */
 const pureFolders = ['core', 'formats', 'savings', 'billing', 'cache']
 const impureWords = ['Date.now', 'fetch(', 'process.', 'Math.random', 'setTimeout', 'console.']
 
-/** The two files at the top of src that wire the parts together; the others are public entries. */
+/** The two top-level files of src that wire the parts together. The others are public entries. */
 const wiring = ['gateway.ts', 'options.ts']
 
 describe('the layers', () => {
@@ -68,11 +68,11 @@ describe('the layers', () => {
     expect(wrong).toEqual([])
   })
 
-  it('no modules import each other in a circle, including types', () => {
+  it('modules have no import cycles, including types', () => {
     expect(circles(new Map(files(source).map((file) => [file, ownImports(file)])))).toEqual([])
   })
 
-  it('the circle search finds a circle', () => {
+  it('the search finds an import cycle', () => {
     const graph = new Map([
       ['/a', ['/b', '/d']],
       ['/b', ['/c']],
@@ -92,7 +92,7 @@ describe('the layers', () => {
     expect(found).toEqual([])
   })
 
-  it('the core imports nothing at all, not even a package', () => {
+  it('the core imports no modules and no packages', () => {
     const found = files(join(source, 'core')).flatMap((file) =>
       imports(file)
         .filter((name) => !name.startsWith('./'))
@@ -143,7 +143,7 @@ function files(folder: string): readonly string[] {
     .toSorted()
 }
 
-/** The folder of a file below src, or the empty text for a file at its top. */
+/** Returns the folder of a file below src, or the empty string for a top-level file. */
 function folderOf(file: string): string {
   const [folder, ...rest] = relative(source, file).split(/[\\/]/)
   return rest.length === 0 ? '' : (folder ?? '')
@@ -153,7 +153,7 @@ function parse(file: string): ts.SourceFile {
   return ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest, true)
 }
 
-/** Everything a file imports or re-exports: values, types and lazy imports. */
+/** Returns all imports and re-exports of a file: values, types and lazy imports. */
 function imports(file: string): readonly string[] {
   return ts.preProcessFile(readFileSync(file, 'utf8'), true, true).importedFiles.map(({ fileName }) => fileName)
 }
@@ -173,7 +173,7 @@ function withoutComments(file: string): string {
   return ts.transpileModule(readFileSync(file, 'utf8'), { compilerOptions: options }).outputText
 }
 
-/** Each circle once, from the module at which a search along the imports met itself again. */
+/** Returns each import cycle once, starting at the module where the search closed the cycle. */
 function circles(graph: ReadonlyMap<string, readonly string[]>): readonly (readonly string[])[] {
   const found: (readonly string[])[] = []
   const finished = new Set<string>()

@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-/** The TypeScript blocks of a page, in their order. */
+/** Returns the TypeScript blocks of a page in order. */
 function blocksOf(page: string): readonly string[] {
   return [...readFileSync(join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1] ?? '')
 }

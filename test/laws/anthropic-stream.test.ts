@@ -6,7 +6,7 @@ import type { Part } from '../../src/core/prompt.ts'
 import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
-import { context, dataOf, frame, metrics, stepsFrom, written } from '../formats/messages/samples.ts'
+import { context, dataOf, frame, metrics, readEvents, writeChunks } from '../formats/messages/samples.ts'
 
 const count = fc.nat({ max: 1_000_000 })
 const usage = fc
@@ -92,7 +92,7 @@ describe('streams of the message format', () => {
   it('reads the parts, usage and finish of every written answer', () => {
     fc.assert(
       fc.property(completion, (answer) => {
-        const events = written(toStreamChunks(answer))
+        const events = writeChunks(toStreamChunks(answer))
         checkOrder(events)
         // The input of an opaque block is unmapped text, too.
         const { unmappedText: _, ...read } = collect(stepsFrom(events))
@@ -124,7 +124,7 @@ describe('streams of the message format', () => {
           started.add(index)
           events.push({ type: 'tool-call-delta', index, input: left[index]?.shift() ?? '' })
         }
-        const frames = written([...events, { type: 'done' } as const].map((part) => ({ parts: [part] })))
+        const frames = writeChunks([...events, { type: 'done' } as const].map((part) => ({ parts: [part] })))
         checkOrder(frames)
         const parts = [...started].map((index) => ({
           type: 'tool-call',
@@ -132,7 +132,7 @@ describe('streams of the message format', () => {
           name: 'n',
           input: inputs[index],
         }))
-        expect(collect(stepsFrom(frames)).parts).toEqual(parts)
+        expect(collect(readEvents(frames)).parts).toEqual(parts)
       }),
       { numRuns: 300 },
     )
@@ -150,13 +150,13 @@ describe('streams of the message format', () => {
     ) as fc.Arbitrary<JsonObject>
     fc.assert(
       fc.property(completion, fc.array(fc.tuple(fc.nat(), noise)), fc.nat(2), (answer, additions, spaces) => {
-        const frames = written(toStreamChunks(answer)).map((one) => ({
+        const frames = writeChunks(toStreamChunks(answer)).map((one) => ({
           ...one,
           data: JSON.stringify(JSON.parse(one.data), null, spaces),
         }))
         for (const [at, data] of additions)
           frames.splice(1 + (at % Math.max(1, frames.length - 2)), 0, frame(data) as (typeof frames)[number])
-        const out = written(stepsFrom(frames))
+        const out = writeChunks(readEvents(frames))
         const bill = frames.length - 2
         expect(out.toSpliced(bill, 1)).toEqual(frames.toSpliced(bill, 1))
         expect(JSON.parse(out[bill]?.data ?? '')).toEqual(JSON.parse(frames[bill]?.data ?? ''))

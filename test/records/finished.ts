@@ -31,7 +31,7 @@ export function finished(change: Partial<FinishedRequest> = {}): FinishedRequest
   }
 }
 
-/** A request that ended without an answer. */
+/** Returns a request that ended without an answer. */
 export function unanswered(change: Partial<FinishedRequest>): FinishedRequest {
   const { bill: _bill, ...rest } = finished(change)
   return rest

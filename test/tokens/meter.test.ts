@@ -13,7 +13,7 @@ const prompt = (...messages: Message[]): Prompt => ({
   stream: false,
 })
 
-function watched(): { tokenizer: Tokenizer; counted: () => number } {
+function createWatchedMeter(): { tokenizer: Tokenizer; counted: () => number } {
   const inner = createTokenizer()
   let calls = 0
   return {
@@ -24,14 +24,14 @@ function watched(): { tokenizer: Tokenizer; counted: () => number } {
 
 describe('the meter', () => {
   it('counts text exactly and adds four for each message', async () => {
-    const { tokenizer } = watched()
+    const { tokenizer } = createWatchedMeter()
     const meter = createMeter(tokenizer)
     const text = 'Which of the two ledgers holds the reservation?'
     expect(await meter.countMessage(message(text))).toBe((await tokenizer.count(text)) + 4)
   })
 
   it('counts a conversation once, although every turn creates new objects', async () => {
-    const { tokenizer, counted } = watched()
+    const { tokenizer, counted } = createWatchedMeter()
     const meter = createMeter(tokenizer)
     const turn = () =>
       prompt(
@@ -45,7 +45,7 @@ describe('the meter', () => {
   })
 
   it('counts exactly only near a threshold', async () => {
-    const { tokenizer, counted } = watched()
+    const { tokenizer, counted } = createWatchedMeter()
     const meter = createMeter(tokenizer)
     const small = prompt(message('word '.repeat(100)))
     expect(await meter.countNearThresholds(small, [20_000])).toBe(meter.estimatePrompt(small))

@@ -15,7 +15,7 @@ import { azureOpenai, bedrock, gemini, groq, priceList, vertex } from '../../src
 import { redisAnswerStore, redisStore, redisVectorIndex } from '../../src/redis.ts'
 import { sqliteStore } from '../../src/sqlite.ts'
 
-/** Calls a factory as a program without types does. */
+/** Calls a factory as an untyped program does. */
 function call(factory: (...given: never[]) => unknown, ...given: readonly unknown[]): unknown {
   return Reflect.apply(factory, undefined, given)
 }
@@ -127,7 +127,7 @@ describe('a wrong value', () => {
       'postgresStore: schema: expected a name of at most 41 lowercase letters, digits and underscores that does not begin with a digit, got "My Schema".',
     ],
   ] as [(...given: never[]) => unknown, object, string][])(
-    '%# is refused with its path, what was expected, and what was given',
+    '%# is rejected with its path, the expected value and the received value',
     async (factory, options, text) => {
       expect(await messageOf(factory, options)).toBe(text)
     },

@@ -26,7 +26,7 @@ async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
   return failure
 }
 
-/** Statuses of requests with a secret: of a key that serves, 200. */
+/** Returns the status of a request with this secret: 200 for an active key. */
 async function statusOf(gateway: Gateway, secret: string): Promise<number> {
   const response = await gateway.fetch('http://gateway/v1/models', { headers: { authorization: `Bearer ${secret}` } })
   await response.text()

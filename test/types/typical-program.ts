@@ -9,7 +9,7 @@ import {
   type ResponseBill,
 } from 'sluice'
 
-/** What a typical program reads. A cast here would be a cast in every program. */
+/** The values that a typical program reads. A cast needed here would be needed in every program. */
 export interface Report {
   readonly secret: string
   readonly listed: readonly string[]
@@ -71,7 +71,7 @@ export async function runTypicalProgram(): Promise<Report> {
   return { secret: key.value, listed: keys.map(({ name }) => name), bill, usage, logged, audit: records, metrics, sums }
 }
 
-/** Configuration keeps the names of the HTTP API, and calls in process accept them, too. */
+/** Uses the field names of the HTTP API, which the configuration and in-process calls accept. */
 export async function useWireNames(): Promise<number> {
   const gateway = createGateway({
     providers: [extractive()],

@@ -8,13 +8,13 @@ import { noNetwork } from '../support/no-network.ts'
 const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
 const CONFIGURATION = { virtual_keys: [{ id: 'configured', name: 'configured', value: SECRET }] }
 
-function world(): ManualRuntime {
+function createRuntime(): ManualRuntime {
   return manualRuntime(noNetwork)
 }
 
 describe('the configured keys', () => {
   it('are stored before the first call of each method', async () => {
-    const runtime = world()
+    const runtime = createRuntime()
     const { keys, findKey } = createGovernance(CONFIGURATION, {
       store: memoryStore({ now: runtime.now }),
       runtime,
@@ -27,7 +27,7 @@ describe('the configured keys', () => {
   })
 
   it('that could not be stored are logged, reject all requests, and are retried after a second', async () => {
-    const runtime = world()
+    const runtime = createRuntime()
     const store = memoryStore({ now: runtime.now })
     let tries = 0
     const away: Store = {
@@ -57,7 +57,7 @@ describe('the configured keys', () => {
   })
 
   it('that are invalid are an error at the start', () => {
-    const runtime = world()
+    const runtime = createRuntime()
     const start = (): unknown =>
       createGovernance(
         { virtual_keys: [{ name: 'x', value: SECRET, budget_limit_cents: -1 }] },
