@@ -225,7 +225,7 @@ describe('the scope', () => {
       temperature: 0.5,
       stop_sequences: ['x'],
     })
-    const cacheKeys = await Promise.all([fromChat, fromMessages, blocks].map(cacheKey))
+    const cacheKeys = await Promise.all([fromChat, fromMessages, blocks].map(requireCacheKey))
 
     expect(new Set(cacheKeys.map((key) => key.id)).size).toBe(1)
   })

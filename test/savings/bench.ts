@@ -44,18 +44,18 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType
 /** Creates a small model that answers with `reply` and records its prompts. */
 export function smallModel(reply: string | ((text: string) => string | Promise<string>)): {
   readonly small: SmallModel
-  readonly asked: { instruction: string; text: string }[]
+  readonly modelCalls: { instruction: string; text: string }[]
 } {
-  const asked: { instruction: string; text: string }[] = []
+  const modelCalls: { instruction: string; text: string }[] = []
   const small: SmallModel = {
     name: 'mock/small',
     async ask({ instruction, text }) {
-      asked.push({ instruction, text })
+      modelCalls.push({ instruction, text })
       return { text: typeof reply === 'string' ? reply : await reply(text), spent: toNanoUsd(1000) }
     },
     price: (input, output) => toNanoUsd(input * 100 + output * 400),
   }
-  return { small, asked }
+  return { small, modelCalls }
 }
 
 export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {

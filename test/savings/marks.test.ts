@@ -23,12 +23,14 @@ const QUESTION = user(
 
 /** Old text that is neither in the prompt as sent nor in what the small model was asked to summarize. */
 async function lostLines(conversation: readonly Message[]): Promise<readonly string[]> {
-  const { small, asked } = smallModel('Facts and values: the summary of what came before.')
+  const { small, modelCalls } = smallModel('Facts and values: the summary of what came before.')
   const { rewrite } = await waterfallOf({ tiers: (own) => own.filter(({ tier }) => tier === 4) })(
     jobOf(promptOf([...conversation, QUESTION], 'openai'), { small }),
   )
   expect(rewrite?.tier).toBe(4)
-  const known = [...(rewrite?.prompt.messages ?? []).map(textOfMessage), ...asked.map((one) => one.text)].join('\n')
+  const known = [...(rewrite?.prompt.messages ?? []).map(textOfMessage), ...modelCalls.map((one) => one.text)].join(
+    '\n',
+  )
   return conversation.flatMap((message) => textOfMessage(message).split('\n')).filter((line) => !known.includes(line))
 }
 
@@ -48,7 +50,7 @@ describe('the summary of tier 4', () => {
 
   it('covers a message that an earlier cut left unchanged and a later cut omits', async () => {
     const { store } = textStore()
-    const { small, asked } = smallModel('Facts and values: the summary of what came before.')
+    const { small, modelCalls } = smallModel('Facts and values: the summary of what came before.')
     const waterfall = waterfallOf({ store, tiers: (own) => own.filter(({ tier }) => tier === 4) })
     const messages: Message[] = []
     let sent = ''
@@ -58,7 +60,7 @@ describe('the summary of tier 4', () => {
       sent = (rewrite?.prompt.messages ?? messages).map(textOfMessage).join('\n')
       messages.push(assistant(lines(`a${turn}`, 100).join('\n')))
     }
-    const known = [sent, ...asked.map((one) => one.text)].join('\n')
+    const known = [sent, ...modelCalls.map((one) => one.text)].join('\n')
     const old = messages.slice(0, -1).flatMap((message) => textOfMessage(message).split('\n'))
     expect(old.filter((line) => !known.includes(line))).toEqual([])
   })

@@ -95,7 +95,7 @@ describe('a shadow trial', () => {
     const tried = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
     await savingsOf({ shadow: 1 }, store).trial(jobOf(prompt, { small: tried.small }))
-    expect(tried.asked).toHaveLength(1)
+    expect(tried.modelCalls).toHaveLength(1)
 
     const real = smallModel('Facts and values: the real one says 1234.')
     const { waterfall } = savingsOf({}, store)
@@ -127,10 +127,10 @@ describe('a shadow trial', () => {
 
   it('continues the trial of the last turn, so its summary is paid once', async () => {
     const { trial } = savingsOf({ shadow: 1 }, memoryStore())
-    const { small, asked } = smallModel('Facts and values: the trial says 4711.')
+    const { small, modelCalls } = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
     await trial(jobOf(prompt, { small }))
     await trial(jobOf(next(prompt), { small }))
-    expect(asked).toHaveLength(1)
+    expect(modelCalls).toHaveLength(1)
   })
 })

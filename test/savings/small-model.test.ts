@@ -43,7 +43,7 @@ describe('a small model that fails', () => {
     ['answers every call with an empty text', () => ''],
   ])('is not called again on later turns if it %s', async (_, reply) => {
     const waterfall = waterfallOf()
-    const { small, asked } = smallModel(reply)
+    const { small, modelCalls } = smallModel(reply)
     let prompt = await chatOf(90_000, QUESTION)
     for (let turn = 0; turn < 4; turn++) {
       const { rewrite } = await waterfall(jobOf(prompt, { small, steering: RECURSIVE }))
@@ -51,28 +51,28 @@ describe('a small model that fails', () => {
       prompt = next(prompt, turn)
     }
     // Four calls run concurrently when the second failure arrives.
-    expect(asked.length).toBeLessThanOrEqual(4)
+    expect(modelCalls.length).toBeLessThanOrEqual(4)
   })
 
   it('is replaced by extractive summaries in tier 4', async () => {
     const waterfall = waterfallOf(only(4))
-    const { small, asked } = smallModel(() => Promise.reject(new Error('down')))
+    const { small, modelCalls } = smallModel(() => Promise.reject(new Error('down')))
     const prompt = await chatOf(30_000, QUESTION)
     const first = await waterfall(jobOf(prompt, { small }))
     const second = await waterfall(jobOf(next(prompt, 1), { small }))
     expect(first.rewrite?.strategy).toBe('Family-Lock (extractive -> mock/large)')
     expect(second.rewrite?.tier).toBe(4)
-    expect(asked).toHaveLength(2)
+    expect(modelCalls).toHaveLength(2)
   })
 
   it('is called again after five minutes, and paused again by one failure', async () => {
     let now = 1e12
     const waterfall = waterfallOf({ now: () => now })
-    const { small, asked } = smallModel(() => Promise.reject(new Error('down')))
+    const { small, modelCalls } = smallModel(() => Promise.reject(new Error('down')))
     const ask = async (prompt: Prompt): Promise<number> => {
-      const before = asked.length
+      const before = modelCalls.length
       await waterfall(jobOf(prompt, { small, steering: VANISHING, now }))
-      return asked.length - before
+      return modelCalls.length - before
     }
     let prompt = await chatOf(20_000, QUESTION)
     const calls: number[] = []
@@ -92,26 +92,26 @@ describe('a small model that fails', () => {
     const other = smallModel(SUMMARY)
     await waterfall(jobOf(await chatOf(30_000, QUESTION, 'Topic'), { small: other.small, steering: RECURSIVE }))
     await waterfall(jobOf(prompt, { small: other.small, steering: RECURSIVE, owner: 'key-2' }))
-    expect(other.asked.length).toBeGreaterThanOrEqual(6)
+    expect(other.modelCalls.length).toBeGreaterThanOrEqual(6)
   })
 
   it('is not paused by two failures with a usable summary between them', async () => {
     let call = 0
     const waterfall = waterfallOf()
-    const { small, asked } = smallModel(() =>
+    const { small, modelCalls } = smallModel(() =>
       call++ % 2 === 0 ? Promise.reject(new Error('busy')) : `${SUMMARY} Call ${call}.`,
     )
     const prompt = await chatOf(12_000, QUESTION)
     const { rewrite } = await waterfall(jobOf(prompt, { small, steering: RECURSIVE }))
     expect(rewrite?.strategy).toBe('Recursive-RLM (controller: mock/small)')
     await waterfall(jobOf(await chatOf(30_000, QUESTION), { small, steering: RECURSIVE }))
-    expect(asked.length).toBeGreaterThan(4)
+    expect(modelCalls.length).toBeGreaterThan(4)
   })
 
   it('is not paused by calls that the caller aborted', async () => {
     const leaving = new AbortController()
     const waterfall = waterfallOf()
-    const { small, asked } = smallModel(async () => {
+    const { small, modelCalls } = smallModel(async () => {
       leaving.abort(new Error('left'))
       throw new Error('aborted')
     })
@@ -119,17 +119,17 @@ describe('a small model that fails', () => {
     await waterfall(jobOf(prompt, { small, steering: VANISHING, signal: leaving.signal }))
     await waterfall(jobOf(prompt, { small, steering: VANISHING, signal: leaving.signal }))
     await waterfall(jobOf(prompt, { small, steering: VANISHING }))
-    expect(asked).toHaveLength(3)
+    expect(modelCalls).toHaveLength(3)
   })
 })
 
 describe('after a requested tier that declines', () => {
   it('no tier runs whose small-model calls cost more', async () => {
-    const { small, asked } = smallModel(SUMMARY)
+    const { small, modelCalls } = smallModel(SUMMARY)
     const prompt = await chatOf(138_000, UNRELATED)
     const { rewrite, verdicts, spent } = await waterfallOf()(jobOf(prompt, { small, steering: VANISHING }))
     expect(rewrite).toBeUndefined()
-    expect(asked).toHaveLength(1)
+    expect(modelCalls).toHaveLength(1)
     expect(spent).toBe(1000)
     expect(verdicts.map(({ tier, outcome }) => [tier, outcome])).toEqual([
       [5, 'not-wanted'],

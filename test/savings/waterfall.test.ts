@@ -215,11 +215,11 @@ describe('regardless of the reply of the small model', () => {
     const attack: Message = { role: 'assistant', parts: [text(`${trick} ${prose(3, 900)}`)] }
     const [system, ...others] = prompt.messages
     const messages = system === undefined ? [] : [system, ...others.slice(0, 1), attack, ...others.slice(1)]
-    const { small, asked } = smallModel('Facts and values: the harbour was closed in 1999.')
+    const { small, modelCalls } = smallModel('Facts and values: the harbour was closed in 1999.')
     await waterfallOf()(jobOf({ ...prompt, messages }, { small }))
-    expect(asked).toHaveLength(1)
-    expect(asked[0]?.text.split('<<<end of conversation>>>')).toHaveLength(2)
-    expect(asked[0]?.text.endsWith('<<<end of conversation>>>')).toBe(true)
+    expect(modelCalls).toHaveLength(1)
+    expect(modelCalls[0]?.text.split('<<<end of conversation>>>')).toHaveLength(2)
+    expect(modelCalls[0]?.text.endsWith('<<<end of conversation>>>')).toBe(true)
   })
 })
 
@@ -235,7 +235,7 @@ describe('the state of a conversation', () => {
 
   it('lets tier 4 call its model once in many turns, with the same prefix between', async () => {
     const waterfall = waterfallOf()
-    const { small, asked } = smallModel('Facts and values: the harbour was closed in 1999.')
+    const { small, modelCalls } = smallModel('Facts and values: the harbour was closed in 1999.')
     let prompt = await chatOf(22_000)
     let sent: readonly Message[] = []
     let broken = 0
@@ -247,58 +247,58 @@ describe('the state of a conversation', () => {
       sent = now
       prompt = next(prompt, turn)
     }
-    expect(asked.length).toBeLessThanOrEqual(2)
+    expect(modelCalls.length).toBeLessThanOrEqual(2)
     expect(broken).toBeLessThanOrEqual(1)
   })
 
   it('lets tier 4 extend its summary by new messages only', async () => {
     const waterfall = waterfallOf({ thresholds: { family: 6000 } })
-    const { small, asked } = smallModel('Facts and values: the first summary says 4711.')
+    const { small, modelCalls } = smallModel('Facts and values: the first summary says 4711.')
     let prompt = await chatOf(7000)
     for (let turn = 0; turn < 16; turn++) {
       await waterfall(jobOf(prompt, { small }))
       prompt = next(prompt, turn)
     }
-    expect(asked.length).toBeGreaterThan(1)
-    expect(asked[1]?.text).toContain('the first summary says 4711')
-    const firstTold = asked[0]?.text.match(/Question \d+/g) ?? []
-    const secondTold = new Set(asked[1]?.text.match(/Question \d+/g) ?? [])
-    expect(firstTold.some((question) => secondTold.has(question))).toBe(false)
+    expect(modelCalls.length).toBeGreaterThan(1)
+    expect(modelCalls[1]?.text).toContain('the first summary says 4711')
+    const firstQuestions = modelCalls[0]?.text.match(/Question \d+/g) ?? []
+    const secondQuestions = new Set(modelCalls[1]?.text.match(/Question \d+/g) ?? [])
+    expect(firstQuestions.some((question) => secondQuestions.has(question))).toBe(false)
   })
 
   it('limits tier 3 to two calls on one more turn', async () => {
     const waterfall = waterfallOf()
-    const { small, asked } = smallModel((words) => `Facts and values: ${words.slice(100, 600)}`)
+    const { small, modelCalls } = smallModel((words) => `Facts and values: ${words.slice(100, 600)}`)
     const steering = { vanishing: false, recursive: true }
     let prompt = await chatOf(60_000)
     await waterfall(jobOf(prompt, { small, steering }))
-    expect(asked.length).toBeGreaterThanOrEqual(5)
+    expect(modelCalls.length).toBeGreaterThanOrEqual(5)
     for (let turn = 0; turn < 10; turn++) {
       prompt = next(prompt, turn)
-      const before = asked.length
+      const before = modelCalls.length
       await waterfall(jobOf(prompt, { small, steering }))
-      expect(asked.length - before).toBeLessThanOrEqual(2)
+      expect(modelCalls.length - before).toBeLessThanOrEqual(2)
     }
   })
 
   it('is not found under another owner', async () => {
     const waterfall = waterfallOf()
-    const { small, asked } = smallModel('Facts and values: the harbour was closed in 1999.')
+    const { small, modelCalls } = smallModel('Facts and values: the harbour was closed in 1999.')
     const prompt = await chatOf(22_000)
     await waterfall(jobOf(prompt, { small, owner: 'key-1' }))
     await waterfall(jobOf(prompt, { small, owner: 'key-1' }))
-    expect(asked).toHaveLength(1)
+    expect(modelCalls).toHaveLength(1)
     await waterfall(jobOf(prompt, { small, owner: 'key-2' }))
-    expect(asked).toHaveLength(2)
+    expect(modelCalls).toHaveLength(2)
   })
 
   it('survives a restart with a durable store', async () => {
     const { store } = textStore()
-    const { small, asked } = smallModel('Facts and values: the harbour was closed in 1999.')
+    const { small, modelCalls } = smallModel('Facts and values: the harbour was closed in 1999.')
     const prompt = await chatOf(22_000)
     const first = await waterfallOf({ store })(jobOf(prompt, { small }))
     const second = await waterfallOf({ store })(jobOf(prompt, { small }))
-    expect(asked).toHaveLength(1)
+    expect(modelCalls).toHaveLength(1)
     expect(second.rewrite?.prompt.messages).toEqual(first.rewrite?.prompt.messages)
   })
 })

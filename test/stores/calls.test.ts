@@ -43,14 +43,14 @@ async function countedRedis(): Promise<CountedStore> {
 
 async function countedPostgres({ client, close }: OpenPostgres): Promise<CountedStore> {
   const calls: string[] = []
-  const counted: PostgresClient = {
+  const countingClient: PostgresClient = {
     query: (text, parameters) => {
       calls.push(/\.(\w+)\(/.exec(text)?.[1] ?? text)
       if (!('query' in client)) throw new Error('The client of this test has a method query.')
       return client.query(text, parameters)
     },
   }
-  const store = postgresStore({ client: counted, schema: newName() })
+  const store = postgresStore({ client: countingClient, schema: newName() })
   await store.migrate()
   return { store, calls, close }
 }

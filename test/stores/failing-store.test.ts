@@ -43,14 +43,14 @@ async function gatewayOn(store: Store, more: Partial<GatewayOptions> = {}) {
   const [provider] = options.providers
   if (provider === undefined) throw new Error('The options of the fleet have one provider.')
   const calls = { upstream: 0 }
-  const counted: Provider = {
+  const countingProvider: Provider = {
     ...provider,
     complete: (call) => {
       calls.upstream += 1
       return provider.complete(call)
     },
   }
-  const gateway = createGateway({ ...options, providers: [counted], ...more })
+  const gateway = createGateway({ ...options, providers: [countingProvider], ...more })
   const { id, value } = await gateway.keys.create({ name: 'app', budget_limit_cents: 1_000 })
   return { gateway, id, secret: value, calls }
 }
@@ -168,8 +168,8 @@ describe("with onStoreFailure 'allow'", () => {
     await expect.poll(() => requestsOf(gateway, id), { timeout: 60_000 }).toBe(4)
     expect((await gateway.audit.read({ keyId: id })).records).toHaveLength(4)
     await gateway.close()
-    const again = createGateway(gatewayOptions(store))
-    expect(await requestsOf(again, id)).toBe(4)
+    const restarted = createGateway(gatewayOptions(store))
+    expect(await requestsOf(restarted, id)).toBe(4)
   })
 
   it('does not bill a settlement twice when its reply was lost', async () => {

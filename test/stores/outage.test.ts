@@ -87,14 +87,14 @@ async function createScene({ store, close }: Opened): Promise<Scene> {
   const [provider] = options.providers
   if (provider === undefined) throw new Error('The options of the fleet have one provider.')
   let calls = 0
-  const counted: Provider = {
+  const countingProvider: Provider = {
     ...provider,
     complete: async (call) => {
       calls += 1
       return provider.complete(call)
     },
   }
-  const gateway = createGateway({ ...options, providers: [counted] })
+  const gateway = createGateway({ ...options, providers: [countingProvider] })
   const { id, value: secret } = await gateway.keys.create({ name: 'outage', budget_limit_cents: 100_000 })
   const clock = ownClock()
   return {

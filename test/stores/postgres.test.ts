@@ -116,13 +116,13 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
     it('takes one round trip for a reservation, and one for a settlement with tallies and audit', async () => {
       await empty()
       const texts: string[] = []
-      const counted: PostgresClient = {
+      const countingClient: PostgresClient = {
         query: async (text) => {
           texts.push(text)
           return { rows: [{ result: '{"granted":0,"levels":[],"settled":true}' }] }
         },
       }
-      const store = postgresStore({ client: counted, schema })
+      const store = postgresStore({ client: countingClient, schema })
       const expiresAt = Date.now() + 60_000
       const claims = ['requests:key:k:1h:0', 'budget:shared:b:1M:0'].map((counter) => ({
         counter,

@@ -128,7 +128,7 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
 
   it('takes one call for a reservation, and one for a settlement with tallies and audit', async () => {
     const calls: string[] = []
-    const counted = {
+    const countingClient = {
       call: (command: string) => client.call(command),
       eval: (script: string, count: number, ...rest: string[]) => {
         calls.push('eval')
@@ -139,7 +139,7 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
         return client.evalsha(sha, count, ...rest)
       },
     }
-    const store = redisStore({ client: counted, prefix: newPrefix() })
+    const store = redisStore({ client: countingClient, prefix: newPrefix() })
     const governed = async (reservationId: string): Promise<void> => {
       const expiresAt = Date.now() + 60_000
       const claims = ['requests:key:k:1h:0', 'budget:shared:b:1M:0'].map((counter) => ({
@@ -192,8 +192,8 @@ describe.skipIf(redis7 === undefined)('redisStore with many items', () => {
     let now = 0
     let calls = 0
     const prefix = newPrefix()
-    const counted = countCalls(client, () => (calls += 1))
-    const store = redisStore({ client: counted, prefix, now: () => now })
+    const countingClient = countCalls(client, () => (calls += 1))
+    const store = redisStore({ client: countingClient, prefix, now: () => now })
     const expired = Array.from({ length: 900 }, (_, index) => `turn:${1_000 + index}`)
     await Promise.all(expired.map((key) => store.set(key, 'x', { ttlMs: 1_000 })))
     await store.set('turn:1500x', 'x')

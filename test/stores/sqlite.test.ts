@@ -39,15 +39,15 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       })
       before.close()
 
-      const again = sqliteStore({ database: open(file) })
+      const reopened = sqliteStore({ database: open(file) })
 
-      expect(await again.get('key')).toBe('value')
-      expect(await again.levels(['c'])).toEqual([{ spent: 4, held: 3 }])
-      expect(await again.settle({ reservationId: 't1', charges: [], tallies: [] })).toBe(false)
-      expect(await again.settle({ reservationId: 't2', charges: [], tallies: [] })).toBe(true)
-      expect(await again.levels(['c'])).toEqual([{ spent: 4, held: 0 }])
-      expect(await again.tallies(['usage'])).toEqual([{ n: 1 }])
-      expect(await again.entries('audit', { limit: 10 })).toMatchObject([{ value: 'record' }])
+      expect(await reopened.get('key')).toBe('value')
+      expect(await reopened.levels(['c'])).toEqual([{ spent: 4, held: 3 }])
+      expect(await reopened.settle({ reservationId: 't1', charges: [], tallies: [] })).toBe(false)
+      expect(await reopened.settle({ reservationId: 't2', charges: [], tallies: [] })).toBe(true)
+      expect(await reopened.levels(['c'])).toEqual([{ spent: 4, held: 0 }])
+      expect(await reopened.tallies(['usage'])).toEqual([{ n: 1 }])
+      expect(await reopened.entries('audit', { limit: 10 })).toMatchObject([{ value: 'record' }])
     })
 
     it('uses write-ahead logging', () => {

@@ -13,25 +13,25 @@ const prompt = (...messages: Message[]): Prompt => ({
   stream: false,
 })
 
-function createWatchedMeter(): { tokenizer: Tokenizer; counted: () => number } {
+function createCountingTokenizer(): { tokenizer: Tokenizer; countCalls: () => number } {
   const inner = createTokenizer()
   let calls = 0
   return {
     tokenizer: { estimate: inner.estimate, count: (text, signal) => (calls++, inner.count(text, signal)) },
-    counted: () => calls,
+    countCalls: () => calls,
   }
 }
 
 describe('the meter', () => {
   it('counts text exactly and adds four for each message', async () => {
-    const { tokenizer } = createWatchedMeter()
+    const { tokenizer } = createCountingTokenizer()
     const meter = createMeter(tokenizer)
     const text = 'Which of the two ledgers holds the reservation?'
     expect(await meter.countMessage(message(text))).toBe((await tokenizer.count(text)) + 4)
   })
 
   it('counts a conversation once, although every turn creates new objects', async () => {
-    const { tokenizer, counted } = createWatchedMeter()
+    const { tokenizer, countCalls } = createCountingTokenizer()
     const meter = createMeter(tokenizer)
     const turn = () =>
       prompt(
@@ -39,19 +39,19 @@ describe('the meter', () => {
         message('second one, also long enough '.repeat(5)),
       )
     const first = await meter.countPrompt(turn())
-    const before = counted()
+    const before = countCalls()
     expect(await meter.countPrompt(turn())).toBe(first)
-    expect(counted()).toBe(before)
+    expect(countCalls()).toBe(before)
   })
 
   it('counts exactly only near a threshold', async () => {
-    const { tokenizer, counted } = createWatchedMeter()
+    const { tokenizer, countCalls } = createCountingTokenizer()
     const meter = createMeter(tokenizer)
     const small = prompt(message('word '.repeat(100)))
     expect(await meter.countNearThresholds(small, [20_000])).toBe(meter.estimatePrompt(small))
-    expect(counted()).toBe(0)
+    expect(countCalls()).toBe(0)
     expect(await meter.countNearThresholds(small, [105])).toBe(await meter.countPrompt(small))
-    expect(counted()).toBe(1)
+    expect(countCalls()).toBe(1)
   })
 
   it('counts an image as a fixed number of tokens, not by its base64 text', async () => {
