@@ -202,7 +202,7 @@ describe.each([
     call.abort()
     call.abort()
     await request.aborted
-    await otherRequests()
+    await sendOtherRequests()
     expect(events).toEqual([])
   })
 
@@ -212,7 +212,7 @@ describe.each([
     await (await response).body.next()
     call.abort()
     await upstream.last.aborted
-    await otherRequests()
+    await sendOtherRequests()
     expect(events).toEqual(['head', 'data'])
   })
 
@@ -235,7 +235,7 @@ describe.each([
     await (
       await upstream.waitForRequest(1)
     ).aborted
-    await otherRequests()
+    await sendOtherRequests()
     expect(pieces).toBe(1)
   })
 

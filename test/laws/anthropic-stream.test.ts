@@ -95,7 +95,7 @@ describe('streams of the message format', () => {
         const events = writeChunks(toStreamChunks(answer))
         checkOrder(events)
         // The input of an opaque block is unmapped text, too.
-        const { unmappedText: _, ...read } = collect(stepsFrom(events))
+        const { unmappedText: _, ...read } = collect(readEvents(events))
         expect(read).toEqual(answer)
       }),
       { numRuns: 300 },

@@ -251,7 +251,9 @@ describe('streams', () => {
   it('forwards every step after the first content', async () => {
     const { failover, run, runtime } = createTestFailover()
     const chunks = [greet, say('a'), say('b'), done]
-    const { answer, route } = await run(failover.stream([createScriptedProvider('one', chunks)], call(), createChunkStream))
+    const { answer, route } = await run(
+      failover.stream([createScriptedProvider('one', chunks)], call(), createChunkStream),
+    )
     expect(route.provider.name).toBe('one')
     expect(await collectChunks(answer)).toEqual(chunks)
     expect(runtime.pending()).toBe(0)
@@ -266,7 +268,11 @@ describe('streams', () => {
     async (_name, turn) => {
       const { failover, run } = createTestFailover()
       const { answer, route } = await run(
-        failover.stream([createScriptedProvider('one', turn), createScriptedProvider('two', [say('fine'), done])], call(), createChunkStream),
+        failover.stream(
+          [createScriptedProvider('one', turn), createScriptedProvider('two', [say('fine'), done])],
+          call(),
+          createChunkStream,
+        ),
       )
       expect(route.provider.name).toBe('two')
       expect(textOf(await collectChunks(answer))).toBe('fine')
@@ -277,7 +283,11 @@ describe('streams', () => {
     const { failover, run } = createTestFailover()
     const two = createScriptedProvider('two', [say('fine'), done])
     const { answer } = await run(
-      failover.stream([createScriptedProvider('one', [greet, say('a'), failure('upstream')]), two], call(), createChunkStream),
+      failover.stream(
+        [createScriptedProvider('one', [greet, say('a'), failure('upstream')]), two],
+        call(),
+        createChunkStream,
+      ),
     )
     expect((await failureOf(collectChunks(answer))).kind).toBe('upstream')
     expect(two.calls).toHaveLength(0)
@@ -401,7 +411,9 @@ describe('the deadline', () => {
 
   it('ends a stream that is not read, but not one that has ended', async () => {
     const { failover, run, runtime } = createTestFailover()
-    const { answer } = await run(failover.stream([createScriptedProvider('one', [say('a'), done])], call(), createChunkStream))
+    const { answer } = await run(
+      failover.stream([createScriptedProvider('one', [say('a'), done])], call(), createChunkStream),
+    )
     await collectChunks(answer)
     expect(runtime.pending()).toBe(0)
     let left = 0

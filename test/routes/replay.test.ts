@@ -21,7 +21,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-async function watched(options: StageOptions = {}, now?: () => number): Promise<Watched> {
+async function startStageWithStore(options: StageOptions = {}, now?: () => number): Promise<Watched> {
   const store = recordingStore(now)
   const stage = await startStage({ store, ...options })
   stages.push(stage)
@@ -36,7 +36,7 @@ const ask = (stage: Stage, stream = true, headers: Readonly<Record<string, strin
 const again = (stage: Stage, id: string, options: Parameters<typeof post>[2] = {}): Promise<Response> =>
   post(stage, `/v1/messages/${id}/streams`, options)
 
-async function* halting(request: UpstreamRequest, opened: Promise<void>) {
+async function* createPausedStream(request: UpstreamRequest, opened: Promise<void>) {
   const events = buildEvents(request, ANSWER)
   yield* events.slice(0, 5)
   await opened
@@ -181,7 +181,7 @@ describe('a live message', () => {
 
   it('is not slowed or buffered beyond the bounds by a follower that does not read', async () => {
     const text = Array.from({ length: 400 }, (_, index) => `${index} `.repeat(20))
-    const stage = await watched({ reply: () => ({ text }), streams: { maxBytesPerStream: 40_000 } })
+    const stage = await startStageWithStore({ reply: () => ({ text }), streams: { maxBytesPerStream: 40_000 } })
     const first = readStream(await ask(stage))
     const id = messageIdOf(await first.readEvents(1))
     const slow = await again(stage, id)
