@@ -31,7 +31,7 @@ import { formatHeaders } from './call-upstream.ts'
 
 type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 
-/** Parses the request, resolves its model and checks the key's permissions. Throws 400, 403, 404 or 413. */
+/** Parses the request, and checks its model and permissions. Throws 400, 403, 404, 408, 413, 415 or 429. */
 function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: false })
   // The text size is not limited, because each input has its own context window.
