@@ -1,6 +1,12 @@
 import { GatewayError } from './errors.ts'
 import { nearestName } from './option-checks.ts'
 
+/**
+ * Size above which a body takes capacity, and is read, parsed and written in steps, in bytes. One step for a body of
+ * 30 MB would block the event loop.
+ */
+export const LARGE_BODY_BYTES: number = 1024 * 1024
+
 /** Response headers. Names are in lowercase. */
 export type HeaderRecord = Record<string, string>
 

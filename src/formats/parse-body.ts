@@ -1,16 +1,9 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
+import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
 import { decodeUtf8, bodyError, parseJsonText } from './fields.ts'
-import {
-  LARGE_BODY_BYTES,
-  scanJson,
-  scanSmallJson,
-  type JsonScan,
-  type LongString,
-  type ParseLimits,
-  type Steps,
-} from './scan-json.ts'
+import { scanJson, scanSmallJson, type JsonScan, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject

@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, modelKeyKind, startOfBase64 } from '../core/json.ts'
 import { promptTooLongError } from './fields.ts'
@@ -73,7 +74,6 @@ class ScanState implements JsonScan {
   }
 }
 
-export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Number of bytes between two yields of the scan. */
 const SLICE_BYTES = 256 * 1024
 /** Maximum number of digits of an integer that V8 stores without an object. */

@@ -1,6 +1,6 @@
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { HttpRequest } from '../core/http.ts'
+import { type HttpRequest, LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /**
@@ -67,11 +67,6 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
 const allocate: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
-/**
- * Size above which a body takes capacity and is copied while it arrives, in bytes. Joining 30 MB at the end would block
- * the event loop for 20 ms.
- */
-export const LARGE_BODY_BYTES: number = 1024 * 1024
 /**
  * Minimum buffer size for a body of unknown size, in bytes. The operating system allocates physical memory only for the
  * pages that are written.

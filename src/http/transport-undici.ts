@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Agent, Dispatcher } from 'undici'
+import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
 export interface UndiciOptions {
@@ -79,8 +80,7 @@ async function createAgent(options: UndiciOptions, connectMs: number): Promise<A
   })
 }
 
-/** Minimum size of a body that is written in slices, in bytes. A single write of 30 MB would block the event loop. */
-const LARGE_BODY_BYTES = 1024 * 1024
+/** Number of bytes of a large body that are written at once. */
 const SLICE_BYTES = 256 * 1024
 
 function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {

@@ -8,9 +8,16 @@ import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { checkSteeringNames, headersOf, type HttpRequest, mayHaveSteeringHeader, readFlag } from '../core/http.ts'
+import {
+  checkSteeringNames,
+  headersOf,
+  type HttpRequest,
+  LARGE_BODY_BYTES,
+  mayHaveSteeringHeader,
+  readFlag,
+} from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
-import { checkJsonHeaders, expectedBytes, LARGE_BODY_BYTES } from '../http/body.ts'
+import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './admission.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
