@@ -239,8 +239,9 @@ export function createCarryOver(
 }
 
 /**
- * Returns the tallies and the field whose sum is the amount billed to an owner in a window. Near midnight, the tally of
- * the next day is included, because the clock may have been set back.
+ * Returns the tallies and the field whose sum is the amount billed to an owner in a window, or no
+ * tallies for a window of one minute. Near midnight, the tally of the next day is included, because the clock may have
+ * been set back.
  */
 function billedTallies(
   { owner, every, period }: BudgetWindow,

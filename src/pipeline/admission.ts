@@ -77,7 +77,7 @@ export async function rateStatusOfCaller(
   try {
     key = await findCallerKey(request, services)
   } catch {
-    // The error is sent with the rate status for a request without a key.
+    // Without a valid key, the rate status is that of a request without a key.
   }
   return rateStatusOf(key, services)
 }
@@ -130,9 +130,10 @@ interface ModelNames {
 }
 
 /**
- * Returns the function that finds the routes of a model name. A full name has one route. A name without a provider is
- * routed to the providers of the key: the first is chosen at random by weight, and the others are its fallbacks. If the
- * key has no providers, the name is routed to all providers that serve the model.
+ * Returns the function that finds the routes of a model name. An alias or a full name has one route. A name
+ * without a provider is routed to the providers of the key: the first is chosen at random by weight, and the others are
+ * its fallbacks. If the key has no providers, the name is routed to all providers that serve the model and that the key
+ * may use.
  */
 export function createResolve(models: ModelNames, random: () => number): Resolve {
   return (name, key) => {

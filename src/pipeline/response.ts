@@ -90,6 +90,11 @@ export function storeTurn(
   }
 }
 
-export function createWriteContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
+export function createWriteContext({
+  prompt,
+  startedAt,
+  id,
+  requestBody,
+}: Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'>): WriteContext {
   return { prompt, createdSeconds: Math.floor(startedAt / 1000), requestId: id, requestBody }
 }

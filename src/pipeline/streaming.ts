@@ -1,13 +1,12 @@
 import { type AnswerSource, type Completion, isAnswerSource, type StreamChunk } from '../core/answer.ts'
 import { isTooDeep } from '../core/json.ts'
-import type { Route } from '../core/ports.ts'
+import type { Route, Runtime } from '../core/ports.ts'
 import { toStreamChunks } from '../core/stream-chunks.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { Planned } from './exchange.ts'
 import { createWriteContext } from './response.ts'
-import type { Services } from './services.ts'
 
 /** Code for streamed answers, loaded with the first one. */
 export { respondWithStream } from './stream-answer.ts'
@@ -39,8 +38,8 @@ export function createStream(
 /** Returns an open stream of a stored answer, or of the live stream of an identical request. */
 export function replayAsStream(
   answer: Completion | AnswerSource,
-  planned: Planned,
-  { runtime }: Services,
+  planned: Pick<Planned, 'format' | 'prompt' | 'startedAt' | 'id' | 'requestBody'>,
+  { runtime }: { readonly runtime: Pick<Runtime, 'after'> },
 ): UpstreamStream {
   const translator = new AnswerTranslator({
     writer: planned.format.createStreamWriter(createWriteContext(planned)),
@@ -49,6 +48,7 @@ export function replayAsStream(
   })
   const source = 'read' in answer ? answer : createReplaySource(toStreamChunks(answer))
   const stream = new UpstreamStream(source, translator)
-  void stream.open({ after: runtime.after }, 0)
+  // The listener of the stream receives the error, too.
+  stream.open({ after: runtime.after }, 0).catch(() => {})
   return stream
 }

@@ -170,6 +170,7 @@ export class UpstreamStream implements SourceReceiver {
       this.#cancelHold()
       this.#onOpen = undefined
       fail(outcome.error)
+      this.#listener?.onError(outcome.error)
       return
     }
     this.#markOpen()
