@@ -58,19 +58,19 @@ export type {
   BudgetChange,
   BudgetPage,
   BudgetRecord,
+  ConfiguredBudget,
+  ConfiguredKey,
+  ConfiguredRateLimit,
   CreatedKey,
   DeletedRecord,
+  GovernanceConfiguration,
   KeyChange,
-  KeyLimits,
   KeyPage,
   KeyProvider,
   KeyProviderRecord,
-  KeyRateLimit,
   KeyRecord,
   KeySettings,
-  KeyUsage,
   ListedKey,
-  ModelUsage,
   NewBudget,
   NewKey,
   NewRateLimit,
@@ -78,14 +78,8 @@ export type {
   RateLimitChange,
   RateLimitPage,
   RateLimitRecord,
-  UsageTotals,
 } from './governance/admin-api.ts'
-export type {
-  ConfiguredBudget,
-  ConfiguredKey,
-  ConfiguredRateLimit,
-  GovernanceConfiguration,
-} from './governance/configuration.ts'
+export type { KeyLimits, KeyRateLimit, KeyUsage, ModelUsage, UsageTotals } from './governance/usage-report.ts'
 export type { Budgets, Keys, RateLimits, RecordMethods } from './governance/admin-records.ts'
 export type { WireForm } from './core/field-names.ts'
 

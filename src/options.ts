@@ -15,7 +15,7 @@ import {
 } from './core/option-checks.ts'
 import type { Provider, Timeouts } from './core/ports.ts'
 import type { Store } from './core/store.ts'
-import type { GovernanceConfiguration } from './governance/configuration.ts'
+import type { GovernanceConfiguration } from './governance/admin-api.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
 import type { PassthroughEndpoint, PassthroughName, PassthroughOptions } from './pipeline/passthrough-request.ts'
 import type { Limits } from './pipeline/services.ts'

@@ -64,28 +64,6 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** Serializes a batch in the messages format. All items count as processing until the batch has ended. */
-export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
-  const { counts = NO_COUNTS } = batch
-  const hasEnded = batch.state === 'ended'
-  return {
-    id: batch.id,
-    type: 'message_batch',
-    processing_status: hasEnded ? 'ended' : batch.canceledAt === undefined ? 'in_progress' : 'canceling',
-    request_counts: { processing: hasEnded ? 0 : batch.total, ...counts },
-    created_at: toIsoTime(batch.createdAt),
-    expires_at: toIsoTime(batch.expiresAt),
-    ended_at: toIsoTime(batch.endedAt),
-    cancel_initiated_at: toIsoTime(batch.canceledAt),
-    archived_at: toIsoTime(batch.archivedAt),
-    results_url: hasEnded && batch.archivedAt === undefined ? resultsUrl : null,
-  }
-}
-
-function toIsoTime(at: number | undefined): string | null {
-  return at === undefined ? null : new Date(at).toISOString()
-}
-
 /** Returns the key of a stored batch. Batch values have no expiry, because stores may drop values that have one. */
 export function batchKey(keyId: string, id: string): string {
   return `${batchKeyPrefix(keyId)}${id}`

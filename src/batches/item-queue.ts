@@ -249,26 +249,24 @@ export class ItemPoll {
   }
 
   async next(): Promise<PollResult> {
-    const cycle = { isFromStart: this.#lastPosition === undefined, busyCount: 0, availableAt: Infinity }
+    let isFromStart = this.#lastPosition === undefined
+    let availableAt: number | undefined
     for (;;) {
       if (this.#nextPositions.length === 0) {
         this.#nextPositions = [...(await this.#queue.listPositions(this.batch, this.#lastPosition))]
       }
       const position = this.#nextPositions.shift()
       this.#lastPosition = position
-      if (position === undefined) {
-        if (cycle.isFromStart) {
-          return cycle.busyCount === 0 ? { kind: 'none' } : { kind: 'wait', until: cycle.availableAt }
-        }
-        cycle.isFromStart = true
-        cycle.busyCount = 0
-        continue
+      if (position !== undefined) {
+        const result = await this.#queue.claim(this.batch, position)
+        if (result.kind === 'claimed') return { kind: 'item', claim: result.claim }
+        if (result.kind === 'busy') availableAt = Math.min(availableAt ?? Infinity, result.until)
+      } else if (isFromStart) {
+        return availableAt === undefined ? { kind: 'none' } : { kind: 'wait', until: availableAt }
+      } else {
+        isFromStart = true
+        availableAt = undefined
       }
-      const result = await this.#queue.claim(this.batch, position)
-      if (result.kind === 'claimed') return { kind: 'item', claim: result.claim }
-      if (result.kind !== 'busy') continue
-      cycle.busyCount += 1
-      cycle.availableAt = Math.min(cycle.availableAt, result.until)
     }
   }
 }

@@ -15,7 +15,8 @@ const SEARCH_MODEL_SUFFIX = /:online$/
 
 /**
  * Returns true if the key may use the model on at least one route. The permissions of the key must allow the name or the
- * route, and one of its provider configurations must serve the route. An alias therefore cannot reach another provider.
+ * route. If the key has provider configurations, one of them must serve the route, so an alias cannot reach another
+ * provider.
  *
  * @param routeNames The routes of the model, as `<provider>/<model_id>`. @default the name itself
  */
@@ -43,7 +44,7 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
   )
 }
 
-/** Throws if the key does not permit the model, the tools or the output limit of the request. */
+/** Throws if the key does not permit the request. */
 export function checkAccess(
   key: VirtualKey,
   request: { readonly prompt: Prompt; readonly modelName: string; readonly routeNames?: readonly string[] },
@@ -182,7 +183,7 @@ function fieldNotAllowedError(name: string, reason: string): GatewayError {
 
 /**
  * Returns the providers that serve a model for a key. The first is drawn at random by weight. The others follow as
- * fallbacks, in descending order of weight. A provider with weight 0 is only a fallback.
+ * fallbacks, in descending order of weight. A provider with weight 0 is only a fallback, unless all weights are 0.
  *
  * @param random Returns a number from 0 (inclusive) to 1 (exclusive).
  */

@@ -1,3 +1,4 @@
+import type { WireForm } from '../core/field-names.ts'
 import type { DurationCode } from '../core/store.ts'
 import type { KeyFormat, PlanName } from './virtual-key.ts'
 
@@ -20,13 +21,19 @@ export interface DeletedRecord {
 export interface KeyProvider {
   /** Name of the provider, such as `openai`. */
   readonly provider: string
-  /** Relative share of the key's requests, 0 to 1,000,000. A provider with share 0 is only a fallback. @default 1 */
+  /**
+   * Relative share of the key's requests, 0 to 1,000,000. A provider with share 0 is only a
+   * fallback, unless all shares are 0. @default 1
+   */
   readonly weight?: number | undefined
   /** Ids of models, exact or with a trailing `*`. @default all models of the provider */
   readonly allowedModels?: readonly string[] | null | undefined
 }
 
-/** The settings of a key. `null` removes a setting; an absent field keeps its value or its default. */
+/**
+ * The settings of a key. `null` removes a setting, but leaves a window unchanged. An absent field keeps its value or its
+ * default.
+ */
 export interface KeySettings {
   /** At most 2,000 characters. @default '' */
   readonly description?: string | null | undefined
@@ -34,11 +41,11 @@ export interface KeySettings {
   readonly budgetLimitCents?: number | null | undefined
   /** The budget's window, aligned to the calendar in UTC. @default '1M' */
   readonly budgetResetDuration?: DurationCode | null | undefined
-  /** Maximum number of requests per window. @default no limit */
+  /** Maximum number of requests per window. @default the limit of the plan, if any */
   readonly rateLimitRequests?: number | null | undefined
   /** The window of `rateLimitRequests`, aligned to the calendar in UTC. @default '1h' */
   readonly rateLimitResetDuration?: DurationCode | null | undefined
-  /** Maximum number of tokens per window. @default no limit */
+  /** Maximum number of tokens per window. @default the limit of the plan, if any */
   readonly rateLimitTokens?: number | null | undefined
   /** The window of `rateLimitTokens`, aligned to the calendar in UTC. @default '1h' */
   readonly tokenResetDuration?: DurationCode | null | undefined
@@ -46,7 +53,7 @@ export interface KeySettings {
   readonly providerConfigs?: readonly KeyProvider[] | null | undefined
   /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. @default all models */
   readonly allowedModels?: readonly string[] | null | undefined
-  /** Maximum `max_tokens` of a request. @default the model's maximum */
+  /** Maximum `max_tokens` of a request. @default no maximum */
   readonly maxTokens?: number | null | undefined
   /** Rejects requests that contain tools. @default false */
   readonly disableTools?: boolean | null | undefined
@@ -68,9 +75,7 @@ export interface NewKey extends KeySettings {
   readonly name: string
   /** Prefix of the generated secret. @default 'sk-bf' */
   readonly keyFormat?: KeyFormat | undefined
-  /**
-   * A secret to use instead of a generated one, 16 to 512 characters. Only its SHA-256 is stored. @default generated
-   */
+  /** A secret to use instead of a generated one, 16 to 512 characters. @default generated */
   readonly value?: string | undefined
 }
 
@@ -83,7 +88,7 @@ export interface KeyChange extends KeySettings {
 export interface ListedKey {
   readonly id: string
   readonly name: string
-  /** The first 10 characters of the secret. */
+  /** The first 10 characters of the secret. Empty for a key that was configured with `valueSha256`. */
   readonly keyPrefix: string
   readonly isActive: boolean
   /**
@@ -114,7 +119,7 @@ export interface KeyRecord extends ListedKey {
   readonly providerConfigs: readonly KeyProviderRecord[]
   /** null: all models. */
   readonly allowedModels: readonly string[] | null
-  /** null: the model's maximum. */
+  /** null: no maximum. */
   readonly maxTokens: number | null
   readonly disableTools: boolean
 }
@@ -129,7 +134,7 @@ export interface KeyProviderRecord {
 
 /** A new key with its secret. */
 export interface CreatedKey extends KeyRecord {
-  /** The secret. Returned only on creation; the store contains only its SHA-256. */
+  /** The secret. Returned only on creation, because the store contains only its hash and its prefix. */
   readonly value: string
 }
 
@@ -137,74 +142,6 @@ export interface CreatedKey extends KeyRecord {
 export interface KeyPage {
   readonly keys: readonly ListedKey[]
   readonly hasMore: boolean
-}
-
-/** Requests, tokens and money in a window. */
-export interface UsageTotals {
-  readonly requests: number
-  /** `saved` is the number of prompt tokens that were not sent upstream. */
-  readonly tokens: {
-    readonly prompt: number
-    readonly completion: number
-    readonly total: number
-    readonly saved: number
-  }
-  /** Dollars with six decimal places. `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
-  readonly cost: {
-    /** At list price, without optimization. */
-    readonly theoreticalUsd: number
-    /** Paid to upstreams. */
-    readonly actualUsd: number
-    /** Billed to the key: `theoreticalUsd` times the margin; 0 for cache hits. */
-    readonly billedUsd: number
-    readonly savingsUsd: number
-  }
-}
-
-/** Usage of one model in a window. */
-export interface ModelUsage extends UsageTotals {
-  readonly model: string
-}
-
-/** Usage of a key in the current window of its budget, or in this month if it has no budget. */
-export interface KeyUsage extends UsageTotals {
-  readonly keyId: string
-  /** ISO 8601. */
-  readonly periodStart: string
-  /** Amount billed in the window, in cents, rounded half up. */
-  readonly currentUsageCents: number
-  /** 9007199254740991 if there is no limit. */
-  readonly budgetLimitCents: number
-  /** ISO 8601. */
-  readonly budgetResetsAt: string
-  readonly byModel: readonly ModelUsage[]
-}
-
-/**
- * Request and token limits of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
- */
-export interface KeyRateLimit {
-  readonly requestLimit: number
-  readonly requestRemaining: number
-  readonly requestResetAt: string
-  readonly tokenLimit: number
-  readonly tokenRemaining: number
-  readonly tokenResetAt: string
-}
-
-/**
- * Remaining amounts of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
- */
-export interface KeyLimits {
-  readonly remainingRequests: number
-  readonly requestLimit: number
-  readonly requestResetAt: string
-  readonly remainingTokens: number
-  readonly tokenLimit: number
-  readonly tokenResetAt: string
-  readonly remainingBudgetCents: number
-  readonly budgetLimitCents: number
-  readonly budgetResetsAt: string
 }
 
 /**
@@ -284,4 +221,32 @@ export interface RateLimitRecord {
 export interface RateLimitPage {
   readonly rateLimits: readonly RateLimitRecord[]
   readonly hasMore: boolean
+}
+
+/**
+ * Keys, budgets and rate limits that are created or updated at startup, at most 100,000 of each. Uses the field names
+ * of the HTTP API.
+ */
+export interface GovernanceConfiguration {
+  readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined
+  readonly budgets?: readonly WireForm<ConfiguredBudget>[] | undefined
+  readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
+}
+
+/** A key in the configuration. Set either `value` or `valueSha256`. */
+export interface ConfiguredKey extends NewKey {
+  /** Id of the key. Stable across restarts. @default derived from the secret's hash */
+  readonly id?: string | undefined
+  /** SHA-256 of the secret as 64 hex digits. Keeps the secret out of the configuration. */
+  readonly valueSha256?: string | undefined
+}
+
+/** A shared budget in the configuration. */
+export interface ConfiguredBudget extends NewBudget {
+  readonly id: string
+}
+
+/** Shared rate limits in the configuration. */
+export interface ConfiguredRateLimit extends NewRateLimit {
+  readonly id: string
 }

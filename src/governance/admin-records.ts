@@ -9,14 +9,13 @@ import type {
   BudgetChange,
   BudgetPage,
   BudgetRecord,
+  ConfiguredBudget,
+  ConfiguredRateLimit,
   CreatedKey,
   DeletedRecord,
   KeyChange,
-  KeyLimits,
   KeyPage,
-  KeyRateLimit,
   KeyRecord,
-  KeyUsage,
   NewBudget,
   NewKey,
   NewRateLimit,
@@ -26,36 +25,32 @@ import type {
   RateLimitRecord,
 } from './admin-api.ts'
 import {
-  budgetChangeSchema,
-  newBudgetSchema,
-  newRateLimitSchema,
-  rateLimitChangeSchema,
+  parseBudgetChange,
   type ParsedConfiguration,
-  type ConfiguredBudget,
-  type ConfiguredRateLimit,
-} from './configuration.ts'
-import * as field from './field-schema.ts'
-import {
-  changeAllowance,
-  optionalField,
-  type Keyring,
-  toListedKey,
   parseKeyChange,
+  parseNewBudget,
   parseNewKey,
-  toKeyRecord,
-} from './keyring.ts'
-import type { SharedLimits } from './limits.ts'
+  parseNewRateLimit,
+  parseRateLimitChange,
+} from './admin-input.ts'
+import { changeAllowance, type Keyring, optionalField, toKeyRecord, toListedKey } from './keyring.ts'
 import { parsePageQuery, type RecordTable } from './record-table.ts'
-import { createUsageReports, type BudgetStatus, type UsageReports } from './usage-report.ts'
-import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
+import {
+  type BudgetStatus,
+  createUsageReports,
+  type KeyLimits,
+  type KeyRateLimit,
+  type KeyUsage,
+  type UsageReports,
+} from './usage-report.ts'
+import { UNLIMITED, type Budget, type RateLimit, type SharedLimits, type VirtualKey } from './virtual-key.ts'
 
 /**
  * Operations on one kind of record, with the same checks and effects as the HTTP admin API. Field names are in camel
  * case. The names of the HTTP API (`budget_limit_cents`) are also accepted.
  *
- * Rejects with a GatewayError: `invalid-admin-request` for an invalid field (its name is in `details.param`),
- * `not-found` for an unknown id, `conflict` for an id or a secret that is already in use, `overloaded` if the store
- * does not answer.
+ * Rejects with a GatewayError, such as `invalid-admin-request` for an invalid field (its name is in `details.param`), or
+ * `not-found` for an unknown id.
  */
 export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, CreatedRecord = PublicRecord> {
   create(fields: NewRecord | WireForm<NewRecord>): Promise<CreatedRecord>
@@ -64,7 +59,10 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
   list(query?: PageOptions): Promise<RecordPage>
   /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
   update(id: string, change: Change | WireForm<Change>): Promise<PublicRecord>
-  /** Deletes a record. A key that refers to a deleted budget or rate limit is rejected until the key is changed. */
+  /**
+   * Deletes a record. Requests with a key that refers to a deleted budget or rate limit are rejected until the key is
+   * changed.
+   */
   delete(id: string): Promise<DeletedRecord>
 }
 
@@ -160,8 +158,7 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
 /** The operations that differ between shared budgets and shared rate limits. */
 interface SharedKind<T, PublicRecord, RecordPage> {
   readonly object: DeletedRecord['object']
-  /** `newId` is used for a record without an id. */
-  parseNew(body: unknown, newId: string): T
+  parseNew(body: unknown): T
   /** Returns the function that applies the update. */
   parseUpdate(body: unknown): (record: T) => T
   /** Loads the usage of `records`, if the kind has any. Returns a function that converts one of them to its public form. */
@@ -176,7 +173,7 @@ function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPa
   const toPublic = async (record: T): Promise<PublicRecord> => (await kind.createPresenter([record]))(record)
   return {
     create: async (body) => {
-      const record = kind.parseNew(body, uuid())
+      const record = kind.parseNew(isJsonObject(body) ? { id: uuid(), ...body } : body)
       if (await table.insert(record.id, record)) return toPublic(record)
       const label = kind.object.replace('_', ' ')
       throw new GatewayError(
@@ -198,16 +195,12 @@ function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPa
   }
 }
 
-function addDefaultId(body: unknown, id: string): unknown {
-  return isJsonObject(body) ? { id, ...body } : body
-}
-
 function createBudgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
   return {
     object: 'budget',
-    parseNew: (body, newId) => toBudget(field.parseWith(newBudgetSchema, addDefaultId(body, newId))),
+    parseNew: (body) => toBudget(parseNewBudget(body)),
     parseUpdate: (body) => {
-      const change = field.parseChange(budgetChangeSchema, body, 'max_limit')
+      const change = parseBudgetChange(body)
       return ({ id, name, limit }) => ({
         id,
         name: change.name ?? name,
@@ -239,9 +232,9 @@ function toBudgetRecord({ id, name, limit }: Budget, status: BudgetStatus | unde
 
 const RATE_LIMIT_KIND: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> = {
   object: 'rate_limit',
-  parseNew: (body, newId) => toRateLimit(field.parseWith(newRateLimitSchema, addDefaultId(body, newId))),
+  parseNew: (body) => toRateLimit(parseNewRateLimit(body)),
   parseUpdate: (body) => {
-    const change = field.parseChange(rateLimitChangeSchema, body, 'request_max_limit')
+    const change = parseRateLimitChange(body)
     return (rateLimit) => changeRateLimit(rateLimit, change)
   },
   createPresenter:

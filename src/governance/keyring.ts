@@ -1,8 +1,10 @@
 import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
+import { fromCents, type NanoUsd, toCents } from '../core/money.ts'
 import type { DurationCode, Store } from '../core/store.ts'
 import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
-import { type HashedKey, keyChangeSchema, newKeySchema, type ParsedKeyChange } from './configuration.ts'
+import type { HashedKey, ParsedKeyChange } from './admin-input.ts'
+import { type Page, type PageQuery, type RecordTable, invalidFieldError } from './record-table.ts'
 import {
   type Allowance,
   createSecret,
@@ -13,23 +15,16 @@ import {
   type Permissions,
   prefixOfSecret,
   type ProviderConfig,
+  type SharedLimits,
   UNLIMITED,
   type VirtualKey,
 } from './virtual-key.ts'
-import type { SharedLimits } from './limits.ts'
-import { type Page, type PageQuery, type RecordTable, invalidFieldError } from './record-table.ts'
-import { fromCents, type NanoUsd, toCents } from '../core/money.ts'
-import * as field from './field-schema.ts'
 
-export interface Keyring extends Pick<KeyLookup, 'find'> {
-  /** Reads the key from the store, not from the cache. Throws `not-found`. */
+/** The stored keys. `create`, `update` and `configure` throw if a shared record to which the key refers does not exist. */
+export interface Keyring {
+  /** Reads the key from the store, not from the cache. */
   read(id: string): Promise<VirtualKey>
-  /**
-   * Throws `invalid-admin-request` if a shared record does not exist, and `conflict` if another key has the same
-   * secret.
-   */
   create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
-  /** Throws `not-found` or `invalid-admin-request`. */
   update(id: string, fields: ParsedKeyChange): Promise<VirtualKey>
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
@@ -111,20 +106,12 @@ export function createKeyring(dependencies: {
     return after
   }
 
-  return { find: lookup.find, read: keys.read, create, update, remove, page: keys.page, configure }
+  return { read: keys.read, create, update, remove, page: keys.page, configure }
 }
 
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {
   if (id === undefined || id === null || (await table.find(id)) !== undefined) return
   throw invalidFieldError(field, `there is no record with the id ${JSON.stringify(id)}. Create it first.`)
-}
-
-export function parseNewKey(body: unknown): WireForm<NewKey> {
-  return field.parseWith(newKeySchema, body)
-}
-
-export function parseKeyChange(body: unknown): ParsedKeyChange {
-  return field.parseChange(keyChangeSchema, body, 'is_active')
 }
 
 type KeyIdentity = Pick<VirtualKey, 'id' | 'hash' | 'prefix' | 'createdAt'>
@@ -134,7 +121,7 @@ export function makeKey(identity: KeyIdentity, fields: WireForm<NewKey>): Virtua
   return changeKey({ ...identity, name, description: '', active: true, providers: [], permissions: {} }, fields)
 }
 
-/** Absent fields keep their values. `null` removes a value. */
+/** Absent fields keep their values. `null` removes a value, except a window. */
 export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): VirtualKey {
   const { id, hash, prefix, createdAt } = key
   return {

@@ -8,14 +8,24 @@ import {
   type Settlement,
   type Store,
 } from '../core/store.ts'
-import { claimsFor, coveredOutputTokens, rateStatus, recountFor, limitError, type LimitClaims } from './claims.ts'
-import type { Forecast } from './forecast.ts'
-import { type CarryOver, createKeyWindows, type KeyWindows, type Limit, type SharedLimits } from './limits.ts'
+import type { Forecast } from './balances.ts'
 import {
+  type CarryOver,
+  createKeyWindows,
+  type KeyWindows,
+  type Limit,
+  limitError,
+  type RateStatus,
+  rateStatus,
+} from './limits.ts'
+import {
+  claimsFor,
+  coveredOutputTokens,
+  type LimitClaims,
   ONE_REQUEST,
   type Quote,
-  type RateStatus,
   type Recount,
+  recountFor,
   type RequestUsage,
   type Reservation,
   type WaitForStore,
@@ -27,14 +37,15 @@ import {
   type SettlementCounts,
   type SettlementsOptions,
 } from './settlements.ts'
-import type { VirtualKey } from './virtual-key.ts'
+import type { SharedLimits, VirtualKey } from './virtual-key.ts'
 
 /** Enforces limits: reserves requests, tokens and money in advance, and settles the actual usage. */
 export interface Ledger {
   /**
    * Reserves one request, the prompt's tokens and the worst-case cost against every limit of the key, atomically. If a
    * limit rejects the request and the prompt can be counted more precisely, counts the prompt and tries again. Throws
-   * `rate-limited` or `budget-exceeded` without reserving anything. Rejects when the store fails.
+   * `rate-limited` or `budget-exceeded` if a limit rejects the request. A count by an upstream then still counts as one
+   * request.
    *
    * If a reserved request fails, its settlement releases all tokens and money that are not billed. The request still
    * counts against the request limits, because it may have called an upstream.
@@ -51,19 +62,17 @@ export interface Ledger {
   settlementCounts(): SettlementCounts
 }
 
-export interface LedgerOptions {
+interface LedgerOptions {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
-  /** Milliseconds after which an unsettled reservation expires. Must exceed the longest request. @default 600,000 */
-  readonly expiresAfterMs?: number
+  /** Milliseconds after which an unsettled reservation expires. Must exceed the longest request. */
+  readonly expiresAfterMs: number
   readonly settlements?: SettlementsOptions
   /** True to serve requests while the store fails, and to bill them when it recovers. @default false */
   readonly allowsUnreservedRequests?: boolean
 }
-
-const EXPIRES_AFTER_MS = 600_000
 
 /**
  * Returns a function that generates ids that are unique across processes. An id consists of a random prefix and a
@@ -76,13 +85,13 @@ function uniqueIds(uuid: () => string): () => string {
 }
 
 export function createLedger(options: LedgerOptions): Ledger {
-  const { store, now, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreservedRequests = false } = options
+  const { store, now, shared, expiresAfterMs, allowsUnreservedRequests = false } = options
   const settlements = createSettlements(store, options.settlements)
   const nextId = uniqueIds(options.uuid)
   let carryOver: CarryOver | undefined
   /** Loaded on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
-    const { createCarryOver } = await import('./forecast.ts')
+    const { createCarryOver } = await import('./balances.ts')
     return (carryOver = createCarryOver(store, {
       maxHoldMs: expiresAfterMs,
       toleratesFailure: allowsUnreservedRequests,
@@ -131,13 +140,11 @@ export function createLedger(options: LedgerOptions): Ledger {
   /** Returns a reservation that is not in the store, because the store failed. The settlement writes it first. */
   function reserveWithoutStore(context: ReservationContext, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
-    const reserveRequest = { reservationId: nextId(), claims: [], expiresAfterMs }
     const { limits, worstCost } = context.limitClaims
     const rate = rateStatus(limits, [], { now: context.at, exceeded: undefined })
-    const { reservationId } = reserveRequest
-    return {
-      reservation: createReservation({ ...context, reservationId }, { rate, grantedCost: worstCost, reserveRequest }),
-    }
+    const reservationId = nextId()
+    const grant = { rate, grantedCost: worstCost, reserveRequest: { reservationId, claims: [], expiresAfterMs } }
+    return { reservation: createReservation({ ...context, reservationId }, grant) }
   }
 
   function toOutcome(context: ReservationContext, result: ReserveResult): Outcome {
@@ -228,7 +235,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     reserve,
     status,
     forecast: async (key, quote) => {
-      const { forecast } = await import('./forecast.ts')
+      const { forecast } = await import('./balances.ts')
       return forecast(key, quote, { store, shared, now, maxHoldMs: expiresAfterMs })
     },
     retry: settlements.retry,

@@ -1,13 +1,14 @@
 import { chain, type MaybePromise } from '../core/async.ts'
+import { type FailureDetails, GatewayError } from '../core/errors.ts'
+import { formatUsd, toNanoUsd } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf } from '../core/store.ts'
-import { createRecordTable, type LookupOptions, type RecordTable } from './record-table.ts'
 import {
   type Allowance,
   type Budget,
   limitsOf,
   type RateLimit,
-  storedBudgetSchema,
-  storedRateLimitSchema,
+  type SharedLimits,
+  UNLIMITED,
   type VirtualKey,
 } from './virtual-key.ts'
 
@@ -27,24 +28,6 @@ export interface Limit {
   readonly owner: string
   /** Amount spent or held in this window that the counter lacks. See `createCarryOver`. @default 0 */
   readonly carriedAmount?: number
-}
-
-/** The records that keys refer to by `budget_id` and `rate_limit_id`. */
-export interface SharedLimits {
-  readonly budgets: RecordTable<Budget>
-  readonly rateLimits: RecordTable<RateLimit>
-}
-
-export function createSharedLimits(options: LookupOptions): SharedLimits {
-  return {
-    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudgetSchema }),
-    rateLimits: createRecordTable({
-      ...options,
-      prefix: 'rate-limit:',
-      label: 'rate limit',
-      schema: storedRateLimitSchema,
-    }),
-  }
 }
 
 /** The shared records of a key. A field is undefined if the key has no such reference or the record was deleted. */
@@ -128,6 +111,81 @@ export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>
   return period.end + (every === '1m' ? 15 * MINUTE_MS : MAX_CLOCK_ROLLBACK_MS)
 }
 
+/**
+ * The values of `X-RateLimit-*`. The amounts are `Number.MAX_SAFE_INTEGER` without a limit, and 0 without a key. The
+ * reset is then the end of the current hour.
+ */
+export interface RateStatus {
+  readonly limit: number
+  readonly remaining: number
+  /** Milliseconds since 1970. */
+  readonly resetAt: number
+}
+
+/**
+ * Returns the status of the request or token limit that the request exceeded, or else of the request limit with the
+ * fewest remaining requests.
+ */
+export function rateStatus(
+  limits: readonly Limit[],
+  levels: readonly number[],
+  { now, exceeded }: { readonly now: number; readonly exceeded: Limit | undefined },
+): RateStatus {
+  let reported: Limit | undefined
+  let remaining = Infinity
+  let index = 0
+  for (const limit of limits) {
+    const limitRemaining = Math.max(0, limit.max - (levels[index++] ?? 0))
+    const isExceeded = limit === exceeded && limit.kind !== 'budget'
+    if (!isExceeded && (limit.kind !== 'requests' || limitRemaining >= remaining)) continue
+    reported = limit
+    remaining = limitRemaining
+    if (isExceeded) break
+  }
+  if (reported === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
+  return { limit: reported.max, remaining, resetAt: reported.period.end }
+}
+
+const WINDOW_NAMES: Readonly<Record<DurationCode, string>> = {
+  '1m': 'minute',
+  '1h': 'hour',
+  '1d': 'day',
+  '1w': 'week',
+  '1M': 'month',
+}
+
+/**
+ * Returns the error for the limit that rejected the request. The error must not reveal the usage of other keys that
+ * share the limit.
+ */
+export function limitError(
+  limit: Limit,
+  { rate, now, tokens }: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
+): GatewayError {
+  const retryAt = new Date(limit.period.end).toISOString()
+  const window = WINDOW_NAMES[limit.every]
+  if (limit.kind === 'budget') {
+    return new GatewayError(
+      'budget-exceeded',
+      `${limit.label} is exceeded: this request could cost more than the amount that remains of ${formatUsd(toNanoUsd(limit.max))} per ${window}. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
+      { rate },
+    )
+  }
+  const isTooLarge = limit.kind === 'tokens' && tokens > limit.max
+  const details: FailureDetails = {
+    code: 'rate_limit_exceeded',
+    retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - now) / 1000)),
+    rate,
+    // A later window would reject the request as well.
+    ...((limit.max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
+  }
+  const text =
+    limit.kind === 'requests'
+      ? `${limit.max} requests per ${window}. Retry after ${retryAt}.`
+      : `this prompt has ${tokens} tokens, which is more than remain of the ${limit.max} per ${window}. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
+  return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
+}
+
 /** The limits and tallies of a key in the current windows. */
 export interface KeyWindows {
   /** Budgets are last. */
@@ -135,12 +193,10 @@ export interface KeyWindows {
   readonly tallies: readonly TallyTarget[]
 }
 
-interface CachedWindows {
+interface CachedWindows extends SharedRecords {
   readonly windows: KeyWindows
-  readonly shared: SharedRecords
-  /** Time from which the windows are valid, in milliseconds since 1970. */
+  /** The windows are valid from this time until `until`, exclusive, in milliseconds since 1970. */
   readonly from: number
-  /** Time until which the windows are valid, exclusive, in milliseconds since 1970. */
   readonly until: number
 }
 
@@ -156,58 +212,37 @@ export interface CarriedLimits {
 
 export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<CarriedLimits>
 
-export type FindWindows = (key: VirtualKey, at: number) => MaybePromise<KeyWindows>
-
 /**
- * Computes the windows of a key, and caches them while they are valid. Records are compared by identity, because a
- * change creates a new object.
+ * Returns a function that computes the windows of a key, and caches them while they are valid. Records are compared by
+ * identity, because a change creates a new object.
  */
-export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): FindWindows {
+export function createKeyWindows(
+  shared: SharedLimits,
+  carryOver: CarryOver,
+): (key: VirtualKey, at: number) => MaybePromise<KeyWindows> {
   const cache = new WeakMap<VirtualKey, CachedWindows>()
   return (key, at) =>
     chain(findShared(key, shared), (records) => {
       const cached = cache.get(key)
-      if (cached !== undefined && at >= cached.from && at < cached.until && haveSameRecords(cached.shared, records)) {
-        return cached.windows
-      }
-      return chain(carryOver(limitsOfKey(key, records, at), at), (carried) => {
-        const computed = windowsOf(key, { ...carried, shared: records, at })
-        cache.set(key, computed)
-        return computed.windows
+      const isValid = cached !== undefined && at >= cached.from && at < cached.until
+      if (isValid && cached.rateLimit === records.rateLimit && cached.budget === records.budget) return cached.windows
+      return chain(carryOver(limitsOfKey(key, records, at), at), ({ limits, isFinal }) => {
+        // The start of each day, week and month is also the start of an hour.
+        const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
+        const from = Math.max(...periods.map(({ start }) => start))
+        const until = Math.min(isFinal ? at + CARRY_OVER_CACHE_MS : at, ...periods.map(({ end }) => end))
+        const windows = { limits, tallies: tallyTargets(key, at) }
+        cache.set(key, { ...records, windows, from, until })
+        return windows
       })
     })
 }
 
-function haveSameRecords(a: SharedRecords, b: SharedRecords): boolean {
-  return a.rateLimit === b.rateLimit && a.budget === b.budget
-}
-
-function windowsOf(
-  key: VirtualKey,
-  { limits, isFinal, shared, at }: CarriedLimits & { readonly shared: SharedRecords; readonly at: number },
-): CachedWindows {
-  // The start of each day, week and month is also the start of an hour.
-  const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
-  return {
-    windows: { limits, tallies: tallyTargets(key, at) },
-    shared,
-    from: Math.max(...periods.map(({ start }) => start)),
-    until: Math.min(isFinal ? at + CARRY_OVER_CACHE_MS : at, ...periods.map(({ end }) => end)),
-  }
-}
-
 const DAY_MS = 86_400_000
-/**
- * Time for which tallies are retained after their window, in milliseconds. Weeks and months have no tallies, because
- * their sums are computed from days.
- */
-const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
-  '1m': 2 * DAY_MS,
-  '1h': 2 * DAY_MS,
-  '1d': 400 * DAY_MS,
-  '1w': 0,
-  '1M': 0,
-}
+/** Time for which daily tallies are retained after their day, in milliseconds. */
+const DAILY_RETENTION_MS = 400 * DAY_MS
+/** Time for which the tallies of an hour or a minute are retained, in milliseconds. */
+const SHORT_RETENTION_MS = 2 * DAY_MS
 /** Retention of the tallies of a shared budget, in milliseconds. The longest window that needs them is a month. */
 const BILLED_RETENTION_MS = 32 * DAY_MS
 
@@ -216,7 +251,7 @@ export interface TallyTarget {
   readonly name: string
   /** `total`: all amounts. `models`: all amounts by model. `billed`: the billed amount only, for a shared budget. */
   readonly kind: 'total' | 'models' | 'billed'
-  /** Field of the amount billed in this hour. Present in daily tallies. */
+  /** Field of the amount billed in this hour. Undefined except in daily tallies. */
   readonly hourField: string | undefined
   readonly expiresAt: number
 }
@@ -227,7 +262,7 @@ function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
   const targets = codes.flatMap((code): readonly TallyTarget[] => {
     const { start, end } = periodOf(at, code)
-    const expiresAt = end + RETENTION_MS[code]
+    const expiresAt = end + (code === '1d' ? DAILY_RETENTION_MS : SHORT_RETENTION_MS)
     const hourField = code === '1d' ? hourFieldName(at) : undefined
     return [
       { name: totalTallyName(key.id, code, start), kind: 'total', hourField, expiresAt },
@@ -247,12 +282,9 @@ export function reportWindow(key: VirtualKey): DurationCode {
 
 /** Names the daily tally that contains the amount billed to an owner. */
 export function billedTallyName(owner: string, day: number): string {
-  return owner.startsWith(KEY_OWNER_PREFIX)
-    ? totalTallyName(owner.slice(KEY_OWNER_PREFIX.length), '1d', day)
-    : `billed:${owner}:1d:${day}`
+  const prefix = keyOwner('')
+  return owner.startsWith(prefix) ? totalTallyName(owner.slice(prefix.length), '1d', day) : `billed:${owner}:1d:${day}`
 }
-
-const KEY_OWNER_PREFIX = keyOwner('')
 
 /** Names the field of a daily tally that contains the amount of one hour. */
 export function hourFieldName(at: number): string {

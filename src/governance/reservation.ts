@@ -1,25 +1,15 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/model.ts'
 import { costOfTokens, scale, ZERO, type NanoUsd } from '../core/money.ts'
-import type { SettledEntry, Settlement } from '../core/store.ts'
-import type { VirtualKey } from './virtual-key.ts'
-
-/**
- * The values of `X-RateLimit-*`. The amounts are `Number.MAX_SAFE_INTEGER` without a limit, and 0 without a key. The
- * reset is then the end of the current hour.
- */
-export interface RateStatus {
-  readonly limit: number
-  readonly remaining: number
-  /** Milliseconds since 1970. */
-  readonly resetAt: number
-}
+import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
+import { counterExpiry, type Limit, type RateStatus } from './limits.ts'
+import { UNLIMITED, type VirtualKey } from './virtual-key.ts'
 
 /** The worst case of a request. */
 export interface Quote {
   /** Upper bound on the prompt's tokens, for token limits. */
   readonly promptTokens: number
-  /** Output limit in tokens: the limit in the request, or else the maximum of the model. */
+  /** Output limit in tokens. */
   readonly outputTokens: number
   /**
    * Returns the amount billed for an answer of this length, including the prompt and the margin. Never decreases with
@@ -129,16 +119,20 @@ class WorstCaseQuote implements Quote {
   }
 
   cost(outputTokens: number): NanoUsd {
-    let highest = ZERO
-    for (const candidate of this.#allCandidates)
-      highest = maxCost(highest, costFor(candidate, outputTokens, this.#options))
-    return highest
+    return this.#highestCost(this.#allCandidates, outputTokens)
   }
 
   get uncountedCost(): NanoUsd {
+    const countableCandidates = this.#allCandidates.filter(({ count }) => count !== undefined)
+    return this.#highestCost(countableCandidates, 0)
+  }
+
+  #highestCost(candidates: readonly QuoteCandidate[], outputTokens: number): NanoUsd {
+    const { choices, margin } = this.#options
     let highest = ZERO
-    for (const candidate of this.#allCandidates) {
-      if (candidate.count !== undefined) highest = maxCost(highest, costFor(candidate, 0, this.#options))
+    for (const { model, promptTokens } of candidates) {
+      const cost = scale(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
+      if (cost > highest) highest = cost
     }
     return highest
   }
@@ -180,19 +174,7 @@ async function recountCandidate({ model, promptTokens, count }: QuoteCandidate):
   return { model, promptTokens: Math.min(promptTokens, counted) }
 }
 
-function costFor(
-  { model, promptTokens }: QuoteCandidate,
-  outputTokens: number,
-  { choices, margin }: QuoteOptions,
-): NanoUsd {
-  return scale(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
-}
-
-function maxCost(a: NanoUsd, b: NanoUsd): NanoUsd {
-  return b > a ? b : a
-}
-
-/** The quote for a free request that calls an upstream. */
+/** The quote of a call that counts as one request and costs neither tokens nor money. */
 export const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 /** Takes one request from each of the key's request limits. Throws `rate-limited` if one of them has been reached. */
@@ -213,4 +195,97 @@ const NO_USAGE: RequestUsage = {
   actual: ZERO,
   billed: ZERO,
   model: '',
+}
+
+/** The claims of a request on its limits. */
+export interface LimitClaims {
+  /** In the order of `claims`. */
+  readonly limits: readonly Limit[]
+  readonly claims: readonly Claim[]
+  /** Worst-case cost in nano-dollars. */
+  readonly worstCost: number
+  /** Smallest acceptable grant, in nano-dollars. */
+  readonly minGrant: number
+  readonly tokens: number
+}
+
+/** Length of the shortest useful answer in tokens, unless the request has a lower limit. */
+const MIN_OUTPUT = 16
+/**
+ * Maximum share of a partial grant that the estimated part of the prompt may take. Above this share, the prompt is
+ * counted first, because an exact count could allow a considerably longer answer.
+ */
+const MAX_UNCOUNTED_SHARE = 0.1
+
+/**
+ * Returns the claims of a request. A free request claims no amount from a budget, except from a budget of 0, which must
+ * reject the request. Skips values that no limit needs, because counting a long prompt takes time.
+ */
+export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
+  const limits = quote.isRequestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
+  const worstCost = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
+  const tokens = hasKind('tokens', limits) ? Math.max(1, toAmount(quote.promptTokens)) : 1
+  const minGrant = worstCost > 0 ? minGrantOf(quote, worstCost) : 0
+  const claimedLimits: Limit[] = []
+  const claims: Claim[] = []
+  for (const limit of limits) {
+    if (limit.kind === 'budget' && worstCost === 0 && limit.max !== 0) continue
+    claimedLimits.push(limit)
+    claims.push(toClaim(limit, tokens, worstCost))
+  }
+  return { limits: claimedLimits, claims, worstCost, minGrant: Math.max(1, minGrant), tokens }
+}
+
+function minGrantOf(quote: Quote, worstCost: number): number {
+  const { uncountedCost = 0 } = quote
+  return Math.max(minUsefulCost(quote), Math.min(worstCost, toAmount(uncountedCost / MAX_UNCOUNTED_SHARE)))
+}
+
+function minUsefulCost(quote: Quote): number {
+  return toAmount(quote.cost(Math.min(MIN_OUTPUT, quote.outputTokens)))
+}
+
+/**
+ * Returns the recount after which a rejected request may fit the limit, or undefined if no recount can help. Prevents
+ * recounts for keys whose budgets are exhausted.
+ */
+export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
+  const remaining = limit.max - (limit.carriedAmount ?? 0) - level
+  if (remaining <= 0 || limit.kind === 'requests') return undefined
+  if (limit.kind === 'tokens') return quote.recount?.tokens
+  return minUsefulCost(quote) - (quote.uncountedCost ?? 0) <= remaining ? quote.recount?.budget : undefined
+}
+
+function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {
+  return limits.some((limit) => limit.kind === kind)
+}
+
+/** The amount is at least 1. Otherwise, a limit of 0 would accept free requests. */
+function toClaim(limit: Limit, tokens: number, worstCost: number): Claim {
+  const { counter, kind, carriedAmount = 0 } = limit
+  const max = Math.max(0, limit.max - carriedAmount)
+  const expiresAt = counterExpiry(limit)
+  if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worstCost), elastic: true }
+  return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
+}
+
+/**
+ * Returns the length, in tokens, of the longest answer whose worst-case cost the grant covers. Every grant covers the
+ * shortest useful answer.
+ */
+export function coveredOutputTokens({ worstCost, limits }: LimitClaims, quote: Quote, grantedCost: number): number {
+  if (grantedCost >= worstCost || !hasKind('budget', limits)) return quote.outputTokens
+  let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
+  let uncovered = quote.outputTokens
+  while (uncovered - covered > 1) {
+    const middle = Math.floor((covered + uncovered) / 2)
+    if (toAmount(quote.cost(middle)) <= grantedCost) covered = middle
+    else uncovered = middle
+  }
+  return covered
+}
+
+/** Rounds up to an integer from 0 to the maximum safe integer. Returns the maximum for NaN, which no budget covers. */
+export function toAmount(amount: number): number {
+  return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
 }

@@ -2,15 +2,14 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { toNanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } from '../core/store.ts'
-import { toAmount } from './claims.ts'
 import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './limits.ts'
-import type { RequestUsage } from './reservation.ts'
+import { type RequestUsage, toAmount } from './reservation.ts'
 
 /** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
   /**
-   * Rejects if the store fails. A failed settlement is retried after the next successful one, by `retry`, and
-   * periodically.
+   * Rejects if the store fails. A failed settlement is retried after the next successful one, by `retry`, and, if
+   * `after` is set, periodically.
    *
    * @param reserveRequest Sent first, to open the reservation of a request that was served without one. Omitted if the
    *   reservation is already open.
@@ -40,18 +39,17 @@ interface PendingSettlement {
 export interface SettlementsOptions {
   /** Schedules periodic retries. @default failed settlements are retried only by later calls */
   readonly after?: Runtime['after']
-  /** Maximum number of failed settlements. Above it, the oldest is discarded, so its reservation expires. @default 10,000 */
-  readonly maxFailed?: number
   /** Called with each discarded settlement. */
   readonly onDropped?: (settlement: Settlement) => void
 }
 
+/** Maximum number of failed settlements. Above it, the oldest is discarded, so its reservation expires. */
 const MAX_FAILED = 10_000
 const RETRY_MS = 1_000
 
 /** Retries are safe, because the store settles a reservation only once. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
-  const { after, maxFailed = MAX_FAILED, onDropped } = options
+  const { after, onDropped } = options
   const failed: PendingSettlement[] = []
   const running = new Set<Promise<void>>()
   let isRetrying = false
@@ -98,7 +96,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
 
   function retryLater(pending: PendingSettlement): void {
     failed.push(pending)
-    const oldest = failed.length > maxFailed ? failed.shift() : undefined
+    const oldest = failed.length > MAX_FAILED ? failed.shift() : undefined
     if (oldest !== undefined) drop(oldest.settlement)
     schedule()
   }

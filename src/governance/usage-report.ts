@@ -1,8 +1,7 @@
 import { toNanoUsd, toCents, toDollars } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf, type Store } from '../core/store.ts'
-import type { KeyLimits, KeyRateLimit, KeyUsage, UsageTotals } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
-import { UNLIMITED, type Budget, type VirtualKey } from './virtual-key.ts'
+import { UNLIMITED, type Budget, type SharedLimits, type VirtualKey } from './virtual-key.ts'
 import {
   counterName,
   currentLimits,
@@ -12,10 +11,77 @@ import {
   sharedOwner,
   totalTallyName,
   type LimitKind,
-  type SharedLimits,
 } from './limits.ts'
 import { USAGE_FIELDS, type UsageSums } from './settlements.ts'
-import { readSpent, type BudgetWindow } from './forecast.ts'
+import { readSpent, type BudgetWindow } from './balances.ts'
+
+/** Requests, tokens and money in a window. */
+export interface UsageTotals {
+  readonly requests: number
+  /** `saved` is the number of prompt tokens that were not sent upstream. */
+  readonly tokens: {
+    readonly prompt: number
+    readonly completion: number
+    readonly total: number
+    readonly saved: number
+  }
+  /** Dollars with six decimal places. `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
+  readonly cost: {
+    /** At list price, without optimization. */
+    readonly theoreticalUsd: number
+    /** Paid to upstreams. */
+    readonly actualUsd: number
+    /** Billed to the key: `theoreticalUsd` times the margin; 0 for cache hits. */
+    readonly billedUsd: number
+    readonly savingsUsd: number
+  }
+}
+
+/** Usage of one model in a window. */
+export interface ModelUsage extends UsageTotals {
+  readonly model: string
+}
+
+/** Usage of a key in the current window of its budget, or in this month if it has no budget. */
+export interface KeyUsage extends UsageTotals {
+  readonly keyId: string
+  /** ISO 8601. */
+  readonly periodStart: string
+  /** Amount billed in the window, in cents, rounded half up. */
+  readonly currentUsageCents: number
+  /** 9007199254740991 if there is no limit. */
+  readonly budgetLimitCents: number
+  /** ISO 8601. */
+  readonly budgetResetsAt: string
+  readonly byModel: readonly ModelUsage[]
+}
+
+/**
+ * Request and token limits of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
+ */
+export interface KeyRateLimit {
+  readonly requestLimit: number
+  readonly requestRemaining: number
+  readonly requestResetAt: string
+  readonly tokenLimit: number
+  readonly tokenRemaining: number
+  readonly tokenResetAt: string
+}
+
+/**
+ * Remaining amounts of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
+ */
+export interface KeyLimits {
+  readonly remainingRequests: number
+  readonly requestLimit: number
+  readonly requestResetAt: string
+  readonly remainingTokens: number
+  readonly tokenLimit: number
+  readonly tokenResetAt: string
+  readonly remainingBudgetCents: number
+  readonly budgetLimitCents: number
+  readonly budgetResetsAt: string
+}
 
 /** Usage and remaining limits of keys, in the form of the admin API. */
 export interface UsageReports {

@@ -115,13 +115,8 @@ export function limitsOf(key: VirtualKey): LimitPlan {
 
 // Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply to its
 // key.
-const amountSchema = z.int().check(z.nonnegative())
-const windowSchema = z.enum(DURATION_CODES)
-const allowanceSchema = z.object({ max: amountSchema, every: windowSchema })
-const moneyAllowanceSchema = z.object({
-  max: z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0),
-  every: windowSchema,
-})
+const amountSchema = z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0)
+const allowanceSchema = z.object({ max: amountSchema, every: z.enum(DURATION_CODES) })
 
 const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
   id: z.string(),
@@ -132,7 +127,7 @@ const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
   createdAt: z.number(),
   active: z.boolean(),
   expiresAt: z.exactOptional(z.number()),
-  budget: z.exactOptional(moneyAllowanceSchema),
+  budget: z.exactOptional(allowanceSchema),
   requests: z.exactOptional(allowanceSchema),
   tokens: z.exactOptional(allowanceSchema),
   budgetId: z.exactOptional(z.string()),
@@ -146,20 +141,38 @@ const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
   }),
 })
 
-export const storedBudgetSchema: z.ZodMiniType<Budget> = z.object({
+const storedBudgetSchema: z.ZodMiniType<Budget> = z.object({
   id: z.string(),
   name: z.string(),
-  limit: moneyAllowanceSchema,
+  limit: allowanceSchema,
 })
 
-export const storedRateLimitSchema: z.ZodMiniType<RateLimit> = z.object({
+const storedRateLimitSchema: z.ZodMiniType<RateLimit> = z.object({
   id: z.string(),
   name: z.string(),
   requests: z.exactOptional(allowanceSchema),
   tokens: z.exactOptional(allowanceSchema),
 })
 
-/** Finds virtual keys by secret. The store contains only the hash of a secret. */
+/** The records that keys refer to by `budget_id` and `rate_limit_id`. */
+export interface SharedLimits {
+  readonly budgets: RecordTable<Budget>
+  readonly rateLimits: RecordTable<RateLimit>
+}
+
+export function createSharedLimits(options: LookupOptions): SharedLimits {
+  return {
+    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudgetSchema }),
+    rateLimits: createRecordTable({
+      ...options,
+      prefix: 'rate-limit:',
+      label: 'rate limit',
+      schema: storedRateLimitSchema,
+    }),
+  }
+}
+
+/** Finds virtual keys by secret. The store contains only the hash and the prefix of a secret. */
 export interface KeyLookup {
   /**
    * Returns undefined for an unknown secret. The returned key may be inactive or expired. Changes by this process are

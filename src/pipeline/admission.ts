@@ -7,13 +7,8 @@ import { editDistance } from '../core/option-checks.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
-import {
-  type RateStatus,
-  createQuote,
-  type Quote,
-  type QuoteCandidate,
-  type WaitForStore,
-} from '../governance/reservation.ts'
+import type { RateStatus } from '../governance/limits.ts'
+import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
 import {

@@ -20,7 +20,7 @@ export interface EventSink {
 
 interface StreamEnd {
   readonly isComplete: boolean
-  /** All events, or undefined if they exceeded the capacity. */
+  /** All events, or undefined if they were not stored. */
   readonly text: string | undefined
 }
 

@@ -1,13 +1,14 @@
-import type { Quota, Store } from '../core/store.ts'
+import { withTimeout } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
+import type { Quota, Store } from '../core/store.ts'
 
 /** This process's claim on a name in the store, renewed until `end`. If the process dies, the claim expires. */
 export interface Lease {
   /**
-   * Ends the lease. Replaces the stored value with `value`, or deletes it. Resolves with false if the store fails or
-   * another process holds the lease. Never rejects.
+   * Ends the lease. Replaces the stored value with `value`, or deletes it. Has no effect if the store fails or another
+   * process holds the lease. Never rejects.
    */
-  end(value: string | undefined, ttlMs?: number): Promise<boolean>
+  end(value: string | undefined, ttlMs?: number): Promise<unknown>
 }
 
 export interface LeaseRequest {
@@ -109,12 +110,9 @@ export class DetachedWork {
 
   /** Ends all work. Resolves when all work has ended, or after five seconds. */
   async close(): Promise<void> {
-    let cancel: () => void = () => {}
-    const timeout = new Promise<void>((resolve) => {
-      cancel = this.#after(CLOSE_TIMEOUT_MS, resolve)
-    })
     for (const end of this.#running.keys()) end()
-    await Promise.race([Promise.all(this.#running.values()), timeout])
-    cancel()
+    const ended = Promise.all(this.#running.values())
+    const createError = (): Error => new Error('The work did not end in time.')
+    await withTimeout(ended, { ms: CLOSE_TIMEOUT_MS, after: this.#after, createError }).catch(() => {})
   }
 }

@@ -4,8 +4,8 @@ import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { parseBodyInSteps } from '../formats/parse-body.ts'
+import { isTimestamp, TIMESTAMP_FORMAT } from '../governance/admin-input.ts'
 import type { AdminRecords, WireRecords } from '../governance/admin-records.ts'
-import { timestamp } from '../governance/field-schema.ts'
 import { isSafeId, parsePageQuery } from '../governance/record-table.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
@@ -33,7 +33,7 @@ type SelectRecords = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
 
-/** Returns the endpoints of the admin API and the metrics. They authorize the caller before they read the body. */
+/** Returns the endpoints of the admin API and the metrics. */
 export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoint<Handler>[] {
   const { records } = dependencies
   const { requireAdmin, respondWith } = createGate(dependencies)
@@ -156,7 +156,6 @@ async function readAudit({ query }: Call, audit: Pick<Audit, 'read'>): Promise<o
 }
 
 const CURSOR = /^[\x21-\x7e]{1,200}$/
-const TIMESTAMP_FORMAT = 'a time with a time zone, such as 2027-01-31T00:00:00Z'
 
 function auditQuery(query: URLSearchParams): AuditQuery {
   const read = (name: string, expected: string, accepts: (text: string) => boolean): string | undefined => {
@@ -164,7 +163,6 @@ function auditQuery(query: URLSearchParams): AuditQuery {
     if (text === undefined || accepts(text)) return text
     throw new GatewayError('invalid-admin-request', `${name}: expected ${expected}.`, { param: name })
   }
-  const isTimestamp = (text: string): boolean => timestamp.safeParse(text).success
   const keyId = read('key_id', 'the id of a virtual key', isSafeId)
   const after = read('after', 'the "next" value of the previous page', (text) => CURSOR.test(text))
   const limit = query.get('limit')

@@ -1,14 +1,15 @@
-import { isBatchId, writeBatch, type Batch } from '../batches/batch.ts'
+import { type Batch, isBatchId, NO_COUNTS } from '../batches/batch.ts'
 import { notEndedError, type BatchQuery, type BatchRepository } from '../batches/batch-repository.ts'
 import { readBatchRequests } from '../batches/batch-requests.ts'
 import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { HttpRequest } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBodyInSteps, jsonTextOf } from '../formats/parse-body.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { type HttpRequest } from '../core/http.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
+import type { Endpoint, Method } from '../http/router.ts'
 import { findCallerKey } from '../pipeline/admission.ts'
 import { baseHeaders } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
@@ -17,76 +18,75 @@ import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 import { readLimit } from './info.ts'
 
-export interface BatchRouteDependencies {
+interface Batches {
   readonly repository: BatchRepository
-  /** Called after a batch of the key has been created or canceled. */
-  readonly wake: (keyId: string) => void
-  readonly services: Pick<
-    Services,
-    'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'bodyCapacity' | 'runtime' | 'timeouts'
-  >
+  readonly worker: { wake(keyId: string): void }
 }
+
+interface BatchCall extends Batches {
+  readonly call: Call
+  readonly key: VirtualKey
+  readonly services: Services
+}
+
+type BatchHandler = (batchCall: BatchCall) => Promise<void>
 
 const PATH = '/v1/messages/batches'
 const DEFAULT_PAGE_SIZE = 20
 
-export interface BatchHandlers {
-  readonly create: Handler
-  readonly list: Handler
-  readonly read: Handler
-  readonly cancel: Handler
-  readonly results: Handler
-  readonly remove: Handler
+/**
+ * Returns the endpoints of message batches. A key has access only to its own batches.
+ *
+ * @param open Loads the modules of batches on its first call.
+ */
+export function batchEndpoints(services: Services, open: () => Promise<Batches>): readonly Endpoint<Handler>[] {
+  const endpoint = (method: Method, suffix: string, handle: BatchHandler): Endpoint<Handler> => ({
+    method,
+    path: PATH + suffix,
+    handle: async (call) => {
+      const key = await findCallerKey(call.request, services)
+      return handle({ ...(await open()), call, key, services })
+    },
+  })
+  return [
+    endpoint('POST', '', respondWith(create)),
+    endpoint('GET', '', sendList),
+    endpoint(
+      'GET',
+      '/:id',
+      respondWith(({ repository, key, call }) => repository.read(key.id, pathId(call))),
+    ),
+    endpoint('POST', '/:id/cancel', respondWith(cancel)),
+    endpoint('GET', '/:id/results', sendResults),
+    endpoint('DELETE', '/:id', remove),
+  ]
 }
 
-/** Returns the handlers of message batches. A key has access only to its own batches. */
-export function batchHandlers(dependencies: BatchRouteDependencies): BatchHandlers {
-  const { repository } = dependencies
-  const respondWith = (action: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    requireKey(dependencies, async (call, key) =>
-      sendWithRateStatus(call, key, dependencies.services, writeBatchWithUrl(await action(call, key))),
-    )
-  return {
-    create: respondWith((call, key) => create(dependencies, call, key)),
-    list: requireKey(dependencies, (call, key) => sendList(dependencies, call, key)),
-    read: respondWith((call, key) => repository.read(key.id, pathId(call))),
-    cancel: respondWith((call, key) => cancel(dependencies, call, key)),
-    results: requireKey(dependencies, (call, key) => sendResults(dependencies, call, key)),
-    remove: requireKey(dependencies, async (call, key) => {
-      await repository.remove(key.id, pathId(call))
-      return sendWithRateStatus(call, key, dependencies.services, { id: pathId(call), type: 'message_batch_deleted' })
-    }),
+function respondWith(action: (batchCall: BatchCall) => Promise<Batch>): BatchHandler {
+  return async (batchCall) => {
+    const { call, key, services } = batchCall
+    return sendWithRateStatus(call, key, services, writeBatch(await action(batchCall)))
   }
 }
 
-function requireKey(
-  dependencies: BatchRouteDependencies,
-  handle: (call: Call, key: VirtualKey) => Promise<void>,
-): Handler {
-  return async (call) => handle(call, await findCallerKey(call.request, dependencies.services))
-}
-
-async function create(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<Batch> {
-  const { bodyLimits, bodyCapacity } = dependencies.services
-  const { request } = call
+async function create(batchCall: BatchCall): Promise<Batch> {
+  const { key, services } = batchCall
+  const { bodyLimits, bodyCapacity } = services
+  const { request } = batchCall.call
   readSteering(request, { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const capacity = await bodyCapacity.acquire(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
   try {
     const bytes = await request.body(bodyLimits)
     capacity.resize(bytes.byteLength)
-    return await storeBatch(dependencies, call, { key, bytes })
+    return await storeBatch(batchCall, bytes)
   } finally {
     capacity.release()
   }
 }
 
-async function storeBatch(
-  dependencies: BatchRouteDependencies,
-  { request }: Call,
-  { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
-): Promise<Batch> {
-  const { limits, runtime } = dependencies.services
+async function storeBatch({ repository, worker, call, key, services }: BatchCall, bytes: Uint8Array): Promise<Batch> {
+  const { ledger, limits, runtime } = services
   // An item wraps its request, which adds one level of nesting.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
@@ -96,9 +96,9 @@ async function storeBatch(
     },
     pause: yieldToEventLoop,
   })
-  await reserveOneRequest(dependencies.services.ledger, key)
-  const batch = await dependencies.repository.create({ keyId: key.id, headers: itemHeaders(request) }, requests)
-  dependencies.wake(key.id)
+  await reserveOneRequest(ledger, key)
+  const batch = await repository.create({ keyId: key.id, headers: itemHeaders(call.request) }, requests)
+  worker.wake(key.id)
   return batch
 }
 
@@ -124,16 +124,21 @@ function itemHeaders(request: HttpRequest): Record<string, string> {
   )
 }
 
-async function cancel(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<Batch> {
-  const batch = await dependencies.repository.cancel(key.id, pathId(call))
-  dependencies.wake(key.id)
+async function cancel({ repository, worker, call, key }: BatchCall): Promise<Batch> {
+  const batch = await repository.cancel(key.id, pathId(call))
+  worker.wake(key.id)
   return batch
 }
 
-async function sendList(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<void> {
-  const { batches, hasMore } = await dependencies.repository.page(key.id, parsePageQuery(call.query))
-  return sendWithRateStatus(call, key, dependencies.services, {
-    data: batches.map(writeBatchWithUrl),
+async function remove({ repository, call, key, services }: BatchCall): Promise<void> {
+  await repository.remove(key.id, pathId(call))
+  return sendWithRateStatus(call, key, services, { id: pathId(call), type: 'message_batch_deleted' })
+}
+
+async function sendList({ repository, call, key, services }: BatchCall): Promise<void> {
+  const { batches, hasMore } = await repository.page(key.id, parsePageQuery(call.query))
+  return sendWithRateStatus(call, key, services, {
+    data: batches.map(writeBatch),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
     last_id: batches.at(-1)?.id ?? null,
@@ -153,15 +158,15 @@ function parseBatchId(query: URLSearchParams, param: string): string | undefined
   throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
-async function sendResults(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<void> {
-  const batch = await dependencies.repository.read(key.id, pathId(call))
+async function sendResults({ repository, call, key, services }: BatchCall): Promise<void> {
+  const batch = await repository.read(key.id, pathId(call))
   if (batch.state !== 'ended') throw notEndedError('its results cannot be read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')
   }
-  const headers = baseHeaders(call.id, await dependencies.services.ledger.status(key))
+  const headers = baseHeaders(call.id, await services.ledger.status(key))
   call.sink.begin(200, { ...headers, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' })
-  await sendLines(call, dependencies.repository.results(batch), dependencies.services)
+  await sendLines(call, repository.results(batch), services)
 }
 
 /** Writes lines with backpressure. Disconnects a caller that reads no data for `timeouts.total`. */
@@ -196,9 +201,28 @@ async function sendLines(
 }
 
 /**
+ * Serializes a batch in the messages format. All items count as processing until the batch has ended.
+ *
  * The URL of the results is a path, which the official clients resolve against their base URL. The public base URL is
  * unknown, because proxies may strip a prefix, terminate TLS or change the host.
  */
-function writeBatchWithUrl(batch: Batch): JsonObject {
-  return writeBatch(batch, `${PATH}/${batch.id}/results`)
+function writeBatch(batch: Batch): JsonObject {
+  const { counts = NO_COUNTS } = batch
+  const hasEnded = batch.state === 'ended'
+  return {
+    id: batch.id,
+    type: 'message_batch',
+    processing_status: hasEnded ? 'ended' : batch.canceledAt === undefined ? 'in_progress' : 'canceling',
+    request_counts: { processing: hasEnded ? 0 : batch.total, ...counts },
+    created_at: toIsoTime(batch.createdAt),
+    expires_at: toIsoTime(batch.expiresAt),
+    ended_at: toIsoTime(batch.endedAt),
+    cancel_initiated_at: toIsoTime(batch.canceledAt),
+    archived_at: toIsoTime(batch.archivedAt),
+    results_url: hasEnded && batch.archivedAt === undefined ? `${PATH}/${batch.id}/results` : null,
+  }
+}
+
+function toIsoTime(at: number | undefined): string | null {
+  return at === undefined ? null : new Date(at).toISOString()
 }

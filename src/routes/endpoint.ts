@@ -4,7 +4,7 @@ import type { JsonObject } from '../core/json.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { ClientFormat, WriteFailure } from '../formats/format.ts'
-import type { RateStatus } from '../governance/reservation.ts'
+import type { RateStatus } from '../governance/limits.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { PathVariables } from '../http/router.ts'
 import { Exchange } from '../pipeline/exchange.ts'
@@ -67,7 +67,7 @@ export function createExchange({ id, startedAt, request, sink }: Call, format: C
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }
 
-/** Counts each call as in progress until its handler completes. Batch workers wait while many calls are in progress. */
+/** Counts each call as in progress until its handler completes. */
 export function trackRequests(requestTracker: RequestTracker, handle: Handler): Handler {
   return (call) => {
     requestTracker.enter(call.id)

@@ -1,3 +1,4 @@
+import { withTimeout } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toWire } from '../core/field-names.ts'
 import type { JsonObject } from '../core/json.ts'
@@ -78,13 +79,11 @@ function writeModel({ name, provider, model }: ListedModel): JsonObject {
   }
 }
 
-interface Page {
-  readonly entries: readonly ListedModel[]
-  readonly hasMore: boolean
-}
-
 /** The default limit exceeds the size of most catalogs, because clients of the chat format do not paginate. */
-function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
+function pageOf(
+  visible: readonly ListedModel[],
+  query: URLSearchParams,
+): { readonly entries: readonly ListedModel[]; readonly hasMore: boolean } {
   const limit = readLimit(query, MAX_PAGE_SIZE)
   const after = query.get('after_id')
   const before = query.get('before_id')
@@ -120,8 +119,8 @@ interface StatusDependencies {
   readonly store: Store
   readonly providers: () => ProviderStates
   readonly runtime: Pick<Runtime, 'now' | 'after'>
-  /** True if requests are served while the store is failing. @default false */
-  readonly servesWithoutStore?: boolean
+  /** True if requests are served while the store is failing. */
+  readonly servesWithoutStore: boolean
 }
 
 /**
@@ -183,16 +182,11 @@ export async function isTrueWithin(
   check: () => boolean | Promise<boolean>,
   { after }: Pick<Runtime, 'after'>,
 ): Promise<boolean> {
-  let cancel: () => void = () => {}
-  const timeout = new Promise<boolean>((resolve) => {
-    cancel = after(timeoutMs, () => resolve(false))
-  })
+  const createError = (): Error => new Error('The check did not end in time.')
   try {
-    return (await Promise.race([check(), timeout])) === true
+    return (await withTimeout(Promise.resolve(check()), { ms: timeoutMs, after, createError })) === true
   } catch {
     return false
-  } finally {
-    cancel()
   }
 }
 

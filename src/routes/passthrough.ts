@@ -1,6 +1,6 @@
 import { mapInSlices } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import { asString, isJsonObject, type JsonObject } from '../core/json.ts'
+import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
 import type { Provider } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
@@ -14,12 +14,12 @@ import {
   type PassthroughOptions,
   type PassthroughTarget,
 } from '../pipeline/passthrough-request.ts'
-import type { Services } from '../pipeline/services.ts'
 import { Stages } from '../pipeline/run.ts'
+import type { Services } from '../pipeline/services.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { createExchange, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
-export interface PassthroughDependencies {
+interface PassthroughDependencies {
   readonly services: Services
   readonly store: Store
   readonly options: PassthroughOptions
@@ -31,25 +31,20 @@ export interface PassthroughDependencies {
  */
 export function passthroughEndpoints(dependencies: PassthroughDependencies): readonly Endpoint<Handler>[] {
   const { services, options } = dependencies
-  const baseEndpoint = (name: PassthroughName): Endpoint<Handler> => ({
+  const endpoint = (name: PassthroughName, suffix: '' | '/:action'): Endpoint<Handler> => ({
     method: 'POST',
-    path: `/v1/${name}`,
-    handle: passthroughHandler(services, () => ({ name, endpoint: options[name], method: 'POST', path: `/${name}` })),
-  })
-  const actionEndpoint = (name: PassthroughName): Endpoint<Handler> => ({
-    method: 'POST',
-    path: `/v1/${name}/:action`,
+    path: `/v1/${name}${suffix}`,
     handle: passthroughHandler(services, (call) => {
-      const path = `/${name}/${segmentOf(call, 'action')}`
+      const path = suffix === '' ? `/${name}` : `/${name}/${segmentOf(call, 'action')}`
       return { name, endpoint: options[name], method: 'POST', path }
     }),
   })
   return [
-    actionEndpoint('images'),
-    actionEndpoint('audio'),
-    baseEndpoint('moderations'),
-    baseEndpoint('completions'),
-    baseEndpoint('rerank'),
+    endpoint('images', '/:action'),
+    endpoint('audio', '/:action'),
+    endpoint('moderations', ''),
+    endpoint('completions', ''),
+    endpoint('rerank', ''),
     ...fileEndpoints(dependencies),
   ]
 }
@@ -130,11 +125,6 @@ interface FileOwners {
   list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
 }
 
-interface StoredFile {
-  readonly provider: string
-  readonly file: JsonObject
-}
-
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE_SIZE = 100
 /** Maximum number of concurrent store reads per list. */
@@ -145,11 +135,9 @@ const MAX_FILE_OBJECT_LENGTH = 2_000
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
   const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
 
-  async function read(storeKey: string): Promise<StoredFile | undefined> {
-    const value: unknown = JSON.parse((await store.get(storeKey)) ?? 'null')
-    const provider = isJsonObject(value) ? asString(value['provider']) : undefined
-    if (!isJsonObject(value) || provider === undefined || !isJsonObject(value['file'])) return undefined
-    return { provider, file: value['file'] }
+  async function read(storeKey: string): Promise<{ readonly provider: string; readonly file: JsonObject } | undefined> {
+    const { provider, file } = asObject(parseJson((await store.get(storeKey)) ?? '')) ?? {}
+    return typeof provider === 'string' && isJsonObject(file) ? { provider, file } : undefined
   }
 
   /** Deletes a file that could not be registered, because no key could use it. */
@@ -211,9 +199,8 @@ function parseLimit(query: URLSearchParams): number {
 }
 
 function invalidAfter(): GatewayError {
-  return new GatewayError('invalid-request', 'after: expected the id of the last file of the previous page.', {
-    param: 'after',
-  })
+  const message = 'after: expected the id of the last file of the previous page.'
+  return new GatewayError('invalid-request', message, { param: 'after' })
 }
 
 /** The message is the same for an unknown id and for another key's file. */

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
-import { isJsonObject, type JsonObject } from '../core/json.ts'
+import type { JsonObject } from '../core/json.ts'
 import { toStreamChunks } from '../core/stream-chunks.ts'
 import type { SvcMetrics } from '../formats/format.ts'
 import { messageId, messagesClient } from '../formats/messages/client.ts'
@@ -50,7 +50,7 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
   if (recording === undefined) throw messageNotFound()
   if (recording === 'elsewhere') {
     const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
-    return (sink) => void followRemoteStream(findRecording, { findStream, request, sink }, replay)
+    return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
   }
   if ('answer' in recording) {
     const text = textAfter(recording.answer, replay)
@@ -69,8 +69,7 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
 
 /** Follows a stream that another process generates, or sends the text of a stream that has ended. */
 async function followRemoteStream(
-  findRecording: () => Promise<FoundRecording | undefined>,
-  { findStream, request, sink }: RemoteReplay,
+  { findRecording, findStream, request, sink }: RemoteReplay,
   replay: ReplayRequest,
 ): Promise<void> {
   const { runtime, timeouts } = replay.services
@@ -104,6 +103,7 @@ async function followRemoteStream(
 }
 
 interface RemoteReplay {
+  readonly findRecording: () => Promise<FoundRecording | undefined>
   readonly findStream: () => Promise<LiveStream | undefined>
   readonly request: HttpRequest
   readonly sink: EventSink
@@ -169,7 +169,6 @@ function textOf(stored: StoredAnswer, services: Services): string {
   return [...events, ...writer.end(metrics)].map((event, index) => writeSseEvent(event, String(index + 1))).join('')
 }
 
-/** Returns true for metrics that were written by `keepAnswer`. */
 function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
   return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
 }
@@ -196,8 +195,7 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
   checkJsonHeaders(request, MAX_BODY_BYTES)
   const bytes = await request.body({ maxBytes: MAX_BODY_BYTES, readMs: limits.bodyReadMs, after: runtime.after })
   if (bytes.byteLength === 0) return {}
-  const { body } = parseBody(bytes, parseLimits(limits))
-  return isJsonObject(body) ? body : {}
+  return parseBody(bytes, parseLimits(limits)).body
 }
 
 /** Delay between polls for a message that another process generates, in milliseconds. */

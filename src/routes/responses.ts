@@ -4,86 +4,74 @@ import type { JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Endpoint } from '../http/router.ts'
 import { findCallerKey } from '../pipeline/admission.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { noStoreHeaders, pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
-export interface ResponseHandlers {
-  readonly read: Handler
-  readonly remove: Handler
-  readonly cancel: Handler
-  readonly inputItems: Handler
-}
+/** Answers a request for a response that the gateway itself stores. */
+type TurnAction = (key: VirtualKey, id: string) => Promise<JsonObject>
 
 /**
- * Returns the handlers for stored responses. If a provider stores the response, the handlers forward the request to it.
- * Otherwise, they use the stored turns. Only the key that created a response can access it.
+ * Returns the endpoints of stored responses. If a provider stores the response, the request is forwarded to that
+ * provider. Only the key that created a response can access it.
  */
-export function responseHandlers(services: Services): ResponseHandlers {
-  return {
-    read: storedResponseHandler(services, { method: 'GET', suffix: '' }, (key, call) =>
-      readAnswer(services, key, call),
-    ),
-    remove: storedResponseHandler(services, { method: 'DELETE', suffix: '' }, async (key, call) => {
-      if (!(await services.turns.delete(key, pathId(call)))) throw notFound(call)
-      return { id: pathId(call), object: 'response', deleted: true }
+export function responseEndpoints(services: Services): readonly Endpoint<Handler>[] {
+  const { turns } = services
+  const endpoint = (method: StoredResponseCall['method'], suffix: string, action: TurnAction): Endpoint<Handler> => ({
+    method,
+    path: `/v1/responses/:id${suffix}`,
+    handle: (call) => handleResponseCall(call, { method, suffix, action }, services),
+  })
+  const readAnswer: TurnAction = async (key, id) => found(await turns.find(key, id), id)
+  return [
+    endpoint('GET', '', readAnswer),
+    endpoint('DELETE', '', async (key, id) => {
+      if (!(await turns.delete(key, id))) throw responseNotFound(id)
+      return { id, object: 'response', deleted: true }
     }),
-    cancel: storedResponseHandler(services, { method: 'POST', suffix: '/cancel' }, async (key, call) => {
-      await readAnswer(services, key, call)
-      throw new GatewayError(
-        'invalid-request',
-        'Only a response that was created with background: true can be canceled.',
-        { param: 'response_id' },
-      )
+    endpoint('POST', '/cancel', async (key, id) => {
+      await readAnswer(key, id)
+      const message = 'Only a response that was created with background: true can be canceled.'
+      throw new GatewayError('invalid-request', message, { param: 'response_id' })
     }),
-    inputItems: storedResponseHandler(services, { method: 'GET', suffix: '/input_items' }, async (key, call) => {
-      const input = await services.turns.findInput(key, pathId(call))
-      if (input === undefined) throw notFound(call)
+    endpoint('GET', '/input_items', async (key, id) => {
+      const input = found(await turns.findInput(key, id), id)
       return { object: 'list', data: input.toReversed(), has_more: false }
     }),
-  }
+  ]
 }
 
-interface ProviderAction {
+interface ResponseEndpoint {
   readonly method: StoredResponseCall['method']
   readonly suffix: string
+  readonly action: TurnAction
 }
 
-type TurnAction = (key: VirtualKey, call: Call) => Promise<JsonObject>
-
-function storedResponseHandler(services: Services, action: ProviderAction, runOnTurns: TurnAction): Handler {
-  return async (call) => {
-    const key = await findCallerKey(call.request, services)
-    if (call.query.get('stream') === 'true') throw notStreamed()
-    const provider = await services.turns.findProvider(key, pathId(call))
-    if (provider === undefined) return sendWithRateStatus(call, key, services, await runOnTurns(key, call))
-    if (action.method === 'DELETE' && (await services.turns.isUnsettled(key, pathId(call)))) throw notSettled()
-    const rate = await reserveOneRequest(services.ledger, key)
-    const text = await callProvider(services, provider, call, action)
-    if (action.method === 'DELETE') await services.turns.delete(key, pathId(call))
-    sendJson(call.sink, 200, { ...noStoreHeaders(call), ...baseHeaders(call.id, rate) }, text)
-  }
-}
-
-const FORWARDED_PARAMETERS = ['include', 'include[]', 'limit', 'after', 'before', 'order']
-
-async function callProvider(
-  services: Services,
-  providerName: string,
+async function handleResponseCall(
   call: Call,
-  { method, suffix }: ProviderAction,
-): Promise<string> {
+  { method, suffix, action }: ResponseEndpoint,
+  services: Services,
+): Promise<void> {
+  const { turns, ledger, runtime, timeouts } = services
+  const id = pathId(call)
+  const key = await findCallerKey(call.request, services)
+  if (call.query.get('stream') === 'true') {
+    const message = 'A stored response cannot be streamed. Send the request without stream.'
+    throw new GatewayError('invalid-request', message, { param: 'stream' })
+  }
+  const providerName = await turns.findProvider(key, id)
+  if (providerName === undefined) return sendWithRateStatus(call, key, services, await action(key, id))
+  if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettled()
+  const rate = await reserveOneRequest(ledger, key)
   const provider = services.provider(providerName)
-  if (provider?.storedResponse === undefined) throw notFound(call)
-  const { runtime, timeouts } = services
+  if (provider?.storedResponse === undefined) throw responseNotFound(id)
   const cancellation = new Cancellation()
   call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
-  const query = new URLSearchParams([...call.query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))).toString()
-  const path = `/${encodeURIComponent(pathId(call))}${suffix}${query === '' ? '' : `?${query}`}`
-  return provider.storedResponse({
+  const text = await provider.storedResponse({
     method,
-    path,
+    path: `/${encodeURIComponent(id)}${suffix}${forwardedQuery(call)}`,
     get signal() {
       return cancellation.signal
     },
@@ -91,37 +79,39 @@ async function callProvider(
     runtime,
     timeouts,
   })
+  if (method === 'DELETE') await turns.delete(key, id)
+  sendJson(call.sink, 200, { ...noStoreHeaders(call), ...baseHeaders(call.id, rate) }, text)
 }
 
-async function readAnswer(services: Services, key: VirtualKey, call: Call): Promise<JsonObject> {
-  const answer = await services.turns.find(key, pathId(call))
-  if (answer === undefined) throw notFound(call)
-  return answer
-}
+const FORWARDED_PARAMETERS = ['include', 'include[]', 'limit', 'after', 'before', 'order']
 
-function notStreamed(): GatewayError {
-  return new GatewayError('invalid-request', 'A stored response cannot be streamed. Send the request without stream.', {
-    param: 'stream',
-  })
+function forwardedQuery({ query }: Call): string {
+  const forwarded = [...query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))
+  return forwarded.length === 0 ? '' : `?${new URLSearchParams(forwarded).toString()}`
 }
 
 /** A deleted response could not be billed, because only the vendor knows its usage. */
-function notSettled(): GatewayError {
+function responseNotSettled(): GatewayError {
   return new GatewayError(
     'conflict',
     'The background response has not been billed yet. Retry after the delay in Retry-After, or cancel the response first.',
-    { param: 'response_id', retryAfterSeconds: SETTLE_SECONDS },
+    { param: 'response_id', retryAfterSeconds: MAX_POLL_SECONDS },
   )
 }
 
 /** The longest delay between two polls of a background response. */
-const SETTLE_SECONDS = 5
+const MAX_POLL_SECONDS = 5
+
+function found<Value>(value: Value | undefined, id: string): Value {
+  if (value !== undefined) return value
+  throw responseNotFound(id)
+}
 
 /** The message is the same for an unknown id and for another key's response. */
-function notFound(call: Call): GatewayError {
+function responseNotFound(id: string): GatewayError {
   return new GatewayError(
     'not-found',
-    `Response with id ${JSON.stringify(pathId(call).slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
+    `Response with id ${JSON.stringify(id.slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
     { param: 'response_id' },
   )
 }

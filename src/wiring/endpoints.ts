@@ -5,7 +5,7 @@ import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core
 import type { Runtime } from '../core/ports.ts'
 import { writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
 import type { WriteFailure } from '../formats/format.ts'
-import type { RateStatus } from '../governance/reservation.ts'
+import type { RateStatus } from '../governance/limits.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
 import type { FetchHandler } from '../http/web-handler.ts'
 import { rateStatusOfCaller } from '../pipeline/admission.ts'

@@ -1,5 +1,4 @@
 import { GatewayError } from '../core/errors.ts'
-import { lazy } from '../core/async.ts'
 import type { ProviderState, ProviderStates } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
@@ -13,12 +12,12 @@ import type { Services, RequestTracker } from '../pipeline/services.ts'
 import type { ModelDirectory } from '../providers/catalog.ts'
 import type { CircuitReport } from '../providers/circuit-breaker.ts'
 import { adminEndpoints, type AdminDependencies } from '../routes/admin.ts'
-import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
+import { batchEndpoints } from '../routes/batches.ts'
 import { modelHandler, createExchange, IncomingCall, trackRequests, type Handler } from '../routes/endpoint.ts'
 import { getModel, greeting, health, listModels, ready } from '../routes/info.ts'
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
-import { responseHandlers } from '../routes/responses.ts'
+import { responseEndpoints } from '../routes/responses.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
 export { writePrometheus } from '../routes/info.ts'
@@ -90,8 +89,6 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
   const states = (): ProviderStates => providerStates(dependencies.providers, dependencies.circuits())
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
   const models = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
-  const responses = responseHandlers(services)
-  const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, dependencies)
   const tracked = (handle: Handler): Handler => trackRequests(requestTracker, handle)
   return [
     {
@@ -99,12 +96,7 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
       path: '/v1/messages/count_tokens',
       handle: tracked((call) => messageCountStages.run(createExchange(call, messagesClient), services)),
     },
-    { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
-    { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
-    { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
-    { method: 'POST', path: '/v1/messages/batches/:id/cancel', handle: batch('cancel') },
-    { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
-    { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
+    ...batchEndpoints(services, dependencies.batches.open),
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
     {
       method: 'POST',
@@ -112,10 +104,7 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
       handle: tracked((call) => responseCountStages.run(createExchange(call, responsesClient), services)),
     },
     { method: 'POST', path: '/v1/responses/compact', handle: tracked(modelHandler(compactClient, services)) },
-    { method: 'GET', path: '/v1/responses/:id', handle: responses.read },
-    { method: 'DELETE', path: '/v1/responses/:id', handle: responses.remove },
-    { method: 'POST', path: '/v1/responses/:id/cancel', handle: responses.cancel },
-    { method: 'GET', path: '/v1/responses/:id/input_items', handle: responses.inputItems },
+    ...responseEndpoints(services),
     // The embeddings endpoint writes its errors in the chat format.
     {
       method: 'POST',
@@ -129,14 +118,6 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
     ...passthroughEndpoints({ services, store, options: dependencies.passthrough ?? {} }),
     ...adminEndpoints({ ...admin, services }),
   ]
-}
-
-function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointDependencies): Handler {
-  const load = lazy(async () => {
-    const { repository, worker } = await batches.open()
-    return batchHandlers({ repository, wake: worker.wake, services })[name]
-  })
-  return async (call) => (await load())(call)
 }
 
 /** Derives the state of each provider from its circuits. */

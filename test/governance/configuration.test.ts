@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { parseConfiguration } from '../../src/governance/configuration.ts'
+import { parseConfiguration, parseKeyChange } from '../../src/governance/admin-input.ts'
 import { applyConfiguration, createAdminRecords } from '../../src/governance/admin-records.ts'
-import { parseKeyChange } from '../../src/governance/keyring.ts'
 import { quote, createTestGovernance, usage } from './test-governance.ts'
 import { sha256 } from '#hash'
 
@@ -19,13 +18,13 @@ describe('the configuration', () => {
   it('stores keys given by secret or by hash, and shared budgets and rate limits', async () => {
     const governance = createTestGovernance()
     await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
-    expect(await governance.keyring.find(SECRET)).toMatchObject({
+    expect(await governance.lookup.find(SECRET)).toMatchObject({
       id: 'app',
       prefix: 'sk-bf-0000',
       budgetId: 'team',
       budget: { max: 1e9, every: '1M' },
     })
-    expect(await governance.keyring.find('sk-svc-elsewhere')).toMatchObject({ name: 'Hashed', prefix: '' })
+    expect(await governance.lookup.find('sk-svc-elsewhere')).toMatchObject({ name: 'Hashed', prefix: '' })
     expect(await governance.shared.budgets.read('team')).toEqual({
       id: 'team',
       name: 'Team',
@@ -55,14 +54,14 @@ describe('the configuration', () => {
     await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
     await governance.keyring.update('app', parseKeyChange({ is_active: false, budget_limit_cents: 999, max_tokens: 5 }))
     await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
-    const key = await governance.keyring.find(SECRET)
+    const key = await governance.lookup.find(SECRET)
     expect(key).toMatchObject({ active: false, budget: { max: 1e9 }, permissions: {} })
     const [app] = CONFIGURATION.virtual_keys
     await applyConfiguration(
       parseConfiguration({ ...CONFIGURATION, virtual_keys: [{ ...app, is_active: true }] }),
       governance,
     )
-    expect(await governance.keyring.find(SECRET)).toMatchObject({ active: true })
+    expect(await governance.lookup.find(SECRET)).toMatchObject({ active: true })
   })
 
   it('replaces the secret of a key immediately and keeps its usage', async () => {
@@ -75,8 +74,8 @@ describe('the configuration', () => {
     await (await governance.ledger.reserve(old, quote(1, 1))).settle(usage(1, 1, 70_000_000))
     const next = { id: 'app', name: 'App', value: `${SECRET}-new` }
     await applyConfiguration(parseConfiguration({ virtual_keys: [next] }), governance)
-    expect(await governance.keyring.find(SECRET)).toBeUndefined()
-    const key = await governance.keyring.find(next.value)
+    expect(await governance.lookup.find(SECRET)).toBeUndefined()
+    const key = await governance.lookup.find(next.value)
     expect(await governance.reports.spentCents([key!])).toEqual([7])
   })
 
@@ -88,7 +87,7 @@ describe('the configuration', () => {
     )
     const thief = parseConfiguration({ virtual_keys: [{ id: 'other', name: 'Other', value: SECRET }] })
     await expect(applyConfiguration(thief, governance)).rejects.toMatchObject({ kind: 'conflict' })
-    expect(await governance.keyring.find(SECRET)).toMatchObject({ id: 'app' })
+    expect(await governance.lookup.find(SECRET)).toMatchObject({ id: 'app' })
   })
 
   it.each<[string, unknown]>([

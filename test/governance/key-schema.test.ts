@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { changeKey, makeKey, parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
+import { parseKeyChange, parseNewKey } from '../../src/governance/admin-input.ts'
+import { changeKey, makeKey } from '../../src/governance/keyring.ts'
 import { limitsOf } from '../../src/governance/virtual-key.ts'
 
 function catchError(action: () => unknown): GatewayError {

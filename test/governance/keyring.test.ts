@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { toListedKey, parseKeyChange, parseNewKey, toKeyRecord } from '../../src/governance/keyring.ts'
+import { parseKeyChange, parseNewKey } from '../../src/governance/admin-input.ts'
+import { toListedKey, toKeyRecord } from '../../src/governance/keyring.ts'
 import { NOON, createTestGovernance } from './test-governance.ts'
 import { settled } from '../support/result-or-error.ts'
 
@@ -8,10 +9,10 @@ const SECRET = /^sk-bf-[0-9a-f-]{36}$/
 
 describe('the keyring', () => {
   it('finds a created key only by its secret', async () => {
-    const { keyring } = createTestGovernance()
+    const { keyring, lookup } = createTestGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
     expect(secret).toMatch(SECRET)
-    expect(await keyring.find(secret)).toEqual(key)
+    expect(await lookup.find(secret)).toEqual(key)
     const wrong = [
       secret.slice(0, -1),
       `${secret}0`,
@@ -22,9 +23,9 @@ describe('the keyring', () => {
       key.id,
       key.hash,
     ]
-    for (const text of wrong) expect(await keyring.find(text)).toBeUndefined()
+    for (const text of wrong) expect(await lookup.find(text)).toBeUndefined()
     for (const text of ['__proto__', "' OR 1=1", '{"$gt":""}', '\u0000', '\ud800']) {
-      expect(await keyring.find(text)).toBeUndefined()
+      expect(await lookup.find(text)).toBeUndefined()
     }
   })
 
@@ -44,18 +45,18 @@ describe('the keyring', () => {
     const here = createTestGovernance()
     const there = createTestGovernance({ store: here.store, clock: here.clock })
     const { key, secret } = await here.keyring.create(parseNewKey({ name: 'app' }))
-    expect(await there.keyring.find(secret)).toMatchObject({ active: true })
+    expect(await there.lookup.find(secret)).toMatchObject({ active: true })
     await here.keyring.update(key.id, parseKeyChange({ is_active: false }))
-    expect(await here.keyring.find(secret)).toMatchObject({ active: false })
-    expect(await there.keyring.find(secret)).toMatchObject({ active: true })
+    expect(await here.lookup.find(secret)).toMatchObject({ active: false })
+    expect(await there.lookup.find(secret)).toMatchObject({ active: true })
     here.clock.at += 2_000
-    expect(await there.keyring.find(secret)).toMatchObject({ active: false })
+    expect(await there.lookup.find(secret)).toMatchObject({ active: false })
     await here.keyring.update(key.id, parseKeyChange({ is_active: true }))
-    expect(await here.keyring.find(secret)).toMatchObject({ active: true })
+    expect(await here.lookup.find(secret)).toMatchObject({ active: true })
     await here.keyring.remove(key.id)
-    expect(await here.keyring.find(secret)).toBeUndefined()
+    expect(await here.lookup.find(secret)).toBeUndefined()
     here.clock.at += 2_000
-    expect(await there.keyring.find(secret)).toBeUndefined()
+    expect(await there.lookup.find(secret)).toBeUndefined()
   })
 
   it('caches look-ups of valid and unknown secrets', async () => {
@@ -63,12 +64,12 @@ describe('the keyring', () => {
     let reads = 0
     const counting = createTestGovernance({ clock, store: { ...store, get: (key) => ((reads += 1), store.get(key)) } })
     const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
-    await counting.keyring.find(secret)
-    await counting.keyring.find('sk-bf-wrong')
+    await counting.lookup.find(secret)
+    await counting.lookup.find('sk-bf-wrong')
     expect(reads).toBe(3)
     for (let n = 0; n < 10; n += 1) {
-      await counting.keyring.find(secret)
-      await counting.keyring.find('sk-bf-wrong')
+      await counting.lookup.find(secret)
+      await counting.lookup.find('sk-bf-wrong')
     }
     expect(reads).toBe(3)
   })
@@ -78,10 +79,10 @@ describe('the keyring', () => {
     let reads = 0
     const flooded = createTestGovernance({ clock, store: { ...store, get: (key) => ((reads += 1), store.get(key)) } })
     const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
-    await flooded.keyring.find(secret)
-    await Promise.all(Array.from({ length: 12_000 }, (_, n) => flooded.keyring.find(`sk-bf-${n}`)))
+    await flooded.lookup.find(secret)
+    await Promise.all(Array.from({ length: 12_000 }, (_, n) => flooded.lookup.find(`sk-bf-${n}`)))
     reads = 0
-    expect(await flooded.keyring.find(secret)).toBeDefined()
+    expect(await flooded.lookup.find(secret)).toBeDefined()
     expect(reads).toBe(0)
   })
 
@@ -102,11 +103,11 @@ describe('the keyring', () => {
     })
     const { key, secret } = await slow.keyring.create(parseNewKey({ name: 'app' }))
     gate.wait = new Promise((resolve) => (open = resolve))
-    const early = slow.keyring.find(secret)
+    const early = slow.lookup.find(secret)
     const change = slow.keyring.update(key.id, parseKeyChange({ is_active: false }))
     open()
     await Promise.all([early, change])
-    expect(await slow.keyring.find(secret)).toMatchObject({ active: false })
+    expect(await slow.lookup.find(secret)).toMatchObject({ active: false })
   })
 
   it.each([
@@ -119,15 +120,15 @@ describe('the keyring', () => {
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100 }))
     await store.set(`key:${key.id}`, text)
     const other = createTestGovernance({ store, clock })
-    await expect(settled(() => other.keyring.find(secret))).rejects.toMatchObject({ kind: 'overloaded' })
+    await expect(settled(() => other.lookup.find(secret))).rejects.toMatchObject({ kind: 'overloaded' })
     expect((await other.keyring.page({ limit: 10 })).records).toEqual([])
     await other.keyring.remove(key.id)
     clock.at += 2_000
-    expect(await other.keyring.find(secret)).toBeUndefined()
+    expect(await other.lookup.find(secret)).toBeUndefined()
   })
 
   it('rejects a record with a corrupt limit instead of ignoring the limit', async () => {
-    const { keyring, store, clock } = createTestGovernance()
+    const { keyring, lookup, store, clock } = createTestGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, plan: 'free' }))
     for (const damage of [
       { budget: { max: null, every: '1M' } },
@@ -136,14 +137,14 @@ describe('the keyring', () => {
     ]) {
       await store.set(`key:${key.id}`, JSON.stringify({ ...key, ...damage }))
       clock.at += 2_000
-      await expect(settled(() => keyring.find(secret))).rejects.toMatchObject({ kind: 'overloaded' })
+      await expect(settled(() => lookup.find(secret))).rejects.toMatchObject({ kind: 'overloaded' })
     }
   })
 
   it('rejects look-ups when the store fails', async () => {
     const { store } = createTestGovernance()
     const broken = createTestGovernance({ store: { ...store, get: () => Promise.reject(new Error('down')) } })
-    await expect(settled(() => broken.keyring.find('sk-bf-any'))).rejects.toThrow('down')
+    await expect(settled(() => broken.lookup.find('sk-bf-any'))).rejects.toThrow('down')
   })
 
   it('lists each key once over several pages', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd, fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
-import { parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
+import { parseKeyChange, parseNewKey } from '../../src/governance/admin-input.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { Quote } from '../../src/governance/reservation.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'

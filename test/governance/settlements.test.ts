@@ -8,7 +8,7 @@ import { resultOrError, settled } from '../support/result-or-error.ts'
 const settlementOf = (reservationId: string): Settlement => ({ reservationId, charges: [], tallies: [] })
 
 /** Creates settlements on a store that fails while `failure` is set. The test fires the timers. */
-function createTestSettlements(maxFailed?: number) {
+function createTestSettlements() {
   const inner = memoryStore()
   const state: { failure: Error | undefined; readonly recorded: string[]; readonly timers: (() => void)[] } = {
     failure: undefined,
@@ -30,7 +30,6 @@ function createTestSettlements(maxFailed?: number) {
       return () => {}
     },
     onDropped: ({ reservationId }) => void dropped.push(reservationId),
-    ...(maxFailed !== undefined && { maxFailed }),
   })
   return { state, settlements, dropped }
 }
@@ -52,15 +51,15 @@ describe('settlements', () => {
   })
 
   it('discard, count and report the oldest settlement above the maximum', async () => {
-    const { state, settlements, dropped } = createTestSettlements(2)
+    const { state, settlements, dropped } = createTestSettlements()
+    const ids = Array.from({ length: 10_001 }, (_, n) => String(n))
     state.failure = new Error('away')
-    for (const reservationId of ['a', 'b', 'c'])
-      await settled(() => settlements.settle(settlementOf(reservationId))).catch(() => {})
-    expect(dropped).toEqual(['a'])
+    for (const id of ids) await settled(() => settlements.settle(settlementOf(id))).catch(() => {})
+    expect(dropped).toEqual(['0'])
     expect(settlements.counts().dropped).toBe(1)
     state.failure = undefined
     expect(await settlements.retry()).toBe(0)
-    expect(state.recorded).toEqual(['b', 'c'])
+    expect(state.recorded).toEqual(ids.slice(1))
   })
 
   it('with amounts that the store rejects are discarded and do not block others', async () => {

@@ -1,10 +1,14 @@
 import { toNanoUsd, type NanoUsd } from '../../src/core/money.ts'
 import type { Store } from '../../src/core/store.ts'
-import { createKeyLookup } from '../../src/governance/virtual-key.ts'
+import {
+  createKeyLookup,
+  createSharedLimits,
+  type KeyLookup,
+  type SharedLimits,
+} from '../../src/governance/virtual-key.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'
-import { createSharedLimits, type SharedLimits } from '../../src/governance/limits.ts'
 import { createUsageReports, type UsageReports } from '../../src/governance/usage-report.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 
@@ -13,6 +17,7 @@ export interface TestGovernance {
   readonly clock: { at: number }
   readonly store: Store
   readonly shared: SharedLimits
+  readonly lookup: KeyLookup
   readonly keyring: Keyring
   readonly ledger: Ledger
   readonly reports: UsageReports
@@ -34,17 +39,19 @@ export function createTestGovernance(
   const store = options.store ?? memoryStore({ now })
   const uuid = (): string => crypto.randomUUID()
   const shared = createSharedLimits({ store, now })
+  const lookup = createKeyLookup({ store, now })
   return {
     clock,
     store,
     shared,
-    keyring: createKeyring({ store, now, uuid, shared, lookup: createKeyLookup({ store, now }) }),
+    lookup,
+    keyring: createKeyring({ store, now, uuid, shared, lookup }),
     ledger: createLedger({
       store,
       now,
       uuid,
       shared,
-      ...(options.expiresAfterMs !== undefined && { expiresAfterMs: options.expiresAfterMs }),
+      expiresAfterMs: options.expiresAfterMs ?? 600_000,
     }),
     reports: createUsageReports({ store, now, shared }),
   }

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { parseNewKey } from '../../src/governance/keyring.ts'
+import { parseNewKey } from '../../src/governance/admin-input.ts'
 import { quote, createTestGovernance, usage } from '../governance/test-governance.ts'
 import { resultOrError } from '../support/result-or-error.ts'
 

@@ -62,7 +62,12 @@ describe('GET /health', () => {
 
   it('is 503 after a second if the store does not answer', async () => {
     const runtime = manualRuntime(noNetwork)
-    const answer = health({ store: createStoreWithPing(() => new Promise(() => {})), providers: () => ({}), runtime })
+    const answer = health({
+      store: createStoreWithPing(() => new Promise(() => {})),
+      providers: () => ({}),
+      runtime,
+      servesWithoutStore: false,
+    })
     const call = { id: 'req_1', startedAt: 0, query: new URLSearchParams(), variables: {} }
     const fetch = toFetch({ handle: (request, sink) => void answer({ ...call, request, sink }) })
     const waiting = fetch('http://gateway/health')

@@ -1,7 +1,6 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { DURATION_CODES, type Level, periodOf, type Store } from '../core/store.ts'
-import { claimsFor, coveredOutputTokens, rateStatus, recountFor, limitError } from './claims.ts'
 import {
   CARRY_OVER_CACHE_MS,
   type CarriedLimits,
@@ -10,12 +9,14 @@ import {
   counterName,
   hourFieldName,
   type Limit,
+  limitError,
   currentLimits,
   MAX_CLOCK_ROLLBACK_MS,
-  type SharedLimits,
+  type RateStatus,
+  rateStatus,
 } from './limits.ts'
-import type { Quote, RateStatus, Recount } from './reservation.ts'
-import type { VirtualKey } from './virtual-key.ts'
+import { claimsFor, coveredOutputTokens, type Quote, type Recount, recountFor } from './reservation.ts'
+import type { SharedLimits, VirtualKey } from './virtual-key.ts'
 
 /** The result that a reservation would have now. */
 export interface Forecast {
@@ -93,15 +94,16 @@ async function tryForecast(
 
 export type BudgetWindow = Pick<Limit, 'counter' | 'owner' | 'every' | 'period'>
 
-/** The amount billed in a window, including amounts billed before the budget had this window. */
-export interface WindowSpending extends Level {
+/** The amounts of a window. */
+interface WindowSpending extends Level {
   /** The part of `spent` that is missing from the counter. */
   readonly carried: number
 }
 
 /**
  * Returns the amount spent in each window. A window's counter includes only amounts that were billed while the budget had
- * that window. If the budget is new or its window has changed, the usage tallies supply the missing amount.
+ * that window. If the budget is new or its window has changed, the usage tallies supply the missing amount. No tally
+ * covers a window of one minute, so that amount is then missing.
  *
  * The tallies are read before the counters. A settlement adds to both in one step, so a settlement between the two
  * reads is not mistaken for a missing amount.
@@ -175,9 +177,7 @@ interface CarryOverOptions {
   readonly toleratesFailure: boolean
 }
 
-/**
- * Returns a function that adds to each budget the amount that its counter lacks.
- */
+/** Returns a function that adds to each budget the amount that its counter lacks. */
 export function createCarryOver(
   store: Pick<Store, 'levels' | 'tallies'>,
   { maxHoldMs, toleratesFailure }: CarryOverOptions,
@@ -239,9 +239,8 @@ export function createCarryOver(
 }
 
 /**
- * Returns the tallies and the field whose sum is the amount billed to an owner in a window, or no
- * tallies for a window of one minute. Near midnight, the tally of the next day is included, because the clock may have
- * been set back.
+ * Returns the tallies and the field whose sum is the amount billed to an owner in a window, or no tallies for a window
+ * of one minute. Near midnight, the tally of the next day is included, because the clock may have been set back.
  */
 function billedTallies(
   { owner, every, period }: BudgetWindow,
