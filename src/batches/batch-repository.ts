@@ -22,11 +22,14 @@ import {
   UNCLAIMED,
   valuesOf,
 } from './batch.ts'
-import type { BatchRequest } from './batch-requests.ts'
 
 export interface BatchRepository {
-  /** Writes a batch and its items. If a write fails, deletes everything written and rejects. */
-  create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
+  /**
+   * Writes a batch and its items. If a write fails, deletes everything written and rejects.
+   *
+   * @param requests JSON of `{custom_id, params}`.
+   */
+  create(owner: BatchOwner, requests: readonly string[]): Promise<Batch>
   /** Throws `not-found` for an unknown batch and for another key's batch. */
   read(keyId: string, id: string): Promise<Batch>
   page(keyId: string, query: BatchQuery): Promise<BatchPage>
@@ -76,7 +79,7 @@ const FILL_TIMEOUT_MS = 3_600_000
 export function createBatchRepository(options: BatchRepositoryOptions): BatchRepository {
   const { store, now, uuid, pause } = options
 
-  async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
+  async function create(owner: BatchOwner, requests: readonly string[]): Promise<Batch> {
     const { keyId } = owner
     const keys = await store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES })
     if (keys.length >= MAX_BATCHES) throw tooManyBatchesError()
@@ -100,11 +103,11 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
     }
   }
 
-  async function fill({ id, keyId }: OpenBatch, requests: readonly BatchRequest[]): Promise<void> {
+  async function fill({ id, keyId }: OpenBatch, requests: readonly string[]): Promise<void> {
     const quota = quotaOf('batch', keyId)
     for (let from = 0; from < requests.length; from += PAGE_SIZE) {
       const page = requests.slice(from, from + PAGE_SIZE)
-      const writes = page.flatMap(({ text }, index) => {
+      const writes = page.flatMap((text, index) => {
         const position = toPosition(from + index)
         return [
           store.set(itemKey('request', id, position), text, { quota }),

@@ -1,12 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
-import { isJsonObject, type JsonObject } from '../core/json.ts'
-
-export interface BatchRequest {
-  readonly customId: string
-  /** JSON of `{custom_id, params}`. The fields of `params` are validated when the item is processed. */
-  readonly text: string
-}
+import { closingQuote, isJsonObject, type JsonObject } from '../core/json.ts'
 
 /** Rejects with `invalid-request` unless the bytes are a JSON object. */
 type ParseObject = (bytes: Uint8Array) => Promise<{ readonly body: JsonObject; readonly text: string }>
@@ -22,16 +16,16 @@ const MAX_ID_LENGTH = 64
 const PARSED_SLICE_BYTES = 65_536
 
 /**
- * Parses the requests of a new batch, with pauses. Rejects with `invalid-request` and the path of the first invalid
- * request.
+ * Returns the requests of a new batch, each as JSON of `{custom_id, params}`. The fields of `params` are validated when
+ * the item is processed. Rejects with the path of the first invalid request.
  */
-export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly BatchRequest[]> {
+export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly string[]> {
   const { spans, emptiedBody } = await findRequests(bytes, options.pause)
   const { requests: unscanned } = (await options.parse(emptiedBody)).body
   if (spans.length === 0 || !Array.isArray(unscanned) || unscanned.length > 0) {
     throw invalidRequestError('requests', 'expected a list of one or more {custom_id, params}')
   }
-  const requests: BatchRequest[] = []
+  const requests: string[] = []
   const indexByCustomId = new Map<string, number>()
   let parsedBytes = 0
   for (const [index, span] of spans.entries()) {
@@ -69,7 +63,7 @@ async function readRequest(
   bytes: Uint8Array,
   { start, end }: ByteSpan,
   { index, indexByCustomId, parse }: ReadContext,
-): Promise<BatchRequest> {
+): Promise<string> {
   const path = `requests.${index}`
   if (bytes[start] !== OPEN_BRACE || start === end) {
     throw invalidRequestError(path, 'expected an object with custom_id and params')
@@ -89,7 +83,7 @@ async function readRequest(
   indexByCustomId.set(customId, index)
   if (!isJsonObject(params))
     throw invalidRequestError(`${path}.params`, 'expected an object, the body of a message request')
-  return { customId, text }
+  return text
 }
 
 async function addPathToErrors<Value>(path: string, parsing: Promise<Value>): Promise<Value> {
@@ -117,7 +111,6 @@ const QUOTE = 34
 const COMMA = 44
 const COLON = 58
 const OPEN_BRACKET = 91
-const BACKSLASH = 92
 const CLOSE_BRACKET = 93
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
@@ -135,9 +128,7 @@ const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0
  */
 export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined, Uint8Array, void> {
   const scan: Scan = {
-    offset: 0,
     depth: 0,
-    isInString: false,
     lastString: { start: 0, end: 0 },
     isAtRequestsValue: false,
     requests: undefined,
@@ -145,23 +136,31 @@ export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined
     tokenEnd: 0,
   }
   let nextPause = SCANNED_SLICE_BYTES
-  for (; scan.offset < bytes.length; scan.offset += 1) {
-    const element = scanByte(bytes, scan)
+  for (let offset = 0; offset < bytes.length; offset += 1) {
+    if (offset >= nextPause) {
+      nextPause = offset + SCANNED_SLICE_BYTES
+      yield undefined
+    }
+    const element = scanByte(bytes, offset, scan)
     if (element !== undefined) yield element
-    if (scan.offset < nextPause) continue
-    nextPause = scan.offset + SCANNED_SLICE_BYTES
-    yield undefined
+    if (bytes[offset] !== QUOTE) continue
+    let end = closingQuote(bytes, offset + 1, nextPause)
+    for (; end < 0; end = closingQuote(bytes, -end, nextPause)) {
+      nextPause = -end + SCANNED_SLICE_BYTES
+      yield undefined
+    }
+    scan.lastString = { start: offset + 1, end }
+    scan.tokenEnd = end + 1
+    offset = end
   }
   return withoutElements(bytes, scan.requests)
 }
 
 interface Scan {
-  offset: number
   /** Number of open brackets and braces. */
   depth: number
-  isInString: boolean
   /** The most recent string, without its quotes. */
-  lastString: { start: number; end: number }
+  lastString: ByteSpan
   isAtRequestsValue: boolean
   /** Offsets of the brackets of the first `requests` array. `end` is -1 until the array ends. */
   requests: { readonly start: number; end: number } | undefined
@@ -174,41 +173,29 @@ interface Scan {
 /** Elements are inside the body object and the array. */
 const ELEMENT_DEPTH = 2
 
-/** Returns the element that ends just before the current byte, if any. */
-function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
-  const byte = bytes[scan.offset] ?? 0
-  if (scan.isInString) return scanStringByte(byte, scan)
+/** Returns the element that ends just before the byte at `offset`, if any. The byte must be outside of strings. */
+function scanByte(bytes: Uint8Array, offset: number, scan: Scan): ByteSpan | undefined {
+  const byte = bytes[offset] ?? 0
   if (byte <= SPACE) return undefined
   const isInRequests = scan.requests?.end === -1
   if (isInRequests && scan.depth === ELEMENT_DEPTH && (byte === COMMA || byte === CLOSE_BRACKET)) {
-    return endElement(scan, byte)
+    return endElement(scan, offset, byte)
   }
-  if (isInRequests && scan.elementStart === -1) scan.elementStart = scan.offset
-  if (byte === QUOTE) {
-    scan.isInString = true
-    scan.lastString.start = scan.offset + 1
-  } else if (byte === COLON) {
+  if (isInRequests && scan.elementStart === -1) scan.elementStart = offset
+  if (byte === COLON) {
     scan.isAtRequestsValue = scan.depth === 1 && scan.requests === undefined && isRequestsKey(bytes, scan.lastString)
   } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
     scan.depth += 1
-    if (scan.isAtRequestsValue && byte === OPEN_BRACKET) scan.requests = { start: scan.offset, end: -1 }
+    if (scan.isAtRequestsValue && byte === OPEN_BRACKET) scan.requests = { start: offset, end: -1 }
   } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) scan.depth -= 1
   if (byte !== COLON) scan.isAtRequestsValue = false
-  scan.tokenEnd = scan.offset + 1
+  scan.tokenEnd = offset + 1
   return undefined
 }
 
-function scanStringByte(byte: number, scan: Scan): undefined {
-  if (byte === BACKSLASH) scan.offset += 1
-  if (byte !== QUOTE) return
-  scan.isInString = false
-  scan.lastString.end = scan.offset
-  scan.tokenEnd = scan.offset + 1
-}
-
 /** Returns an empty span for a missing element (`[1,,2]`), and undefined for an empty array. */
-function endElement(scan: Scan, byte: number): ByteSpan | undefined {
-  const { elementStart, tokenEnd, requests, offset } = scan
+function endElement(scan: Scan, offset: number, byte: number): ByteSpan | undefined {
+  const { elementStart, tokenEnd, requests } = scan
   const isFirst = requests !== undefined && tokenEnd <= requests.start + 1
   scan.elementStart = -1
   scan.tokenEnd = offset + 1
@@ -250,6 +237,7 @@ export function internalRequest(
   }
 }
 
+/** Keeps the response of a request that is not streamed. */
 export class CollectedResponse implements ResponseSink {
   status = 0
   body = ''

@@ -4,7 +4,7 @@ import { quotaOf, type Store, type WriteOptions } from '../core/store.ts'
 
 export type ItemOutcome = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
-export type ItemCounts = Readonly<Record<ItemOutcome, number>>
+type ItemCounts = Readonly<Record<ItemOutcome, number>>
 
 /** A stored batch. Items and results are separate values. Times are milliseconds since 1970. */
 export interface Batch {

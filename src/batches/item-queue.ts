@@ -25,9 +25,9 @@ export interface ItemClaim {
   storedValue: string
 }
 
-export type ClaimResult =
+type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
-  /** Another process has claimed or delayed the item until about this time. */
+  /** Another worker has claimed or delayed the item until about this time. */
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
@@ -42,7 +42,7 @@ export interface StoredRequest {
   readonly params: JsonObject
 }
 
-export interface ItemQueueOptions extends BatchRepositoryOptions {
+interface ItemQueueOptions extends BatchRepositoryOptions {
   readonly leaseMs: number
 }
 
@@ -94,7 +94,7 @@ export class ItemQueue {
     return { kind: 'busy', until: now() + leaseMs }
   }
 
-  /** Resolves with false if another process has claimed the item. */
+  /** Resolves with false if the claim has been lost. */
   async renew(claim: ItemClaim): Promise<boolean> {
     const value = this.#newClaimValue()
     const options = smallValueOptions(claim.batch.keyId)

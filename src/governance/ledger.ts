@@ -1,5 +1,5 @@
-import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
+import { GatewayError } from '../core/errors.ts'
 import {
   periodOf,
   type ReserveRequest,
@@ -74,20 +74,13 @@ interface LedgerOptions {
   readonly allowsUnreservedRequests?: boolean
 }
 
-/**
- * Returns a function that generates ids that are unique across processes. An id consists of a random prefix and a
- * counter, because a UUID per id would be slower.
- */
-function uniqueIds(uuid: () => string): () => string {
-  let prefix: string | undefined
-  let count = 0
-  return () => `${(prefix ??= uuid())}.${(count += 1)}`
-}
-
 export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, shared, expiresAfterMs, allowsUnreservedRequests = false } = options
   const settlements = createSettlements(store, options.settlements)
-  const nextId = uniqueIds(options.uuid)
+  let idPrefix: string | undefined
+  let idCount = 0
+  /** The random prefix makes ids unique across processes. A UUID per id would be slower. */
+  const nextId = (): string => `${(idPrefix ??= options.uuid())}.${(idCount += 1)}`
   let carryOver: CarryOver | undefined
   /** Loaded on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {

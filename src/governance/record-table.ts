@@ -6,8 +6,8 @@ import type { Store } from '../core/store.ts'
 /** Records of one kind, stored as JSON under `<prefix><id>`. */
 export interface RecordTable<T> {
   /**
-   * Returns a cached record. Changes by this process are visible immediately, and changes by other processes within
-   * `cacheMs`.
+   * Returns a record, or undefined if there is none. Changes by this process are visible immediately, and changes by
+   * other processes within `cacheMs`.
    */
   find(id: string): MaybePromise<T | undefined>
   /** Returns the current record. Throws `not-found`. */
@@ -41,7 +41,7 @@ export interface LookupOptions {
   readonly servesStale?: boolean
 }
 
-export interface RecordTableOptions<T> extends LookupOptions {
+interface RecordTableOptions<T> extends LookupOptions {
   readonly prefix: string
   /** Name of a record in error messages, such as `virtual key`. */
   readonly label: string
@@ -158,7 +158,7 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
 }
 
 /** A bounded cache. When it is full, the oldest entry is removed. */
-export interface BoundedCache<Value> {
+interface BoundedCache<Value> {
   get(key: string, now: number): { readonly value: Value } | undefined
   /** Returns the last value, regardless of its age. */
   last(key: string): { readonly value: Value } | undefined

@@ -23,7 +23,7 @@ export interface VirtualKey {
   readonly description: string
   /** SHA-256 of the secret as 64 hex digits. */
   readonly hash: string
-  /** The first 10 characters of the secret. */
+  /** The first 10 characters of the secret. Empty if only the hash was configured. */
   readonly prefix: string
   readonly createdAt: number
   readonly active: boolean
@@ -75,7 +75,7 @@ export interface RateLimit extends LimitPlan {
 }
 
 /** An absent field means no limit. */
-export interface LimitPlan {
+interface LimitPlan {
   readonly requests?: Allowance
   readonly tokens?: Allowance
 }

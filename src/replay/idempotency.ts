@@ -6,7 +6,7 @@ import { type Store, quotaOf } from '../core/store.ts'
 import type { Recording } from './event-buffer.ts'
 import { acquireLease, type Lease, type Subscribers } from './lifetime.ts'
 
-export interface IdempotentRequest {
+interface IdempotentRequest {
   /** The id of the virtual key. Idempotency keys of different owners never match. */
   readonly owner: string
   readonly idempotencyKey: string
@@ -22,7 +22,7 @@ export interface IdempotentRequest {
  * An answer that can be sent again, without the headers that apply to a single response only, such as the request id and
  * the rate limits.
  */
-export interface RepeatableAnswer {
+interface RepeatableAnswer {
   readonly status: number
   readonly head: Readonly<Record<string, string>>
   readonly body: string

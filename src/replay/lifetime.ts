@@ -11,7 +11,7 @@ export interface Lease {
   end(value: string | undefined, ttlMs?: number): Promise<unknown>
 }
 
-export interface LeaseRequest {
+interface LeaseRequest {
   readonly name: string
   /** The value that the lease replaces. Undefined if the name must not have a value yet. */
   readonly expected: string | undefined

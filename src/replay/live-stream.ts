@@ -48,10 +48,7 @@ type PublishRuntime = Clock & Pick<Runtime, 'uuid'>
 type FollowRuntime = Clock & { readonly idleMs: number }
 type PublishedStream = LiveStream & Pick<Recording, 'ended'>
 
-/**
- * Publishes a stream once another process wants to follow it. Never rejects. After a failure, followers wait for the
- * complete answer.
- */
+/** Publishes a stream once another process wants to follow it. Never rejects. */
 export async function publishStream(
   stream: PublishedStream,
   location: StreamLocation,

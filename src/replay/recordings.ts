@@ -27,7 +27,7 @@ interface Registration {
   readonly isDetached: boolean
 }
 
-export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
+interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
   readonly isEnabled?: boolean
   /** How long a finished answer is retained, in seconds. @default 3600 */
@@ -182,7 +182,7 @@ function readStored(value: string | undefined): FoundRecording | undefined {
 }
 
 /** Limits on the recordings in progress. Each UTF-16 code unit counts as two bytes. */
-export interface CapacityLimits {
+interface CapacityLimits {
   readonly entries: number
   readonly bytes: number
   /** Maximum size of one recording, in bytes. */
