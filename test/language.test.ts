@@ -48,7 +48,6 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/testing.ts': 'an entry of the package',
   'src/platform/hash-node.ts': 'chosen by the import conditions of the package',
   'src/platform/hash-portable.ts': 'chosen by the import conditions of the package',
-  'src/pipeline/rare-stages.ts': 'the border of a chunk that is loaded on demand',
 }
 
 /** Names that two exported types still share. */

@@ -154,6 +154,21 @@ function toPart(block: Block): Part {
   }
 }
 
+/** Returns false for usage, empty text, and the starts of an answer, a text and a thinking block. */
+export function isContent(part: StreamPart): boolean {
+  switch (part.type) {
+    case 'answer-start':
+    case 'text-start':
+    case 'thinking-start':
+    case 'usage':
+      return false
+    case 'text-delta':
+      return part.text !== ''
+    default:
+      return true
+  }
+}
+
 /**
  * Returns the chunks of a stream that replays a stored answer. Images, documents and tool results are replayed as
  * opaque parts. The replayed text, reasoning and tool calls have no `native`.

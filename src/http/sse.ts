@@ -1,6 +1,7 @@
 import { createParser } from 'eventsource-parser'
 import type { SseEvent } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
+import { createByteSearch } from '../core/json.ts'
 
 /**
  * Maximum number of bytes to feed to the parser at once. The parser checks the size of its buffer only after each feed.
@@ -99,4 +100,26 @@ function dataLines(data: string): string {
 
 function oneLine(text: string): string {
   return /[\r\n\0]/.test(text) ? text.replaceAll(/[\r\n\0]/g, '') : text
+}
+
+/** The end of an event whose lines end in LF. */
+export const EVENT_END = '\n\n'
+const LF = 10
+
+/**
+ * Returns the index after the first event, or -1 if the event is incomplete.
+ * @param isAfterLineFeed True if the byte before these bytes is LF.
+ */
+export function findEventEnd(bytes: Uint8Array, isAfterLineFeed: boolean): number {
+  if (isAfterLineFeed && bytes[0] === LF) return 1
+  const end = createByteSearch(bytes).find(EVENT_END)
+  return end === -1 ? -1 : end + EVENT_END.length
+}
+
+/** Returns the index after the last complete event, or `start` if no event is complete. */
+export function findLastEventEnd(bytes: Uint8Array, start: number): number {
+  for (let end = bytes.length; end - 2 >= start; end--) {
+    if (bytes[end - 1] === LF && bytes[end - 2] === LF) return end
+  }
+  return start
 }

@@ -1,5 +1,5 @@
 // Admits a request: finds the caller's key and the routes of the model name, and reserves the worst-case cost.
-import { chain, type MaybePromise, isPromise } from '../core/async.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { isSafeModelName } from '../core/model.ts'
@@ -14,28 +14,24 @@ import { supportsDialect } from '../upstream/attempts.ts'
 import {
   type Authenticated,
   type Exchange,
-  waitForStore,
-  type ResolvedModel,
   type Parsed,
   type Reserved,
+  type ResolvedModel,
+  waitForStore,
 } from './exchange.ts'
-import type { Services, Resolve } from './services.ts'
+import type { Resolve, Services } from './services.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
-/** Throws 401 if the request has no valid key. */
+/** Sets the key of the request. Throws 401 if the request has no valid key. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
-  const pendingKey = findCallerKey(exchange.request, services)
-  return chain(waitForStore(exchange, pendingKey, services), (key) => {
+  return chain(waitForStore(exchange, findCallerKey(exchange.request, services), services), (key) => {
     exchange.key = key
     return exchange as Authenticated
   })
 }
 
-/**
- * Returns the key sent in the headers. Throws 401 for an unknown, inactive or expired key, always with the same
- * message.
- */
+/** Returns the key sent in the headers. Throws 401 if there is no valid key. */
 export function findCallerKey(
   request: Pick<HttpRequest, 'header'>,
   { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
@@ -50,33 +46,7 @@ export function findCallerKey(
   return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
 }
 
-/**
- * Returns the rate status to send with an error. If the store fails, returns the status for a request without a key.
- */
-export async function rateStatusOf(
-  key: VirtualKey | undefined,
-  { ledger }: Pick<Services, 'ledger'>,
-): Promise<RateStatus> {
-  try {
-    return await ledger.status(key)
-  } catch {
-    return ledger.status(undefined)
-  }
-}
-
-export async function rateStatusOfCaller(
-  request: Pick<HttpRequest, 'header'>,
-  services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
-): Promise<RateStatus> {
-  let key: VirtualKey | undefined
-  try {
-    key = await findCallerKey(request, services)
-  } catch {
-    // Without a valid key, the rate status is that of a request without a key.
-  }
-  return rateStatusOf(key, services)
-}
-
+/** Throws 401, with the same message for an unknown, an inactive and an expired key. */
 export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
   if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
   throw new GatewayError(
@@ -115,7 +85,22 @@ export function readBearer(request: Pick<HttpRequest, 'header'>): string | undef
   return token === '' ? undefined : token
 }
 
-interface ModelNames {
+/**
+ * Returns the rate status to send with an error. If the caller has no valid key or the store fails, returns the status
+ * for a request without a key.
+ */
+export async function rateStatusOfCaller(
+  request: Pick<HttpRequest, 'header'>,
+  services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
+): Promise<RateStatus> {
+  try {
+    return await services.ledger.status(await findCallerKey(request, services))
+  } catch {
+    return services.ledger.status(undefined)
+  }
+}
+
+interface ModelLookup {
   /** Returns the route for an alias or for a name of the form `<provider>/<model_id>`. */
   resolve(name: string): Route | undefined
   /** Returns the routes for a name without a provider, in the order in which they are attempted. */
@@ -125,19 +110,18 @@ interface ModelNames {
 }
 
 /**
- * Returns the function that finds the routes of a model name. An alias or a full name has one route. A name
- * without a provider is routed to the providers of the key: the first is chosen at random by weight, and the others are
- * its fallbacks. If the key has no providers, the name is routed to all providers that serve the model and that the key
- * may use.
+ * Returns the function that finds the routes of a model name. An alias or a full name has one route. A name without a
+ * provider is routed to the providers of the key, in the order of `orderProviders`. If the key has no providers, the
+ * name is routed to the providers that serve the model.
  */
-export function createResolve(models: ModelNames, random: () => number): Resolve {
+export function createResolve(models: ModelLookup, random: () => number): Resolve {
   return (name, key) => {
     const route = models.resolve(name)
     if (route !== undefined) return { name, routes: [route] }
     if (!isSafeModelName(name)) throw invalidModelName()
     const resolved =
       key.providers.length > 0
-        ? weightedRoutes(name, key, models.resolve, random)
+        ? weightedRoutes(name, key, models, random)
         : permittedRoutes(name, key, models.routesFor(name))
     if (resolved !== undefined) return resolved
     throw unknownModel(name, nearMisses(name, key, models))
@@ -156,13 +140,13 @@ function permittedRoutes(name: string, key: VirtualKey, routes: readonly Route[]
 function weightedRoutes(
   name: string,
   key: VirtualKey,
-  find: ModelNames['resolve'],
+  models: ModelLookup,
   random: () => number,
 ): ResolvedModel | undefined {
   if (key.providers.some((config) => name.startsWith(`${config.provider}/`))) return undefined
   const names = orderProviders(key.providers, name, random).map((config) => `${config.provider}/${name}`)
   const permitted = names.filter((fullName) => mayUse(key, name, [fullName]))
-  const routes = (permitted.length > 0 ? permitted : names).flatMap((fullName) => find(fullName) ?? [])
+  const routes = (permitted.length > 0 ? permitted : names).flatMap((fullName) => models.resolve(fullName) ?? [])
   return toResolvedModel(name, routes)
 }
 
@@ -189,7 +173,7 @@ const MAX_SUGGESTIONS = 3
 const MAX_COMPARED_LENGTH = 80
 
 /** Returns the most similar model names that the key may use. */
-function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
+function nearMisses(name: string, key: VirtualKey, models: ModelLookup): readonly string[] {
   if (name.length > MAX_COMPARED_LENGTH) return []
   const lowerCase = name.toLowerCase()
   const maxDistance = Math.max(2, Math.floor(lowerCase.length / 3))
@@ -216,9 +200,9 @@ function unknownModel(name: string, near: readonly string[]): GatewayError {
   )
 }
 
-/** Returns the routes that can answer a prompt. Throws 400 for an embedding model. */
+/** Returns the routes that can answer a prompt. Throws 400 if there is none. */
 export function answeringRoutes(resolved: ResolvedModel): ResolvedModel {
-  return restrictTo(resolved, ({ model }) => model.kind !== 'embedding', ONLY_EMBEDS)
+  return restrictTo(resolved, ({ model }) => model.kind !== 'embedding', CANNOT_ANSWER)
 }
 
 /** Returns the routes that can embed texts. Throws 400 if there is none. */
@@ -226,7 +210,7 @@ export function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
   return restrictTo(
     resolved,
     ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined,
-    ONLY_ANSWERS,
+    CANNOT_EMBED,
   )
 }
 
@@ -237,9 +221,9 @@ export function routesForOperation(resolved: ResolvedModel, { operation, native 
 }
 
 const CANNOT_COMPACT = 'cannot compact conversations. Choose a model from a provider that supports the responses format'
-const ONLY_EMBEDS =
+const CANNOT_ANSWER =
   'is an embedding model and cannot answer prompts. Use it with POST /v1/embeddings, or choose another model'
-const ONLY_ANSWERS = 'does not support embeddings. Choose an embedding model, such as openai/text-embedding-3-small'
+const CANNOT_EMBED = 'does not support embeddings. Choose an embedding model, such as openai/text-embedding-3-small'
 
 function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
   const { name, routes } = resolved
@@ -252,7 +236,7 @@ function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, pr
   })
 }
 
-/** Applies the key's rate limits and reserves the worst-case cost of the request. Throws 429 or 402. */
+/** Applies the key's rate limits and reserves the worst-case cost of the request. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
   const { resolved, size } = parsed
   // If a prompt may exceed a model's context window, its worst-case cost depends on the estimate.

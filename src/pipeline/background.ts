@@ -3,12 +3,12 @@ import type { Completion } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
+import { upstreamError } from '../upstream/attempts.ts'
 import { billFor, billForIncomplete, expectedBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
 import type { Services } from './services.ts'
 import { asFailure, release, settle } from './settle.ts'
-import { upstreamError } from '../upstream/attempts.ts'
 
 /** Delay before the first poll of a background response, in milliseconds. The delay doubles after each poll. */
 const FIRST_WAIT_MS = 250
@@ -63,8 +63,6 @@ export function settleInBackground(
   services.detached.add({ end: () => work.end(), ended: work.run() })
   return work.registered
 }
-
-export type SettleInBackground = typeof settleInBackground
 
 /** Reports a failed registration. The work continues, because the vendor charges for the response anyway. */
 function reportUnregistered({ observers }: Services): (cause: unknown) => void {

@@ -3,8 +3,8 @@ import { cleanUpBatches, type OpenBatch, toPosition } from '../batches/batch.ts'
 import { type ItemClaim, ItemPoll, ItemQueue } from '../batches/item-queue.ts'
 import type { Store } from '../core/store.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import { type FindKeyById, createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
-import type { Services, RequestTracker } from './services.ts'
+import { createItemProcessor, type FindKeyById, type ItemProcessor, type RetryDelay } from './process-item.ts'
+import type { RequestTracker, Services } from './services.ts'
 
 /** Options of the batch worker of this process. See docs/batches.md. */
 export interface BatchOptions {
@@ -39,11 +39,8 @@ export interface BatchWorker {
   stop(): Promise<void>
 }
 
-const LEASE_MS = 60_000
-const CONCURRENCY = 4
-
 export function createBatchProcessing(
-  { concurrency = CONCURRENCY, leaseMs = LEASE_MS, waitUntil }: BatchOptions,
+  { concurrency = 4, leaseMs = 60_000, waitUntil }: BatchOptions,
   { store, services, findKeyById, requestTracker }: BatchDependencies,
 ): { readonly repository: BatchRepository; readonly worker: BatchWorker } {
   const { now, uuid } = services.runtime
@@ -58,33 +55,27 @@ export function createBatchProcessing(
     requestTracker,
     services,
     concurrency,
-    ...(waitUntil !== undefined && { waitUntil }),
+    waitUntil,
   })
   return { repository, worker }
 }
 
-interface BatchWorkerOptions {
+interface BatchWorkerOptions extends Pick<BatchDependencies, 'services' | 'requestTracker'> {
   readonly queue: ItemQueue
   readonly processor: ItemProcessor
-  readonly listOpenBatches: (known: (id: string) => OpenBatch | undefined) => Promise<readonly OpenBatch[]>
+  readonly listOpenBatches: BatchRepository['listOpen']
   readonly cleanUp: () => Promise<unknown>
-  readonly requestTracker: RequestTracker
-  readonly services: Services
   readonly concurrency: number
-  readonly waitUntil?: (promise: Promise<unknown>) => void
+  readonly waitUntil: BatchOptions['waitUntil'] | undefined
 }
 
 type Task = { readonly kind: 'item'; readonly claim: ItemClaim } | { readonly kind: 'end'; readonly batch: OpenBatch }
 
-/**
- * Interval at which an idle process polls for batches that other processes have created or released, in milliseconds.
- */
+/** Interval at which an idle process polls for batches of other processes, in milliseconds. */
 const POLL_MS = 15_000
 const CLEANUP_INTERVAL_MS = 600_000
 const MIN_DELAY_MS = 20
-/**
- * Delay after a failure, in milliseconds. Each consecutive internal error doubles it, starting with the first.
- */
+/** Delay after a failure, in milliseconds. Each consecutive internal error doubles it, starting with the first. */
 const BACKOFF_MS = 5_000
 /** Maximum number of doublings. The longest delay is 320 seconds. */
 const MAX_DOUBLINGS = 6

@@ -1,8 +1,8 @@
-import type { Completion, AnswerSource } from '../core/answer.ts'
-import { type Cancellation, type MaybePromise, lazy } from '../core/async.ts'
+import type { AnswerSource, Completion } from '../core/answer.ts'
+import { type Cancellation, lazy, type MaybePromise } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
-import type { Prompt } from '../core/prompt.ts'
 import type { Route } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { contextWindowOf } from '../tokens/bound.ts'
 import { type Attempts, supportsDialect } from '../upstream/attempts.ts'
@@ -19,10 +19,7 @@ import type { Services, UpstreamCall } from './services.ts'
 /** Request headers of the messages format that are forwarded to upstreams with the same format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
-/**
- * Calls the upstream, with retries and fallbacks. Resolves with a complete answer, or with a stream after its first
- * content. Rejects with 400 (not translatable), the status of an upstream that rejects the request, 502, 503 or 504.
- */
+/** Replays an answer, or calls the upstream with retries and fallbacks. Resolves with an answer or an open stream. */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return replay(plan.answer, planned, services)
@@ -36,10 +33,7 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   })
 }
 
-const loadPortable = lazy(async () => {
-  const { portablePrompt } = await import('./on-demand.ts')
-  return portablePrompt
-})
+const loadPortable = lazy(async () => (await import('./on-demand.ts')).portablePrompt)
 
 /** Translates a prompt to a route's format. */
 type Translate = (prompt: Prompt, route: Route) => PortablePrompt
@@ -110,7 +104,7 @@ async function openStream(planned: Planned, routed: RoutedCall, services: Servic
   return setAnswer(planned, { kind: 'streamed', stream: answer }, route, routed.ignoredFor(route, ignored))
 }
 
-const loadStreaming = lazy(() => import('./streaming.ts'))
+const loadStreaming = lazy(() => import('./stream-answer.ts'))
 
 function setAnswer(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
   exchange.answer = answer

@@ -1,19 +1,17 @@
 import { type Bill, makeBill, makeHitBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
 import { type Completion, NO_USAGE, type Usage } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { add, toNanoUsd, type NanoUsd, scale, toDollars, ZERO, promptTokens } from '../core/money.ts'
+import { add, type NanoUsd, promptTokens, scale, toDollars, toNanoUsd, ZERO } from '../core/money.ts'
 import type { Meter, Route } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { addMissingPromptTokens } from '../upstream/attempts.ts'
-import type { Answered, UpstreamPlan, Planned } from './exchange.ts'
-import { quote } from './admission.ts'
 import type { SvcMetrics } from '../formats/format.ts'
+import { addMissingPromptTokens } from '../upstream/attempts.ts'
+import { quote } from './admission.ts'
+import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-/**
- * An answer and the usage that its upstream reported. `completion` is called only if that usage may be incomplete.
- */
+/** An answer and the usage that its upstream reported. `completion` is called only if the usage may be incomplete. */
 export interface BilledAnswer {
   readonly usage: Usage | undefined
   completion(): Completion

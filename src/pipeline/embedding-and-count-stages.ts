@@ -1,37 +1,36 @@
 import { type Completion, NO_USAGE } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { EmbeddingResult, EmbeddingRequest, Meter, Route } from '../core/ports.ts'
+import type { EmbeddingRequest, EmbeddingResult, Meter, Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
+import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
+import { contextWindowOf } from '../tokens/bound.ts'
+import { authenticate, embeddingRoutes, reserve, routeName } from './admission.ts'
 import { billFor } from './charge.ts'
 import {
   type Authenticated,
-  type TokenCounter,
   type Exchange,
   type Parsed,
   type Planned,
   type Reserved,
   type Size,
+  type TokenCounter,
   waitForStore,
 } from './exchange.ts'
-import { answerHeaders, baseHeaders, sendJson } from './response.ts'
-import { embeddingRoutes, routeName, authenticate, reserve } from './admission.ts'
+import { countUpstream, PromptSize } from './measure.ts'
 import { marginOf, parsePrompt, readJson, readSteering } from './parse-request.ts'
 import { planUnchanged } from './plan.ts'
-import { canceledError, release, settle } from './settle.ts'
-import { PromptSize } from './measure.ts'
-import { contextWindowOf } from '../tokens/bound.ts'
-import type { Services } from './services.ts'
+import { answerHeaders, baseHeaders, sendJson } from './response.ts'
 import { deduplicate, Stages } from './run.ts'
-import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
-import { formatHeaders } from './call-upstream.ts'
+import type { Services } from './services.ts'
+import { release, settle } from './settle.ts'
 
 type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 
-/** Parses the request, and checks its model and permissions. Throws 400, 403, 404, 408, 413, 415 or 429. */
+/** Parses the request, and checks its model and permissions. */
 function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: false })
   // The text size is not limited, because each input has its own context window.
@@ -47,12 +46,8 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     authenticated.requestBody = body
     authenticated.prompt = prompt
     authenticated.resolved = resolved
-    authenticated.size = measureInputs(
-      embedding,
-      prompt,
-      new PromptSize(prompt, bytes, { exchange: authenticated, services }),
-      services.meter,
-    )
+    const size = new PromptSize(prompt, bytes, authenticated, services)
+    authenticated.size = measureInputs(embedding, prompt, size, services.meter)
     authenticated.margin = marginOf(services, key, resolved.name)
     authenticated.embedding = embedding
     return authenticated as WithEmbedding<Parsed>
@@ -73,7 +68,7 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
   }
 }
 
-/** Maximum number of tokens that a vendor adds to each input. */
+/** Allowance for the tokens that a vendor adds to each input. */
 const INPUT_OVERHEAD_TOKENS = 8
 
 /** Returns the size of all inputs. Each input has its own context window. Inputs sent as tokens are counted exactly. */
@@ -108,10 +103,7 @@ function withOverhead(counter: TokenCounter | undefined, overhead: number): Toke
   return { count: countAll, callsUpstream }
 }
 
-/**
- * Requests the vectors from the upstream and sends them. Retries, fallbacks and billing work in the same way as for a
- * model request.
- */
+/** Requests the vectors from the upstream and sends them. */
 async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
   const { embedding } = reserved
   const planned = planUnchanged(reserved)
@@ -156,15 +148,12 @@ function completionOf(id: string, { model, inputTokens }: EmbeddingResult): Comp
   }
 }
 
-/** The stages of an embeddings request: those in `run.ts`, except for explanations, the cache and the tiers. */
-export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // the key: 401
-  .next(parseEmbedding) //     inputs, model, permissions: 400 403 404 413
-  .next(deduplicate) //        Idempotency-Key: 409
-  .next(reserve) //            limits and budgets: 402 429
-  .next(respondWithVectors) // settles once
-
-/** Timeout for a count by an upstream, in milliseconds. After that, the gateway counts the prompt itself. */
-const COUNT_TIMEOUT_MS = 10_000
+/** The stages of an embeddings request. */
+export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate)
+  .next(parseEmbedding)
+  .next(deduplicate)
+  .next(reserve)
+  .next(respondWithVectors)
 
 interface CountEndpoint {
   /** Fields that the format requires in a model request, but not in a count request. */
@@ -188,10 +177,12 @@ function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exch
     const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
     const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
     parsed.reservation = reservation
-    const { tokens, isEstimated } = await countTokens(parsed, services)
+    const { prompt, resolved, cancellation } = parsed
+    const upstreamCount = await countUpstream(prompt, resolved.routes[0], parsed, services)
+    const tokens = upstreamCount ?? (await services.meter.countPrompt(prompt, cancellation.signal))
     await release(parsed, { status: 200 }, services)
     const headers = baseHeaders(parsed.id, reservation.rate)
-    if (isEstimated) headers['x-svc-estimated'] = 'true'
+    if (upstreamCount === undefined) headers['x-svc-estimated'] = 'true'
     sendJson(parsed.sink, 200, headers, JSON.stringify(writeCount(tokens)))
     return undefined
   }
@@ -209,24 +200,3 @@ export const responseCountStages: Stages<Exchange> = createCountStages({
   defaults: { input: '' },
   writeCount: (tokens) => ({ object: 'response.input_tokens', input_tokens: tokens }),
 })
-
-interface TokenCount {
-  readonly tokens: number
-  readonly isEstimated: boolean
-}
-
-async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Services): Promise<TokenCount> {
-  const { prompt, resolved, cancellation, request } = parsed
-  const { provider, model } = resolved.routes[0]
-  const { signal } = cancellation
-  const total = Math.min(timeouts.total, COUNT_TIMEOUT_MS)
-  const headers = formatHeaders(request)
-  const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
-  const upstreamCount = await provider.countTokens?.(call).catch((error: unknown) => {
-    if (cancellation.isCanceled) throw canceledError(error)
-    return undefined
-  })
-  return upstreamCount === undefined
-    ? { tokens: await meter.countPrompt(prompt, signal), isEstimated: true }
-    : { tokens: upstreamCount, isEstimated: false }
-}

@@ -1,22 +1,22 @@
+import type { Bill } from '../billing/bill.ts'
+import type { AnswerSource, Completion } from '../core/answer.ts'
 import { Cancellation, isPromise, type MaybePromise } from '../core/async.ts'
+import { type GatewayError, storeError } from '../core/errors.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest, Route, Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { FinishedRequest } from '../records/audit.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { FirstRequest } from '../replay/idempotency.ts'
-import type { Recording } from '../replay/event-buffer.ts'
-import type { LiveStream } from '../replay/live-stream.ts'
-import { Subscribers } from '../replay/lifetime.ts'
-import type { Steering, WaterfallResult } from '../savings/tier.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
-import type { Bill } from '../billing/bill.ts'
-import type { AnswerSource, Completion } from '../core/answer.ts'
-import { storeError, type GatewayError } from '../core/errors.ts'
+import type { FinishedRequest } from '../records/audit.ts'
+import type { Recording } from '../replay/event-buffer.ts'
+import type { FirstRequest } from '../replay/idempotency.ts'
+import { Subscribers } from '../replay/lifetime.ts'
+import type { LiveStream } from '../replay/live-stream.ts'
 import type { MarkedPrompt } from '../savings/prompt-cache.ts'
+import type { Steering, WaterfallResult } from '../savings/tier.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 
@@ -74,7 +74,7 @@ export class Exchange {
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
   answer: Answer | undefined = undefined
-  /** The route that answered. Undefined for a cache hit. */
+  /** The route that answered. Undefined for a replayed answer. */
   route: Route | undefined = undefined
   /** Names of request fields that the upstream's format does not support. */
   ignoredFields: readonly string[] = []
@@ -101,14 +101,11 @@ export class Exchange {
     this.subscribers?.join()
   }
 
-  /**
-   * Cancels the request when its last subscriber leaves. Subscribers are the caller, repeated requests, and followers
-   * of the stream.
-   */
+  /** Cancels the request when its last subscriber leaves. The caller is the first subscriber. */
   #subscribe(): Subscribers {
     const subscribers = new Subscribers(() => this.cancellation.cancel(new Error('The caller disconnected.')))
     const leave = subscribers.join()
-    // This subscription never ends, so the request is not canceled.
+    // This subscription never ends, so a disconnect does not cancel the request.
     if (this.isDetached) subscribers.join()
     this.request.onDisconnect(() => {
       this.isDisconnected = true
@@ -145,7 +142,7 @@ export interface ResolvedModel {
 export interface Size {
   /** The local count. Blocks the event loop for a long prompt, unless `prepare` has computed it. */
   readonly estimate: number
-  /** Computes the estimate of a long prompt. Yields to the event loop while counting. */
+  /** Computes the estimate of a long prompt. Yields to the event loop while counting. Never rejects. */
   prepare(): MaybePromise<void>
   /** True if the body may contain media so long that its digest must be computed in slices. */
   readonly mayContainLargeMedia: boolean
@@ -153,11 +150,7 @@ export interface Size {
   readonly bound: number
   /** True if `tokensToReserve` reads `estimate` for this route. */
   needsEstimate(route: Route): boolean
-  /**
-   * Returns the number of tokens to reserve for a route: the model's context window if the vendor may add content, such
-   * as search results. Otherwise, returns the bound if it fits the window, or the larger of the window and the estimate
-   * if it does not.
-   */
+  /** Returns the number of tokens to reserve for a route. */
   tokensToReserve(route: Route): number
   /** Returns the maximum number of prompt tokens that the route's upstream can report. */
   maxReportableTokens(route: Route): number
@@ -210,9 +203,7 @@ export interface AnswerKeeper {
 export interface PromptCounts {
   readonly original: number
   readonly sent: number
-  /**
-   * Computes both counts of a long prompt. Yields to the event loop while counting. Absent if both counts are known.
-   */
+  /** Computes both counts of a long prompt. Yields to the event loop while counting. Absent if both are known. */
   prepare?(): MaybePromise<void>
 }
 

@@ -1,26 +1,34 @@
+import { type AnswerClaim, type CacheMiss, isStorable } from '../cache/cache-miss.ts'
+import type { Leader } from '../cache/single-flight.ts'
 import {
-  type StreamPart,
   type AnswerSource,
   NO_USAGE,
   type SourceReceiver,
+  type StreamPart,
   type StreamReader,
   type Usage,
 } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject } from '../core/json.ts'
-import { quotaOf } from '../core/store.ts'
 import type { Dialect } from '../core/prompt.ts'
-import { isStorable, type AnswerClaim, type CacheMiss } from '../cache/cache-miss.ts'
-import type { Leader } from '../cache/single-flight.ts'
+import { quotaOf } from '../core/store.ts'
+import { isContent } from '../core/stream-chunks.ts'
 import { createReader as chatReader } from '../formats/chat/answer-reader.ts'
 import { createReader as messagesReader } from '../formats/messages/answer-reader.ts'
 import { createReader as responsesReader } from '../formats/responses/answer-reader.ts'
 import { createSseParser, type SseParser } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
-import { createStreamSearch, publishStream, type LiveStream, type StreamLocation } from '../replay/live-stream.ts'
-import { hitBill } from './charge.ts'
-import { type AnswerKeeper, newAnswerId, type PublishedAnswer, type ReplayPlan, type Reserved } from './exchange.ts'
+import { createStreamSearch, type LiveStream, publishStream, type StreamLocation } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { hitBill } from './charge.ts'
+import {
+  type AnswerKeeper,
+  newAnswerId,
+  type PublishedAnswer,
+  type ReplayPlan,
+  type Reserved,
+  type Size,
+} from './exchange.ts'
 import type { Services, SharedAnswer } from './services.ts'
 
 /**
@@ -60,7 +68,7 @@ const READERS: Readonly<Record<Dialect, () => StreamReader>> = {
 }
 /** Maximum size of an event of the followed stream, in characters. */
 const MAX_EVENT_CHARS = 16 * 1024 * 1024
-/** Maximum wait for the first content, in milliseconds. After that, the request calls the upstream itself. */
+/** Maximum wait for the first content, in milliseconds. */
 const FIRST_CONTENT_TIMEOUT_MS = 30_000
 
 interface FollowedStream {
@@ -73,18 +81,20 @@ export type FollowStream = typeof followStream
 
 /**
  * Answers a request with the stream of an identical request, as a cache hit. Resolves after the first content. Resolves
- * with undefined if the stream has no content; the request then calls the upstream itself.
+ * with undefined if the stream ends, or the timeout passes, before the first content.
  */
 export async function followStream(
-  reserved: Reserved,
-  miss: CacheMiss,
+  reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin'> & {
+    readonly size: Pick<Size, 'prepare' | 'estimate'>
+  },
+  miss: Pick<CacheMiss, 'countAsHit' | 'spent'>,
   { live, leader }: FollowedStream,
-  services: Services,
+  { runtime }: Pick<Services, 'runtime'>,
 ): Promise<{ readonly replay: ReplayPlan } | undefined> {
   const dialect = live.metadata['dialect']
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
-  const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, services.runtime))
-  const cancel = services.runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
+  const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, runtime))
+  const cancel = runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
   const hasContent = await answer.hasContent
   cancel()
   if (!hasContent) return undefined
@@ -132,7 +142,8 @@ class FollowedAnswer implements AnswerSource, EventSink {
   readonly #earlyParts: StreamPart[] = []
   /** The last parts of the answer. Held until the stream ends, because the usage must precede them. */
   readonly #lastParts: StreamPart[] = []
-  readonly #leave: () => void
+  /** Undefined until the constructor has subscribed to the stream. */
+  readonly #leave: (() => void) | undefined
   readonly #waitingChunks: EventChunk[] = []
   #isReading = false
   /** Ends the answer. Called once all chunks have been read. */
@@ -246,7 +257,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
     else if (part.type === 'answer-end' || part.type === 'done') this.#lastParts.push(part)
     else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#newId ?? part.id })
     else this.#forward(part)
-    if (part.type.endsWith('-delta')) this.#resolveContent(true)
+    if (part.type.endsWith('-delta') && isContent(part)) this.#resolveContent(true)
   }
 
   #forward(part: StreamPart): void {

@@ -1,56 +1,53 @@
 import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { Vocabulary } from '../core/model.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { findSurchargedField, findVendorWork } from '../formats/prompt-size.ts'
-import { boundByBytes, tokensOutsideText, weighPrompt, contextWindowOf, type PromptWeight } from '../tokens/bound.ts'
+import { boundByBytes, contextWindowOf, type PromptWeight, tokensOutsideText, weighPrompt } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
-import type { Authenticated, TokenCounter, ResolvedModel, Size } from './exchange.ts'
-import { canceledError } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
+import type { Authenticated, ResolvedModel, Size, TokenCounter } from './exchange.ts'
 import type { Services } from './services.ts'
+import { canceledError } from './settle.ts'
 
 /** A body of at most this size, in bytes, contains no string that needs a digest. See core/digest.ts. */
 const MAX_SMALL_BODY_BYTES = 256 * 1024
-/** Timeout for a count by the vendor, in milliseconds. After that, `tokenFactor` or else the upper bound is used. */
+/** Timeout for a count by the vendor, in milliseconds. */
 const COUNT_TIMEOUT_MS = 10_000
-/**
- * Maximum size of a prompt that is estimated synchronously, in bytes. Estimating such a prompt takes less than a
- * millisecond.
- */
+/** Maximum size of a prompt that is estimated synchronously, in bytes. The estimate takes less than a millisecond. */
 const MAX_SYNCHRONOUS_BYTES = 65_536
 /** Number of tokens added to the vendor's count, because the billed count can be a few tokens higher. */
 const COUNT_SLACK_TOKENS = 16
 
-interface PromptContext {
-  readonly exchange: Authenticated
-  readonly services: Services
-}
-
 export class PromptSize implements Size {
   readonly #prompt: Prompt
   readonly #bytes: number
-  readonly #context: PromptContext
+  readonly #exchange: Authenticated
+  readonly #services: Services
   #weight: PromptWeight | undefined
   #estimate: number | undefined
   #prepared: Promise<void> | undefined
   #hasVendorWork: boolean | undefined
   #localCount: Promise<number> | undefined
 
-  constructor(prompt: Prompt, bytes: number, context: PromptContext) {
+  /** @param bytes Maximum size of the serialized body, in bytes. */
+  constructor(prompt: Prompt, bytes: number, exchange: Authenticated, services: Services) {
     this.#prompt = prompt
     this.#bytes = bytes
-    this.#context = context
+    this.#exchange = exchange
+    this.#services = services
   }
 
   get estimate(): number {
-    return (this.#estimate ??= this.#context.services.meter.estimatePrompt(this.#prompt))
+    return (this.#estimate ??= this.#services.meter.estimatePrompt(this.#prompt))
   }
 
   prepare(): MaybePromise<void> {
-    if (this.#estimate !== undefined || this.weight.bytes <= MAX_SYNCHRONOUS_BYTES) return undefined
-    return (this.#prepared ??= this.#context.services.meter.prepare(this.#prompt))
+    if (this.#estimate !== undefined || this.#promptWeight.bytes <= MAX_SYNCHRONOUS_BYTES) return undefined
+    // After a failure, `estimate` counts again. A rejection would be unhandled while the caller awaits something else.
+    return (this.#prepared ??= this.#services.meter.prepare(this.#prompt).catch(() => {}))
   }
 
   get mayContainLargeMedia(): boolean {
@@ -58,7 +55,7 @@ export class PromptSize implements Size {
   }
 
   get bound(): number {
-    return this.weight.bytes + typicalTokensOutsideText(this.weight)
+    return this.#promptWeight.bytes + typicalTokensOutsideText(this.#promptWeight)
   }
 
   needsEstimate(route: Route): boolean {
@@ -78,38 +75,50 @@ export class PromptSize implements Size {
     return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
   }
 
+  /**
+   * Returns a counter that uses the model's tokenizer. If the tokenizer is unknown, the counter uses the vendor's count,
+   * or else the operator's `tokenFactor`.
+   */
   counterFor(route: Route): TokenCounter | undefined {
-    return this.#asksForVendorWork ? undefined : counterFor(route, this)
+    if (this.#asksForVendorWork) return undefined
+    const { tokenizer, tokenFactor } = route.model
+    const withTokensOutsideText = (textTokens: number): number =>
+      textTokens + tokensOutsideText(this.#promptWeight, route.model)
+    if (tokenizer !== undefined) {
+      const count = async (): Promise<number> => withTokensOutsideText(await this.#countLocally(tokenizer))
+      return { count, callsUpstream: false }
+    }
+    const countWithFactor =
+      tokenFactor === undefined
+        ? undefined
+        : async () => withTokensOutsideText(Math.ceil((await this.#countLocally('o200k')) * tokenFactor))
+    if (route.provider.countTokens !== undefined) {
+      const count = async (): Promise<number | undefined> => {
+        const counted = await countUpstream(this.#prompt, route, this.#exchange, this.#services)
+        return counted === undefined ? countWithFactor?.() : counted + COUNT_SLACK_TOKENS
+      }
+      return { count, callsUpstream: true }
+    }
+    return countWithFactor && { count: countWithFactor, callsUpstream: false }
   }
 
   async count(): Promise<number> {
-    return (await this.localCount()) + typicalTokensOutsideText(this.weight)
+    return (await this.#countLocally('o200k')) + typicalTokensOutsideText(this.#promptWeight)
   }
 
-  get prompt(): Prompt {
-    return this.#prompt
-  }
-
-  get context(): PromptContext {
-    return this.#context
-  }
-
-  get weight(): PromptWeight {
+  get #promptWeight(): PromptWeight {
     return (this.#weight ??= weighPrompt(this.#prompt, this.#bytes))
   }
 
-  localCount(): Promise<number> {
-    return (this.#localCount ??= this.countWith('o200k'))
-  }
-
-  countWith(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
-    const { exchange, services } = this.#context
-    return services.meter.countBody(this.#prompt, tokenizer, exchange.cancellation.signal)
+  #countLocally(tokenizer: Vocabulary): Promise<number> {
+    const { meter } = this.#services
+    const count = (): Promise<number> => meter.countBody(this.#prompt, tokenizer, this.#exchange.cancellation.signal)
+    return tokenizer === 'o200k' ? (this.#localCount ??= count()) : count()
   }
 
   /** True if the vendor may add content that only the context window limits. */
   get #isOpenEnded(): boolean {
-    return this.#asksForVendorWork && this.#context.services.limits.vendorTools !== 'allow'
+    return this.#asksForVendorWork && this.#services.limits.vendorTools !== 'allow'
   }
 
   get #asksForVendorWork(): boolean {
@@ -117,7 +126,7 @@ export class PromptSize implements Size {
   }
 
   #boundFor({ model, provider }: Route): number {
-    return boundByBytes(this.weight, model, !supportsDialect(provider, this.#prompt.native.dialect))
+    return boundByBytes(this.#promptWeight, model, !supportsDialect(provider, this.#prompt.native.dialect))
   }
 }
 
@@ -147,47 +156,26 @@ export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limi
   throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
 }
 
-/**
- * Returns a counter that uses the model's tokenizer. If the tokenizer is unknown, the counter uses the vendor's count,
- * or else the operator's `tokenFactor`.
- */
-function counterFor(route: Route, size: PromptSize): TokenCounter | undefined {
-  const { model, provider } = route
-  const { tokenizer, tokenFactor } = model
-  const countOutsideText = (): number => tokensOutsideText(size.weight, model)
-  if (tokenizer !== undefined) {
-    const count = (): Promise<number> => (tokenizer === 'o200k' ? size.localCount() : size.countWith(tokenizer))
-    return { count: async () => (await count()) + countOutsideText(), callsUpstream: false }
-  }
-  const countWithFactor =
-    tokenFactor === undefined
-      ? undefined
-      : async () => Math.ceil((await size.localCount()) * tokenFactor) + countOutsideText()
-  if (provider.countTokens !== undefined) {
-    const count = async (): Promise<number | undefined> =>
-      (await countUpstream(route, size)) ?? (await countWithFactor?.())
-    return { count, callsUpstream: true }
-  }
-  return countWithFactor === undefined ? undefined : { count: countWithFactor, callsUpstream: false }
-}
-
-/** Returns undefined if the vendor's count fails, because a failed count must not fail the request. */
-async function countUpstream(route: Route, { prompt, context }: PromptSize): Promise<number | undefined> {
-  const { exchange, services } = context
-  const { runtime, timeouts } = services
-  const { cancellation, request } = exchange
-  const call = {
-    prompt,
-    model: route.model,
-    signal: cancellation.signal,
-    cancellation,
-    runtime,
-    timeouts: { ...timeouts, total: Math.min(timeouts.total, COUNT_TIMEOUT_MS) },
-    headers: formatHeaders(request),
-  }
+/** Returns the vendor's count, or undefined if it fails, because a failed count must not fail the request. */
+export async function countUpstream(
+  prompt: Prompt,
+  { model, provider }: Route,
+  { cancellation, request }: Authenticated,
+  { runtime, timeouts }: Services,
+): Promise<number | undefined> {
+  const { signal } = cancellation
+  const total = Math.min(timeouts.total, COUNT_TIMEOUT_MS)
+  const headers = formatHeaders(request)
   try {
-    const counted = await route.provider.countTokens?.(call)
-    return counted === undefined ? undefined : counted + COUNT_SLACK_TOKENS
+    return await provider.countTokens?.({
+      prompt,
+      model,
+      signal,
+      cancellation,
+      runtime,
+      timeouts: { ...timeouts, total },
+      headers,
+    })
   } catch (error) {
     if (cancellation.isCanceled) throw canceledError(error)
     return undefined

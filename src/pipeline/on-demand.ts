@@ -1,13 +1,29 @@
+import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
+import { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/digest.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
+import type { Prompt } from '../core/prompt.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 
 /**
  * Code for rare requests, loaded on the first of them. Kept in one module, because each additional dynamic import would
  * split shared code into more chunks.
  */
-export { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'
+export { createClaimStreamSearch, followStream, publishToOtherProcesses } from './follow.ts'
+
+const DIGEST_OPTIONS = { hash: sha256, pause: yieldToEventLoop }
+
+/** Computes and caches the digests of long images and documents. */
+export function digestMedia(prompt: Prompt): Promise<void> {
+  return digestWithPauses(longMediaDigests(prompt), DIGEST_OPTIONS)
+}
+
+/** Computes and caches the digests of the blocks that contain long images or documents. */
+export function digestBlocks(prompt: Prompt): Promise<void> {
+  return digestWithPauses(longBlockDigests(prompt), DIGEST_OPTIONS)
+}
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
@@ -37,5 +53,3 @@ function notJson(): GatewayError {
     'The model did not answer with a JSON object. Retry, or send a schema (response_format of type json_schema).',
   )
 }
-
-export { followStream, publishToOtherProcesses, createClaimStreamSearch } from './follow.ts'

@@ -1,13 +1,6 @@
+import { readCacheDirectives } from '../cache/cache-options.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { JsonObject } from '../core/json.ts'
-import type { Model } from '../core/model.ts'
-import type { Prompt, Settings } from '../core/prompt.ts'
-import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
-import { checkPromptLength } from '../formats/prompt-size.ts'
-import type { ParseLimits } from '../formats/scan-json.ts'
-import { utf8Length } from '../tokens/bound.ts'
-import { checkAccess } from '../governance/access.ts'
-import type { VirtualKey } from '../governance/virtual-key.ts'
 import {
   checkSteeringNames,
   headersOf,
@@ -16,17 +9,24 @@ import {
   mayHaveSteeringHeader,
   readFlag,
 } from '../core/http.ts'
-import { chain, type MaybePromise } from '../core/async.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Model } from '../core/model.ts'
+import type { Prompt, Settings } from '../core/prompt.ts'
+import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
+import { checkPromptLength } from '../formats/prompt-size.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
+import { checkAccess } from '../governance/access.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
+import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
+import { utf8Length } from '../tokens/bound.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './admission.ts'
-import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import { type Authenticated, isBackground, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
+import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
-import { readCacheDirectives } from '../cache/cache-options.ts'
-import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
-/** Parses the request, and checks its model, permissions and size. Throws 400, 403, 404, 408, 413, 415 or 429. */
+/** Parses the request, and checks its model, permissions and size. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   return readJson(authenticated, services, (parsed) => parsePrompt(authenticated, parsed, services))
@@ -79,7 +79,7 @@ function validateAndSetPrompt(
   exchange.requestBody = requestBody
   exchange.prompt = prompt
   exchange.resolved = resolved
-  exchange.size = new PromptSize(prompt, bytes, { exchange, services })
+  exchange.size = new PromptSize(prompt, bytes, exchange, services)
   exchange.margin = marginOf(services, key, resolved.name)
   return exchange as Parsed
 }
@@ -137,7 +137,7 @@ export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, mo
   )
 }
 
-/** Throws for a temperature above the maximum. Models that use the messages format allow at most 1. */
+/** Throws for a temperature above the maximum. Upstreams with the messages format allow at most 1. */
 function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedModel, maxTemperature: number): void {
   const { temperature } = settings
   if (temperature === undefined || native.dialect === 'anthropic') return
@@ -155,20 +155,17 @@ function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedMode
 }
 
 /**
- * Throws if the request uses a thread but a route does not support threads. Only upstreams that use the messages format
- * store threads. The official Anthropic client reacts to this error code by sending the full conversation.
+ * Throws if the request uses a thread and a route has another format than the request. The official Anthropic client
+ * reacts to this error code by sending the full conversation.
  */
-function checkThread(prompt: Prompt, resolved: ResolvedModel): void {
-  if (prompt.native.value['thread'] === undefined) return
-  if (resolved.routes.every((route) => route.provider.dialect === prompt.native.dialect)) return
+function checkThread({ native }: Prompt, { routes }: ResolvedModel): void {
+  if (native.value['thread'] === undefined) return
+  if (routes.every(({ provider }) => provider.dialect === native.dialect)) return
   const details: JsonObject = { error_code: 'thread_unsupported_request' }
   throw new GatewayError(
     'invalid-request',
     'The model of this request does not support threads stored on the server. Send the full conversation.',
-    {
-      param: 'thread',
-      details,
-    },
+    { param: 'thread', details },
   )
 }
 
@@ -180,17 +177,12 @@ function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt
   if (model.defaults === undefined && model.rejectsTemperatureWithTopP !== true) return prompt
   const merged: Settings = { ...model.defaults, ...settings }
-  const supportedSettings =
-    model.rejectsTemperatureWithTopP === true ? withOneSamplingParameter(merged, settings) : merged
-  return { ...prompt, settings: supportedSettings }
-}
-
-function withOneSamplingParameter(merged: Settings, requested: Settings): Settings {
-  if (merged.temperature === undefined || merged.topP === undefined) return merged
   const { temperature, topP, ...others } = merged
-  return requested.temperature === undefined && requested.topP !== undefined
-    ? { ...others, topP }
-    : { ...others, temperature }
+  if (model.rejectsTemperatureWithTopP !== true || temperature === undefined || topP === undefined) {
+    return { ...prompt, settings: merged }
+  }
+  const isTopPRequested = settings.temperature === undefined && settings.topP !== undefined
+  return { ...prompt, settings: isTopPRequested ? { ...others, topP } : { ...others, temperature } }
 }
 
 /**

@@ -97,7 +97,7 @@ export async function parsePassthrough(
   const { key } = exchange
   const body = method === 'POST' ? await readBody(exchange, services) : NO_BODY
   const requestedModel = asString(body.fields['model'])
-  const { provider, model } = await chooseProvider({ key, target, endpoint, requestedModel }, services)
+  const { provider, model } = await chooseProvider(key, target, requestedModel, services)
   if (provider.passThrough === undefined) {
     const message = `The provider "${provider.name}" does not support /v1${path}. Choose a model of another provider.`
     throw modelError('not-found', message)
@@ -162,25 +162,20 @@ function withJsonContentType(request: Pick<HttpRequest, 'header'>): Pick<HttpReq
   return { header: (name) => (name === 'content-type' ? 'application/json' : request.header(name)) }
 }
 
-interface ProviderChoice {
-  readonly key: VirtualKey
-  readonly target: PassthroughTarget
-  readonly endpoint: PassthroughEndpoint
-  readonly requestedModel: string | undefined
-}
-
 /**
  * Returns the provider that stores the file. If there is no file, returns the configured provider or, failing that, the
  * provider of the model.
  */
 async function chooseProvider(
-  { key, target, endpoint, requestedModel }: ProviderChoice,
+  key: VirtualKey,
+  target: PassthroughTarget,
+  requestedModel: string | undefined,
   services: Services,
 ): Promise<{ readonly provider: Provider; readonly model: string | undefined }> {
   if (requestedModel !== undefined && !isSafeModelName(requestedModel)) throw invalidModelName()
   const modelName = requestedModel === undefined ? undefined : splitModelName(requestedModel)
   const namedProvider = modelName === undefined ? undefined : services.provider(modelName.provider)
-  const fixedProvider = (await target.findProvider?.(key)) ?? endpoint.provider
+  const fixedProvider = (await target.findProvider?.(key)) ?? target.endpoint?.provider
   if (fixedProvider === undefined && namedProvider === undefined) {
     if (requestedModel === undefined) {
       const message = `The request has no model, and passthrough.${target.name}.provider is not set. Send model as <provider>/<model_id>.`

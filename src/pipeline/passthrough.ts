@@ -3,19 +3,19 @@ import type { SourceReceiver } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import { fromDollars, scale, ZERO, type NanoUsd } from '../core/money.ts'
+import { fromDollars, type NanoUsd, scale, ZERO } from '../core/money.ts'
 import type { PassthroughAnswer } from '../core/ports.ts'
 import { failureStatus } from '../formats/failures.ts'
 import type { Reservation, WaitForStore } from '../governance/reservation.ts'
 import { joinBytes } from '../http/body.ts'
-import { upstreamError, timeoutError } from '../upstream/attempts.ts'
+import { timeoutError, upstreamError } from '../upstream/attempts.ts'
 import { PASSTHROUGH } from './charge.ts'
 import { type Authenticated, type ResolvedModel, waitForStore } from './exchange.ts'
-import { asFailure, canceledError, settle } from './settle.ts'
-import { answerHeaders, baseHeaders } from './response.ts'
 import { marginOf } from './parse-request.ts'
-import { parsePassthrough, type ParsedPassthrough, type PassthroughTarget } from './passthrough-request.ts'
+import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './passthrough-request.ts'
+import { answerHeaders, baseHeaders } from './response.ts'
 import type { Services } from './services.ts'
+import { asFailure, canceledError, settle } from './settle.ts'
 
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 
@@ -47,7 +47,7 @@ export async function passThrough(
   return mustReadAnswer ? sendCompleteAnswer(answered, target) : sendStream(answered)
 }
 
-/** Calls the vendor. Bills the maximum price if the caller disconnects, because the vendor charges for the request. */
+/** Calls the vendor. Bills the maximum price if the caller disconnects meanwhile, because the vendor may charge it. */
 async function callVendor(
   exchange: ReservedPassthrough,
   request: ParsedPassthrough,

@@ -1,14 +1,11 @@
-import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/async.ts'
-import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { Model } from '../core/model.ts'
-import type { Prompt } from '../core/prompt.ts'
-import { Attempts } from '../upstream/attempts.ts'
-import type { PromptCounts, Planned, Reserved, Size } from './exchange.ts'
-import { NO_OP_KEEPER, recall, type RecallMiss } from './recall.ts'
-import type { PromptCache, Services } from './services.ts'
+import { add, type NanoUsd } from '../core/money.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
+import { Attempts } from '../upstream/attempts.ts'
+import type { Planned, PromptCounts, Reserved, Size } from './exchange.ts'
+import { NOT_CACHED, recall, type RecallMiss } from './recall.ts'
+import type { PromptCache, Services } from './services.ts'
 
 /** Uses a cached answer, or optimizes the prompt for an upstream call. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
@@ -41,7 +38,6 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
 /** Minimum length of a cacheable prefix, in tokens. No vendor caches shorter prefixes. */
 const MIN_PREFIX_TOKENS = 1024
 
-/** Returns true for a prompt of sufficient length if every route's vendor caches only marked prefixes. */
 function needsCacheMarkers({ resolved, prompt, size, steering }: Reserved): boolean {
   return (
     steering.level !== 'off' &&
@@ -74,7 +70,7 @@ async function addCacheMarkers(planned: Planned, promptCache: PromptCache, { obs
 async function optimize(reserved: Reserved, { keeper, spent }: RecallMiss, services: Services): Promise<Planned> {
   const { prompt, resolved, size, steering, key, cancellation } = reserved
   const route = resolved.routes[0]
-  if (size.mayContainLargeMedia) await digestMedia(prompt)
+  if (size.mayContainLargeMedia) await (await import('./on-demand.ts')).digestMedia(prompt)
   await services.meter.prepare(prompt, cancellation.signal)
   const rewritten = await services.waterfall({
     prompt,
@@ -100,11 +96,6 @@ async function optimize(reserved: Reserved, { keeper, spent }: RecallMiss, servi
   return reserved as Planned
 }
 
-async function digestMedia(prompt: Prompt): Promise<void> {
-  const { digestWithPauses, longMediaDigests } = await import('./on-demand.ts')
-  await digestWithPauses(longMediaDigests(prompt), { hash: sha256, pause: yieldToEventLoop })
-}
-
 /** Returns true for compaction, background work, and conversations stored by the upstream. None is cached or optimized. */
 export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
   const { value } = prompt.native
@@ -112,10 +103,8 @@ export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'f
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-const NOT_RECALLED: RecallMiss = { keeper: NO_OP_KEEPER, spent: ZERO }
-
 /** Sends the prompt unchanged. Its tokens are counted only if the bill needs them. */
-export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_RECALLED): Planned {
+export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_CACHED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimization = new UnchangedPrompt(size, spent)
   const attempts = new Attempts(cancellation)

@@ -9,15 +9,15 @@ import {
 } from '../batches/item-queue.ts'
 import { Cancellation, type MaybePromise } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
-import { ZERO } from '../core/money.ts'
-import type { Store, SettledEntry } from '../core/store.ts'
+import type { SettledEntry, Store } from '../core/store.ts'
 import { messagesClient } from '../formats/messages/client.ts'
-import type { Reservation, RequestUsage } from '../governance/reservation.ts'
+import type { RequestUsage, Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkValid } from './admission.ts'
 import { type Authenticated, Exchange, type RequestOutcome } from './exchange.ts'
 import { modelStages } from './run.ts'
 import type { Services } from './services.ts'
+import { zeroUsage } from './settle.ts'
 
 export interface ItemProcessor {
   /** Resolves with the delay before the next attempt, or with undefined if the item is done or was released. */
@@ -275,18 +275,6 @@ function notReserved(): GatewayError {
 }
 
 function commitSettlement({ reservation, used, audit }: SettleArguments, isBilled: boolean): MaybePromise<void> {
-  return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
-}
-
-/** Returns the usage of a discarded answer. The vendor charges for the answer, but the key is not billed. */
-function unbilled({ model, actual }: RequestUsage): RequestUsage {
-  return {
-    promptTokens: 0,
-    completionTokens: 0,
-    savedTokens: 0,
-    theoretical: ZERO,
-    actual,
-    billed: ZERO,
-    model,
-  }
+  // The vendor charges for a discarded answer, but the key is not billed.
+  return isBilled ? reservation.settle(used, audit) : reservation.settle(zeroUsage(used.model, used.actual))
 }

@@ -1,8 +1,265 @@
+import { sha256 } from '#hash'
+import { type Bill, reductionPercent, savings } from '../billing/bill.ts'
+import type { CacheMiss } from '../cache/cache-miss.ts'
+import type { CacheHit } from '../cache/find-answer.ts'
+import type { CacheQuery } from '../cache/semantic-cache.ts'
+import { createSingleFlight } from '../cache/single-flight.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import { toDollars, toNanoUsd, ZERO } from '../core/money.ts'
+import { describeFailure } from '../formats/failures.ts'
+import type { Forecast, LimitBalance } from '../governance/balances.ts'
+import type { Reservation } from '../governance/reservation.ts'
+import type { ReplayedAnswer } from '../replay/idempotency.ts'
+import type { SmallModel } from '../savings/models.ts'
+import type { TierVerdict } from '../savings/tier.ts'
+import { quote } from './admission.ts'
+import { expectedBill } from './charge.ts'
+import { eventSinkOf } from './event-sink.ts'
+import { type Parsed, type Planned, type Reserved, waitForStore } from './exchange.ts'
+import { isSentUnchanged, plan } from './plan.ts'
+import { baseHeaders, sendJson } from './response.ts'
+import type { Services } from './services.ts'
+import { release } from './settle.ts'
+
+// Stages for rare requests, loaded when the first such request arrives. They cannot be in on-demand.ts: plan.ts imports
+// on-demand.ts, and this module imports plan.ts.
+
+/** Accepts only printable ASCII, because clients encode other characters in headers differently. */
+const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
+
 /**
- * Stages for rare requests, loaded when the first such request arrives. Kept in one module, because each additional
- * dynamic import would split shared code into more chunks. The stages cannot be in on-demand.ts: plan.ts imports
- * on-demand.ts, and explain.ts imports plan.ts.
+ * Processes only the first request with a given Idempotency-Key. A repeated request waits for the first one and
+ * receives its answer. A request with the same key but a different path or body is rejected with 409.
  */
-export { deduplicate } from './deduplicate.ts'
-export { explain } from './explain.ts'
-export { respondInBackground, settleInBackground } from './background.ts'
+export async function deduplicate(parsed: Parsed, services: Services): Promise<Parsed | undefined> {
+  const { key, subscribers, cancellation, request, requestBody } = parsed
+  const idempotencyKey = request.header('idempotency-key')
+  if (idempotencyKey === undefined || subscribers === undefined) return parsed
+  if (!KEY_PATTERN.test(idempotencyKey)) throw invalidIdempotencyKey()
+  const claimed = await services.idempotency.claim({
+    owner: key.id,
+    idempotencyKey,
+    // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
+    fingerprint: sha256(`${request.path}\n${JSON.stringify(requestBody)}`),
+    subscribers,
+    signal: cancellation.signal,
+    timeoutMs: services.timeouts.total,
+  })
+  if (claimed.role === 'repetition') return replay(parsed, claimed.replayed, services)
+  parsed.idempotencyClaim = claimed.first
+  return parsed
+}
+
+function invalidIdempotencyKey(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'Idempotency-Key: expected 1 to 255 printable ASCII characters, such as a UUID.',
+    { param: 'Idempotency-Key' },
+  )
+}
+
+/**
+ * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repeated
+ * request makes no reservation or upstream call, and is not billed. An answer that is still being streamed is sent from
+ * its beginning.
+ */
+async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Services): Promise<undefined> {
+  const { key, id, sink } = parsed
+  try {
+    const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
+    if (replayed.kind === 'complete') {
+      const { status, head, body } = replayed.answer
+      await release(parsed, { status }, services)
+      sink.send(status, { ...headers, ...head }, body)
+      return
+    }
+    await release(parsed, { status: 200 }, services)
+    sink.begin(200, { ...headers, ...replayed.head })
+    const stopReading = replayed.recording.follow(0, eventSinkOf(parsed, services))
+    parsed.onDisconnect = () => {
+      stopReading()
+      replayed.leave()
+    }
+  } catch (error) {
+    if (replayed.kind === 'live') replayed.leave()
+    throw error
+  }
+}
+
+/**
+ * Responds with the plan of a request without processing the request. Does not call any upstream, use any quota, or
+ * change the cache, the statistics or the state of the tiers.
+ */
+export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
+  await parsed.size.prepare()
+  const forecast = await waitForStore(parsed, services.ledger.forecast(parsed.key, quote(parsed, false)), services)
+  const dryRun = dryRunOf(services)
+  parsed.reservation = emptyReservation(forecast)
+  const planned = await plan(parsed as Reserved, dryRun.services)
+  const cache = services.answerCache === undefined ? { state: 'off' } : describeCache(dryRun.cacheResult())
+  const body = describePlan(planned, forecast, cache)
+  // Without a settlement, `observeRequest` appends the audit record itself.
+  parsed.reservation = undefined
+  await services.observers.observeRequest(parsed, { status: 200 })
+  sendJson(parsed.sink, 200, baseHeaders(parsed.id, forecast.rate), JSON.stringify(body))
+  return undefined
+}
+
+function emptyReservation({ rate, quote: acceptedQuote, outputTokens }: Forecast): Reservation {
+  return {
+    isReserved: false,
+    rate,
+    quote: acceptedQuote,
+    outputTokens,
+    settle: () => Promise.resolve(),
+    settlement: () => ({ reservationId: '', charges: [], tallies: [] }),
+  }
+}
+
+/** Returns services without side effects, and a function that returns the result of the cache lookup. */
+function dryRunOf(services: Services): { readonly services: Services; readonly cacheResult: () => CacheResult } {
+  const { answerCache } = services
+  let cacheResult: CacheResult
+  const lookUp = async (query: CacheQuery): Promise<CacheHit | CacheMiss> => {
+    cacheResult = await answerCache?.cache.peek(query)
+    return cacheResult?.hit === true ? cacheResult : MISS_WITHOUT_STORING
+  }
+  return {
+    services: {
+      ...services,
+      ...(answerCache !== undefined && {
+        answerCache: { cache: { ...answerCache.cache, lookUp }, singleFlight: createSingleFlight() },
+      }),
+      ...services.dryRun(),
+      smallModel: (route) => simulateSmallModel(services.smallModel(route), services),
+    },
+    cacheResult: () => cacheResult,
+  }
+}
+
+const MISS_WITHOUT_STORING: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
+
+/** Typical length of a small model's answer, as a fraction of its input. */
+const ANSWER_TO_INPUT_RATIO = 1 / 3
+const CHARACTERS_PER_TOKEN = 4
+
+/**
+ * Returns a simulated small model that calls no upstream. Its answers have the typical length of real ones and the same
+ * price.
+ */
+function simulateSmallModel(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
+  if (small === undefined) return undefined
+  return {
+    name: small.name,
+    price: small.price,
+    ask: async ({ instruction, text, maxTokens }) => {
+      const answer = text.slice(0, Math.min(text.length * ANSWER_TO_INPUT_RATIO, maxTokens * CHARACTERS_PER_TOKEN))
+      const { estimate } = meter.tokenizer
+      return { text: answer, spent: small.price(estimate(instruction) + estimate(text), estimate(answer)) }
+    },
+  }
+}
+
+/** Undefined if the cache was not searched. */
+type CacheResult = CacheHit | CacheMiss | undefined
+
+function describePlan(planned: Planned, forecast: Forecast, cache: JsonObject): JsonObject {
+  const { resolved, margin, plan } = planned
+  const bill = expectedBill(planned)
+  return {
+    object: 'svc.explanation',
+    model: resolved.name,
+    would_be: forecast.error === undefined ? (plan.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
+    cache,
+    tier: describeTier(planned, bill),
+    prompt_cache: { markers: plan.kind === 'replay' ? 0 : (plan.markedPrompt?.markerCount ?? 0) },
+    tokens: {
+      original: bill.originalTokens,
+      optimized: bill.optimizedTokens,
+      saved: bill.originalTokens - bill.optimizedTokens,
+      reduction_pct: reductionPercent(bill),
+      answer: bill.completionTokens,
+    },
+    cost: {
+      theoretical_usd: toDollars(bill.theoretical),
+      actual_usd: toDollars(bill.actual),
+      billed_usd: toDollars(bill.billed),
+      savings_usd: toDollars(savings(bill)),
+      estimated: true,
+    },
+    margin,
+    route: resolved.routes.map(({ provider, model }, index) => ({
+      provider: provider.name,
+      model: model.id,
+      role: index === 0 ? 'first' : 'fallback',
+    })),
+    limits: describeLimits(forecast),
+  }
+}
+
+function describeCache(cacheResult: CacheResult): JsonObject {
+  if (cacheResult?.hit !== true) return { state: 'miss' }
+  return {
+    state: cacheResult.similarity === 1 ? 'exact' : 'similar',
+    similarity: cacheResult.similarity,
+    stored_at: new Date(cacheResult.storedAt).toISOString(),
+  }
+}
+
+const TIERS = [5, 2, 3, 4] as const
+
+function describeTier(planned: Planned, bill: Bill): JsonObject {
+  const { plan } = planned
+  const verdicts: readonly TierVerdict[] = plan.kind === 'replay' ? [] : plan.optimization.verdicts
+  const skippedTiers = TIERS.filter((tier) => !verdicts.some((verdict) => verdict.tier === tier))
+  const reason = reasonForSkipping(planned)
+  return {
+    chosen: plan.kind === 'replay' ? 1 : (plan.optimization.rewrite?.tier ?? null),
+    strategy: bill.strategy,
+    verdicts: [
+      ...verdicts.map((verdict) => ({ ...verdict })),
+      ...skippedTiers.map((tier) => ({ tier, outcome: 'not-looked-at', reason })),
+    ],
+  }
+}
+
+/** Returns the reason why the remaining tiers were not considered. */
+function reasonForSkipping(planned: Planned): string {
+  const { plan, steering } = planned
+  if (plan.kind === 'replay') return 'the answer is in the cache'
+  if (isSentUnchanged(planned))
+    return 'the request is a compaction, runs in the background, or uses a conversation stored by the upstream'
+  if (steering.level === 'off') return 'X-Savings-Level is off'
+  const { rewrite } = plan.optimization
+  if (rewrite !== undefined) return `tier ${rewrite.tier} was chosen first`
+  return 'the tier is disabled or runs only as a trial, or the prompt is too small'
+}
+
+function describeLimits({ error, outputTokens, limits }: Forecast): JsonObject {
+  return {
+    refused: error === undefined ? null : describeRejection(error),
+    answer_tokens: outputTokens,
+    in_force: limits.map(describeLimit),
+  }
+}
+
+function describeRejection(error: NonNullable<Forecast['error']>): JsonObject {
+  const { status, type, code, message, retryAfterSeconds } = describeFailure(error)
+  return { status, type, code: code ?? null, message, retry_after: retryAfterSeconds ?? null }
+}
+
+/** Budget amounts are in dollars. */
+function describeLimit({ limit, remaining, claimedAmount }: LimitBalance): JsonObject {
+  const amount =
+    limit.kind === 'budget' ? (value: number): number => toDollars(toNanoUsd(value)) : (value: number) => value
+  return {
+    kind: limit.kind,
+    name: limit.label,
+    window: limit.every,
+    limit: amount(limit.max),
+    left: amount(remaining),
+    takes: amount(claimedAmount),
+    resets_at: new Date(limit.period.end).toISOString(),
+  }
+}

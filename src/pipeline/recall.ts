@@ -1,17 +1,13 @@
-import { sha256 } from '#hash'
-import { readCacheDirectives } from '../cache/cache-options.ts'
 import type { CacheMiss } from '../cache/cache-miss.ts'
+import { readCacheDirectives } from '../cache/cache-options.ts'
 import type { FlightRole, Leader } from '../cache/single-flight.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { ZERO, type NanoUsd } from '../core/money.ts'
-import { hitBill } from './charge.ts'
-import type { FollowStream } from './follow.ts'
-import type { AnswerKeeper, PublishedAnswer, ReplayPlan, RequestOutcome, Reserved } from './exchange.ts'
+import { type NanoUsd, ZERO } from '../core/money.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
-import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { hitBill } from './charge.ts'
+import type { AnswerKeeper, PublishedAnswer, ReplayPlan, RequestOutcome, Reserved } from './exchange.ts'
+import type { FollowStream } from './follow.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
-
-export const NO_OP_KEEPER: AnswerKeeper = { finish: () => {} }
 
 /** A request that the cache did not answer. */
 export interface RecallMiss {
@@ -26,23 +22,23 @@ type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
 
 type RecallResult = { readonly replay: ReplayPlan } | RecallMiss
 
-const NOT_CACHED: RecallMiss = { keeper: NO_OP_KEEPER, spent: ZERO }
+/** The miss of a request that neither uses nor fills the cache. */
+export const NOT_CACHED: RecallMiss = { keeper: { finish: () => {} }, spent: ZERO }
 
 /**
  * Returns a stored answer or the answer to an identical request. On a miss, returns the `AnswerKeeper` that stores the
- * answer to this request. Rejects only if the caller disconnects.
+ * answer to this request.
  */
 export function recall(reserved: Reserved, services: Services): MaybePromise<RecallResult> {
   const { answerCache } = services
   if (answerCache === undefined) return NOT_CACHED
-  const ready = reserved.size.mayContainLargeMedia ? digestBlocks(reserved) : undefined
+  const ready = reserved.size.mayContainLargeMedia
+    ? loadOnDemand().then(({ digestBlocks }) => digestBlocks(reserved.prompt))
+    : undefined
   return chain(ready, () => lookUp(reserved, answerCache, services))
 }
 
-async function digestBlocks({ prompt }: Reserved): Promise<void> {
-  const { digestWithPauses, longBlockDigests } = await import('./on-demand.ts')
-  await digestWithPauses(longBlockDigests(prompt), { hash: sha256, pause: yieldToEventLoop })
-}
+const loadOnDemand = () => import('./on-demand.ts')
 
 function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
@@ -58,7 +54,7 @@ function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services
   })
   return chain(lookupResult, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
-    if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, { services }), spent: answer.spent }
+    if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, services), spent: answer.spent }
     return join(reserved, answer, answerCache, services)
   })
 }
@@ -78,8 +74,6 @@ function join(
   return chain(singleFlight.join(`${key.id} ${miss.id}`, joinOptions), (role) => joinAs(role, reserved, miss, services))
 }
 
-const loadOnDemand = () => import('./on-demand.ts')
-
 const followStream: FollowStream = async (...parameters) => (await loadOnDemand()).followStream(...parameters)
 
 /**
@@ -92,7 +86,7 @@ function canFollow({ prompt }: Reserved): boolean {
 function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<RecallResult> {
   const { spent } = miss
   if (role.role === 'leader') return lead(reserved, miss, role, services)
-  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, { services }), spent }
+  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services), spent }
   if (role.role === 'alone') return recallMiss
   if (role.role === 'stream') {
     return followStream(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? recallMiss)
@@ -109,7 +103,7 @@ function lead(
   services: Services,
 ): MaybePromise<RecallResult> {
   const { spent, claim } = miss
-  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, { leader, services }), spent }
+  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services, leader), spent }
   if (claim === undefined) return recallMiss
   return joinOtherProcess(reserved, claim, services).then(
     async (joined) => {
@@ -146,17 +140,20 @@ function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer
 /**
  * Returns an `AnswerKeeper` that stores a complete answer and then shares it with the followers. The caller does not
  * wait for these steps, because the embedder may be slow.
+ *
+ * @param leader Absent if no request in this process can wait for this request.
  */
-function createKeeper(reserved: Reserved, miss: CacheMiss, { leader, services }: KeeperOptions): AnswerKeeper {
+function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, leader?: AnswerLeader): AnswerKeeper {
+  const { claim } = miss
   const finish = ({ status, completion, bill }: RequestOutcome): void => {
     if (status !== 200 || completion === undefined || bill === undefined) {
       leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
-      void miss.claim?.release()
+      void claim?.release()
       return
     }
     const handleFailure = (cause: unknown): void => {
       leader?.complete('not-shared')
-      void miss.claim?.release()
+      void claim?.release()
       services.observers.reportFailure('an answer could not be stored in the cache', cause)
     }
     try {
@@ -167,25 +164,12 @@ function createKeeper(reserved: Reserved, miss: CacheMiss, { leader, services }:
     }
   }
   if (leader === undefined || !canFollow(reserved)) return { finish }
-  return { finish, share: (live) => shareStream(live, reserved, miss, { leader, services }) }
-}
-
-/** Lets identical requests of this process and of other processes follow the stream. */
-function shareStream(
-  live: PublishedAnswer,
-  reserved: Reserved,
-  { claim }: CacheMiss,
-  { leader, services }: Required<KeeperOptions>,
-): void {
-  leader.publish(live)
-  if (claim?.streamStore === undefined) return
-  void loadOnDemand().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
-}
-
-interface KeeperOptions {
-  /** Absent if no request in this process can wait for this request. */
-  readonly leader?: AnswerLeader
-  readonly services: Services
+  const share = (live: PublishedAnswer): void => {
+    leader.publish(live)
+    if (claim?.streamStore === undefined) return
+    void loadOnDemand().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
+  }
+  return { finish, share }
 }
 
 function storeAndShare(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {

@@ -1,20 +1,20 @@
-import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import type { Completion } from '../core/answer.ts'
+import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { billFor, BillMetrics, prepareBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
-  requestsJsonByInstruction,
+  createWriteContext,
   isRecorded,
   loadJsonUnwrapper,
+  requestsJsonByInstruction,
   sendJson,
   storeTurn,
-  createWriteContext,
 } from './response.ts'
-import { settle } from './settle.ts'
 import type { Services } from './services.ts'
+import { settle } from './settle.ts'
 
 /** Sends the answer in the caller's format, with its bill. A stream is settled at its end, even if it fails. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
@@ -29,7 +29,7 @@ export function respond(answered: Answered, services: Services): MaybePromise<un
     : respondWithCompleteAnswer(answered, completion, services)
 }
 
-const loadStreaming = lazy(() => import('./streaming.ts'))
+const loadStreaming = lazy(() => import('./stream-answer.ts'))
 
 function respondWithCompleteAnswer(
   answered: Answered,
@@ -42,7 +42,9 @@ function respondWithCompleteAnswer(
 
 function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
   const { format, sink } = answered
-  if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
+  if (format.turns?.isUnfinished(completion) === true) {
+    return loadStreaming().then(({ respondInBackground }) => respondInBackground(answered, completion, services))
+  }
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, createWriteContext(answered))
@@ -55,11 +57,6 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
   })
 }
 
-async function respondLater(answered: Answered, completion: Completion, services: Services): Promise<undefined> {
-  const { respondInBackground } = await import('./rare-stages.ts')
-  return respondInBackground(answered, completion, services)
-}
-
 interface CompleteAnswer {
   /** Headers that are repeated when the answer is replayed. */
   readonly headers: Readonly<HeaderRecord>
@@ -68,10 +65,7 @@ interface CompleteAnswer {
   readonly metrics: BillMetrics
 }
 
-/**
- * Stores a complete answer for later requests: as a turn, as a stream that can be retrieved by its id, or under its
- * Idempotency-Key. Never rejects.
- */
+/** Stores a complete answer for later requests. */
 function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
   const { format, key, idempotencyClaim } = answered
   const { headers, body, id, metrics } = answer

@@ -1,13 +1,13 @@
+import { isPromise, type MaybePromise } from '../core/async.ts'
+import { hasFlag } from '../core/http.ts'
 import { authenticate, reserve } from './admission.ts'
 import { callUpstream } from './call-upstream.ts'
 import type { Authenticated, Exchange, Parsed } from './exchange.ts'
 import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
 import { respond } from './respond.ts'
-import { isPromise, type MaybePromise } from '../core/async.ts'
-import { fail } from './settle.ts'
 import type { Services } from './services.ts'
-import { hasFlag } from '../core/http.ts'
+import { fail } from './settle.ts'
 
 /**
  * Returns the stages of a model request, in order.
@@ -16,13 +16,13 @@ import { hasFlag } from '../core/http.ts'
  * batch.
  */
 export function modelStages(authenticateStage: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
-  return Stages.begin(authenticateStage) // key: 401
-    .next(parseRequest) //                  prompt, model, permissions: 400 403 404 413
+  return Stages.begin(authenticateStage) // finds the key
+    .next(parseRequest) //                  reads prompt and model, checks permissions
     .next(explain) //                       X-Svc-Explain: returns the plan without running it
-    .next(deduplicate) //                   Idempotency-Key: replays the first answer, 409
-    .next(reserve) //                       rate limits and worst-case cost: 402 429
+    .next(deduplicate) //                   Idempotency-Key: replays the first answer
+    .next(reserve) //                       reserves rate limits and the worst-case cost
     .next(plan) //                          finds a cached answer, or optimizes the prompt
-    .next(callUpstream) //                  retries and fallbacks: 502 503 504
+    .next(callUpstream) //                  calls a provider, with retries and fallbacks
     .next(respond) //                       answers in the caller's format; settles once
 }
 
@@ -88,7 +88,7 @@ export class Stages<Last extends Exchange> {
   }
 }
 
-/** Answers requests that have `X-Svc-Explain`. The first such request loads the module. */
+/** Answers requests that have `X-Svc-Explain`. The first such request loads `rare-stages.ts`. */
 function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')
@@ -96,8 +96,8 @@ function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | unde
     .finally(() => parsed.capacity?.release())
 }
 
-/** Answers a request that repeats an `Idempotency-Key`. The first request with this header loads the module. */
+/** Answers a request that repeats an `Idempotency-Key`. The first request with this header loads `rare-stages.ts`. */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
-  if (parsed.request.header('idempotency-key') === undefined || parsed.subscribers === undefined) return parsed
+  if (parsed.request.header('idempotency-key') === undefined) return parsed
   return import('./rare-stages.ts').then((loaded) => loaded.deduplicate(parsed, services))
 }

@@ -1,37 +1,36 @@
+import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { SingleFlight } from '../cache/single-flight.ts'
 import type { AnswerSource, Completion, StreamChunk } from '../core/answer.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type {
-  EmbeddingResult,
   EmbeddingRequest,
+  EmbeddingResult,
   Meter,
   Provider,
-  Runtime,
   ProviderAnswer,
-  Timeouts,
   Route,
+  Runtime,
+  Timeouts,
 } from '../core/ports.ts'
-import type { SettledEntry } from '../core/store.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { SingleFlight } from '../cache/single-flight.ts'
-import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { SettledEntry } from '../core/store.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
-import type { Forecast } from '../governance/balances.ts'
-import type { RateStatus } from '../governance/limits.ts'
-import type { Quote, Reservation, RequestUsage, WaitForStore } from '../governance/reservation.ts'
+import type { Ledger } from '../governance/ledger.ts'
+import type { RequestUsage } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Attempts } from '../upstream/attempts.ts'
-import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { BodyCapacity } from '../http/body.ts'
 import type { LogEventFields } from '../records/request-log.ts'
-import type { DetachedWork } from '../replay/lifetime.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
+import type { DetachedWork } from '../replay/lifetime.ts'
 import type { Recordings } from '../replay/recordings.ts'
+import type { SmallModel } from '../savings/models.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
-import type { BodyCapacity } from '../http/body.ts'
-import type { SmallModel } from '../savings/models.ts'
+import type { Attempts } from '../upstream/attempts.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
 
 /** Returns the routes of a model name for a key. Throws `invalid-model`, or `invalid-request` for a malformed name. */
@@ -72,15 +71,8 @@ export interface UpstreamAnswer<Answer> extends ProviderAnswer<Answer> {
   readonly route: Route
 }
 
-/** Finds the key with the given secret. Rejects with `overloaded` if the store fails. */
+/** Finds the key with the given secret. */
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
-
-/** See governance/ledger.ts. */
-export interface RequestLedger {
-  reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  status(key: VirtualKey | undefined): MaybePromise<RateStatus>
-  forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-}
 
 /** Writes finished requests to the audit trail, the metrics and the log. Never rejects and never throws. */
 export interface Observers {
@@ -171,7 +163,7 @@ export interface RecalledBody {
 /** Stored turns. Later requests with the same key can refer to them by their ids. */
 export interface Turns {
   recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
-  /** Stores the turn, unless its format has no turns or the caller opts out. */
+  /** Stores the turn of an answer for later requests. */
   store(answered: Answered, serialized: string | undefined): MaybePromise<void>
   /** Returns the answer of a turn as it was sent. */
   find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
@@ -204,7 +196,7 @@ export interface Services {
   readonly findKey: FindKey
   readonly resolve: Resolve
   readonly provider: (name: string) => Provider | undefined
-  readonly ledger: RequestLedger
+  readonly ledger: Pick<Ledger, 'reserve' | 'status' | 'forecast'>
   /** Absent if the cache is disabled. */
   readonly answerCache?: AnswerCache
   readonly turns: Turns

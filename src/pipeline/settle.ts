@@ -2,18 +2,17 @@ import type { Bill, ExcessUsage } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
-import { ZERO } from '../core/money.ts'
+import { type NanoUsd, ZERO } from '../core/money.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
 import type { Audit, FinishedRequest } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
-import { rateStatusOf } from './admission.ts'
-import { billForFailure, billForDisconnect, prepareBill } from './charge.ts'
+import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
 import { type Exchange, type Plan, type Planned, type RequestOutcome, type Reserved, waitForStore } from './exchange.ts'
 import { baseHeaders, sendJson } from './response.ts'
-import type { Services, Observers } from './services.ts'
+import type { Observers, Services } from './services.ts'
 
 /** An exchange whose model has been resolved. */
 type ResolvedExchange = Exchange & Pick<Planned, 'resolved'>
@@ -35,11 +34,11 @@ export function settle(
  * `billForDisconnect`. Batch items have no caller that could disconnect; a canceled item is retried.
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
-  if (!isPlanned(exchange)) return end(exchange, zeroUsage(exchange), outcome, services)
+  if (!isPlanned(exchange)) return end(exchange, zeroUsage(exchange.resolved?.name ?? ''), outcome, services)
   const hasDisconnected = exchange.cancellation.isCanceled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
     const bill = hasDisconnected ? billForDisconnect(exchange) : billForFailure(exchange)
-    if (bill === undefined) return end(exchange, zeroUsage(exchange), outcome, services)
+    if (bill === undefined) return end(exchange, zeroUsage(exchange.resolved.name), outcome, services)
     return end(exchange, usageOf(exchange, bill), { ...outcome, bill }, services)
   })
 }
@@ -116,19 +115,12 @@ function usageOf({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
   }
 }
 
-function zeroUsage({ resolved }: Exchange): RequestUsage {
-  return {
-    promptTokens: 0,
-    completionTokens: 0,
-    savedTokens: 0,
-    theoretical: ZERO,
-    actual: ZERO,
-    billed: ZERO,
-    model: resolved?.name ?? '',
-  }
+/** @param actual Cost that the operator pays. */
+export function zeroUsage(model: string, actual: NanoUsd = ZERO): RequestUsage {
+  return { promptTokens: 0, completionTokens: 0, savedTokens: 0, theoretical: ZERO, actual, billed: ZERO, model }
 }
 
-/** Ends a failed request and sends the error in the caller's format. Never rejects. */
+/** Ends a failed request and sends the error in the caller's format. */
 export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
   const failure = exchange.cancellation.isCanceled ? canceledError(error) : asFailure(error)
   const status = failureStatus(failure)
@@ -181,10 +173,11 @@ export function asFailure(error: unknown): GatewayError {
 async function rateOf(exchange: Exchange, services: Services): Promise<RateStatus> {
   const { reservation, key } = exchange
   if (reservation !== undefined) return reservation.rate
+  const { ledger } = services
   try {
-    return await waitForStore(exchange, rateStatusOf(key, services), services)
+    return await waitForStore(exchange, ledger.status(key), services)
   } catch {
-    return rateStatusOf(undefined, services)
+    return ledger.status(undefined)
   }
 }
 

@@ -1,36 +1,75 @@
 import type { Bill } from '../billing/bill.ts'
+import { type AnswerSource, type Completion, isAnswerSource, type StreamChunk } from '../core/answer.ts'
+import { chain } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import { chain, type MaybePromise } from '../core/async.ts'
-import type { StreamWriter } from '../formats/format.ts'
-import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { Route, Runtime } from '../core/ports.ts'
+import { toStreamChunks } from '../core/stream-chunks.ts'
 import { EventBuffer } from '../replay/event-buffer.ts'
+import { AnswerTranslator } from '../upstream/answer-translator.ts'
+import { upstreamError } from '../upstream/attempts.ts'
+import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
+import { settleInBackground } from './background.ts'
 import { billFor, billForIncomplete, BillMetrics, expectedBill } from './charge.ts'
-import { asFailure, canceledError, release, settle } from './settle.ts'
-import { isBackground, type Answered, type RequestOutcome } from './exchange.ts'
+import { eventSinkOf } from './event-sink.ts'
+import { type Answered, isBackground, type Planned, type RequestOutcome } from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
-  requestsJsonByInstruction,
+  createWriteContext,
   isRecorded,
   loadJsonUnwrapper,
+  requestsJsonByInstruction,
   storeTurn,
   storingProvider,
   STREAM_HEADERS,
 } from './response.ts'
-import type { SettleInBackground } from './background.ts'
 import type { Services } from './services.ts'
-import { eventSinkOf } from './event-sink.ts'
+import { asFailure, canceledError, release, settle } from './settle.ts'
+
+/** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
+export { respondInBackground } from './background.ts'
+
+/** Returns the stream of a provider's answer for the caller. */
+export function createStream(
+  planned: Planned,
+  { provider }: Route,
+  answer: AsyncIterable<StreamChunk> | AnswerSource,
+): UpstreamStream {
+  const { format, prompt } = planned
+  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
+  const translator = new AnswerTranslator({
+    format: source.format,
+    writer: format.createStreamWriter(createWriteContext(planned)),
+    mayForward: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
+    isNumbered: format.answerId !== undefined,
+    toError: (problem, cause) => upstreamError(provider.name, problem, cause),
+  })
+  return new UpstreamStream(source, translator)
+}
+
+/** Returns an open stream of a stored answer, or of the live stream of an identical request. */
+export function replayAsStream(
+  answer: Completion | AnswerSource,
+  planned: Pick<Planned, 'format' | 'prompt' | 'startedAt' | 'id' | 'requestBody'>,
+  { runtime }: { readonly runtime: Pick<Runtime, 'after'> },
+): UpstreamStream {
+  const translator = new AnswerTranslator({
+    writer: planned.format.createStreamWriter(createWriteContext(planned)),
+    isNumbered: planned.format.answerId !== undefined,
+    toError: (problem) => new GatewayError('upstream', INCOMPLETE_REPLAY, { cause: problem }),
+  })
+  const source = 'read' in answer ? answer : createReplaySource(toStreamChunks(answer))
+  const stream = new UpstreamStream(source, translator)
+  // The listener of the stream receives the error, too.
+  stream.open({ after: runtime.after }, 0).catch(() => {})
+  return stream
+}
+
+const INCOMPLETE_REPLAY = 'The stored or shared answer is incomplete. Send the request again.'
 
 /** Begins the response and forwards the stream until it ends, fails, or has no readers left. */
-export function respondWithStream(
-  answered: Answered,
-  stream: UpstreamStream,
-  services: Services,
-): MaybePromise<undefined> {
-  const begin = (settleLater?: SettleInBackground): undefined =>
-    new StreamAnswer(answered, stream, services, settleLater).begin()
-  if (!isBackground(answered.prompt) || storingProvider(answered) === undefined) return begin()
-  return import('./rare-stages.ts').then((stages) => begin(stages.settleInBackground))
+export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
+  new StreamAnswer(answered, stream, services).begin()
 }
 
 /** One streamed answer from its first event to its settlement. */
@@ -40,23 +79,23 @@ class StreamAnswer {
   readonly #services: Services
   readonly #buffer: EventBuffer
   readonly #isRecorded: boolean
-  /** Present for a response that the vendor generates even if its stream fails. */
-  readonly #settleLater: SettleInBackground | undefined
+  /** The provider that generates the response even if its stream fails. Undefined for other responses. */
+  readonly #backgroundProvider: string | undefined
   #isOver = false
   #isResponseRegistered = false
 
-  constructor(answered: Answered, stream: UpstreamStream, services: Services, settleLater?: SettleInBackground) {
+  constructor(answered: Answered, stream: UpstreamStream, services: Services) {
     this.#answered = answered
     this.#stream = stream
     this.#services = services
-    this.#settleLater = settleLater
+    this.#backgroundProvider = isBackground(answered.prompt) ? storingProvider(answered) : undefined
     this.#isRecorded = isRecorded(answered, services)
     const canHaveFollowers = answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined
     const isStored = this.#isRecorded || canHaveFollowers
     this.#buffer = new EventBuffer(isStored ? services.recordings.reserveCapacity(answered.key.id) : undefined)
   }
 
-  begin(): undefined {
+  begin(): void {
     const answered = this.#answered
     const { sink, idempotencyClaim, isDetached, cancellation } = answered
     const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignoredFields), STREAM_HEADERS)
@@ -127,7 +166,7 @@ class StreamAnswer {
   #register(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
-    if (id !== undefined && this.#settleLater !== undefined && !this.#isResponseRegistered) this.#registerResponse(id)
+    if (id !== undefined && this.#backgroundProvider !== undefined) this.#registerResponse(id, this.#backgroundProvider)
     if (!this.#isRecorded || id === undefined || format.answerId === undefined) return
     this.#services.recordings.register(this.#buffer, {
       owner: key.id,
@@ -138,12 +177,13 @@ class StreamAnswer {
   }
 
   /** Registers a background response under its id, so that clients can retrieve it before its stream ends. */
-  #registerResponse(id: string): void {
+  #registerResponse(id: string, provider: string): void {
+    if (this.#isResponseRegistered) return
     this.#isResponseRegistered = true
-    const [answered, { turns, observers }] = [this.#answered, this.#services]
+    const { turns, observers } = this.#services
     const report = (cause: unknown): void =>
       observers.reportFailure('a background response could not be registered under its id', cause)
-    turns.storeProvider(answered.key, [id], storingProvider(answered) ?? '').catch(report)
+    turns.storeProvider(this.#answered.key, [id], provider).catch(report)
   }
 
   #end(): void {
@@ -159,7 +199,7 @@ class StreamAnswer {
   #complete(): void {
     const { translator } = this.#stream
     const bill = billFor(this.#answered, translator, this.#services.meter)
-    const closingEvents = this.#writer.end(new BillMetrics(bill))
+    const closingEvents = translator.writer.end(new BillMetrics(bill))
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
       this.#buffer.finish(translator.write(closingEvents), true)
       void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)
@@ -189,11 +229,11 @@ class StreamAnswer {
   #endIfContinued(failure: GatewayError): boolean {
     const { translator } = this.#stream
     const id = translator.answerId
-    if (id === undefined || this.#settleLater === undefined) return false
+    if (id === undefined || this.#backgroundProvider === undefined) return false
     if (this.#isOver) return true
     const streamedBill = translator.hasOutput ? this.#partialBill() : undefined
     this.#isOver = true
-    void this.#settleLater(this.#answered, { id, streamedBill }, this.#services)
+    void settleInBackground(this.#answered, { id, streamedBill }, this.#services)
     this.#buffer.finish(this.#writeFailure(failure), false)
     return true
   }
@@ -217,14 +257,10 @@ class StreamAnswer {
     return createBill(this.#answered, translator, this.#services.meter)
   }
 
-  get #writer(): StreamWriter {
-    return this.#stream.translator.writer
-  }
-
   #writeFailure(failure: GatewayError): string {
     const { format, id } = this.#answered
-    const events = this.#writer.fail?.(failure) ?? [format.writeFailureEvent(failure, id)]
-    return this.#stream.translator.write(events)
+    const { translator } = this.#stream
+    return translator.write(translator.writer.fail?.(failure) ?? [format.writeFailureEvent(failure, id)])
   }
 }
 

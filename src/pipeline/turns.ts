@@ -1,18 +1,18 @@
+import { mapInSlices } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import { type Store, quotaOf } from '../core/store.ts'
+import { quotaOf, type Store } from '../core/store.ts'
 import type { StoredTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Answered, ResolvedModel } from './exchange.ts'
 import { toResolvedModel } from './admission.ts'
+import type { Answered, ResolvedModel } from './exchange.ts'
 import { storingProvider } from './response.ts'
 import type { RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
+/** How long a turn is stored, in milliseconds. */
 const TURN_TTL_MS = DAY_MS
-/**
- * How long the name of a response's provider is kept, in milliseconds. Vendors delete stored responses after 30 days.
- */
+/** How long the name of a response's provider is stored, in milliseconds. Vendors store responses for 30 days. */
 const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
 /** How long a response remains registered as unsettled if its process dies, in milliseconds. */
 const UNSETTLED_TTL_MS = 60 * 60 * 1000
@@ -50,7 +50,7 @@ export function createTurns(store: TurnStore): StoredTurns {
     findInput: async (key, id) => (await findTurn(store, key, id))?.input,
     findProvider: async (key, id) => (isValidId(id) ? store.get(providerStoreKey(key, id)) : undefined),
     storeProvider,
-    recall: (format, key, body) => recall(store, { format, key }, body),
+    recall: (format, key, body) => recall(store, format, key, body),
     store: async (answered, format, turn) => {
       const { key } = answered
       const provider = storingProvider(answered)
@@ -72,11 +72,7 @@ export function createTurns(store: TurnStore): StoredTurns {
   }
 }
 
-async function recall(
-  store: TurnStore,
-  { format, key }: { readonly format: TurnFormat; readonly key: VirtualKey },
-  body: JsonObject,
-): Promise<RecalledBody> {
+async function recall(store: TurnStore, format: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody> {
   const { previousTurnId, referencedTurnIds, foreignItemIds } = format.referencesIn(body)
   const ids = previousTurnId === undefined ? foreignItemIds : [previousTurnId, ...foreignItemIds]
   const providers = await findProviders(store, key, ids)
@@ -102,28 +98,11 @@ async function findProviders(
 ): Promise<ReadonlyMap<string, string>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`more than ${MAX_REFERENCES} items`)
   const providers = new Map<string, string>()
-  await forEachValue(
-    ids.filter(isValidId),
-    async (id) => store.get(providerStoreKey(key, id)),
-    (id, provider) => providers.set(id, provider),
-  )
+  await mapInSlices(ids.filter(isValidId), MAX_CONCURRENT_READS, async (id) => {
+    const provider = await store.get(providerStoreKey(key, id))
+    if (provider !== undefined) providers.set(id, provider)
+  })
   return providers
-}
-
-/** Reads the value of each id, and passes the values that exist to `receive`. Limits the number of concurrent reads. */
-async function forEachValue(
-  ids: readonly string[],
-  readValue: (id: string) => Promise<string | undefined>,
-  receive: (id: string, value: string) => void,
-): Promise<void> {
-  for (let start = 0; start < ids.length; start += MAX_CONCURRENT_READS) {
-    const slice = ids.slice(start, start + MAX_CONCURRENT_READS)
-    const values = await Promise.all(slice.map(readValue))
-    for (const [index, id] of slice.entries()) {
-      const value = values[index]
-      if (value !== undefined) receive(id, value)
-    }
-  }
 }
 
 interface TurnLocation {
@@ -153,9 +132,9 @@ async function findReferenced(
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`items of more than ${MAX_REFERENCES} responses`)
   const answers = new Map<string, JsonObject>()
   let length = 0
-  const readAnswer = (id: string): Promise<string | undefined> => readPart(store, { key, id, part: 'answer' })
-  await forEachValue(ids, readAnswer, (id, text) => {
-    length += text.length
+  await mapInSlices(ids, MAX_CONCURRENT_READS, async (id) => {
+    const text = await readPart(store, { key, id, part: 'answer' })
+    length += text?.length ?? 0
     if (length > MAX_RECALLED_LENGTH) {
       throw tooManyReferences(`responses with more than ${MAX_RECALLED_LENGTH} characters in total`)
     }

@@ -105,7 +105,7 @@ export async function openStream(
   }
   stream.observeEnd({
     onComplete: () => endWith(() => permit.recordSuccess(runtime.now())),
-    onFailure: (error) => endWith(() => reportFailure(attempt, error)),
+    onError: (error) => endWith(() => reportFailure(attempt, error)),
     onDisconnect: () => endWith(() => permit.discard()),
   })
 }

@@ -1,21 +1,26 @@
-import { createByteSearch } from '../core/json.ts'
 import type {
   CanForward,
-  StreamReader,
-  StreamFormat,
-  StreamPart,
   Completion,
   SseEvent,
   StreamChunk,
+  StreamFormat,
+  StreamReader,
   Usage,
 } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
+import { type ByteSearch, createByteSearch, isTooDeep } from '../core/json.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { Collector } from '../core/stream-chunks.ts'
+import { Collector, isContent } from '../core/stream-chunks.ts'
 import type { StreamWriter } from '../formats/format.ts'
 import { joinBytes } from '../http/body.ts'
-import { createSseParser, writeSseEvent, type SseParser } from '../http/sse.ts'
-import { ReceivedAnswer } from './received-answer.ts'
+import {
+  createSseParser,
+  EVENT_END,
+  findEventEnd,
+  findLastEventEnd,
+  type SseParser,
+  writeSseEvent,
+} from '../http/sse.ts'
 
 /** Complete events, as sent to the caller. */
 export type TranslatedChunk = Uint8Array | string
@@ -27,28 +32,23 @@ export interface TranslatorOptions {
   /** The upstream's format. Absent for providers that produce chunks. */
   readonly format?: StreamFormat | undefined
   readonly writer: StreamWriter
-  /**
-   * True if the caller and the upstream use the same format. Plain events are then forwarded unparsed. @default false
-   */
-  readonly isSameFormat?: boolean
+  /** True if the caller may receive plain events unparsed, in the upstream's format. @default false */
+  readonly mayForward?: boolean
   /** True if events have ids, counted from 1. A client can then resume after any event. */
   readonly isNumbered: boolean
-  /** Throws for an event that must not be parsed. */
-  readonly checkEvent?: (data: string) => void
   /** Returns the error for a faulty stream. `problem` completes "The provider …". */
   readonly toError: (problem: string, cause?: unknown) => GatewayError
 }
 
 /**
- * Translates an upstream's stream for the caller. Collects the answer for the bill, the cache and recordings.
- *
- * If both sides use the same format, the received bytes of plain events (those that `canForward` accepts) after the
- * first content are forwarded unparsed. `ReceivedAnswer` stores these bytes for the completion.
+ * Translates an upstream's stream for the caller, and collects the answer. With `mayForward`, the received bytes of
+ * plain events (those that `canForward` accepts) after the first content are forwarded unparsed. `ReceivedAnswer` stores
+ * the bytes for the completion.
  */
 export class AnswerTranslator {
   /** The upstream's id for the answer. */
   answerId: string | undefined = undefined
-  /** True after the first event with content. See `isContent`. */
+  /** True after the first content. */
   hasContent = false
   /** True after the protocol's last event. */
   isComplete = false
@@ -76,7 +76,7 @@ export class AnswerTranslator {
     this.writer = options.writer
     this.#reader = options.format?.createReader()
     this.#parser = this.#reader && createSseParser(MAX_ANSWER_BYTES)
-    this.#canForward = options.isSameFormat === true ? options.format?.canForward : undefined
+    this.#canForward = options.mayForward === true ? options.format?.canForward : undefined
     this.#receivedAnswer = this.#canForward && options.format && new ReceivedAnswer(options.format.createReader())
   }
 
@@ -85,9 +85,14 @@ export class AnswerTranslator {
    * `upstream` for a faulty stream. If valid events precede the fault, returns these events and sets `failure`.
    */
   push(bytes: Uint8Array): TranslatedChunk {
+    this.#receivedBytes += bytes.byteLength
+    if (this.#receivedBytes > MAX_ANSWER_BYTES) throw this.#options.toError('streamed an answer larger than 32 MiB')
+    this.#receivedAnswer?.add(bytes)
+    const canForward = this.#canForward
     const chunks: TranslatedChunk[] = []
     try {
-      this.#process(bytes, chunks)
+      if (canForward === undefined || this.hasFinishReason) this.#parse(bytes, chunks)
+      else this.#forwardPlainEvents(bytes, canForward, chunks)
     } catch (error) {
       if (chunks.length === 0) throw error
       this.failure = error
@@ -95,10 +100,10 @@ export class AnswerTranslator {
     return joinChunks(chunks)
   }
 
-  /** Reads a chunk from a provider without a wire format. */
+  /** Reads a chunk, such as one from a provider without a wire format. */
   pushChunk(chunk: StreamChunk): string {
     this.#collect(chunk)
-    return this.write(this.#options.writer.write(chunk))
+    return this.write(this.writer.write(chunk))
   }
 
   /** Returns the last events, at the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
@@ -114,7 +119,6 @@ export class AnswerTranslator {
     return text + this.pushChunk({ parts: [{ type: 'done' }] })
   }
 
-  /** True once the upstream has sent a finish reason. */
   get hasFinishReason(): boolean {
     return this.#collector.hasFinishReason()
   }
@@ -131,8 +135,8 @@ export class AnswerTranslator {
   }
 
   completion(): Completion {
-    const received = this.#hasForwarded ? this.#receivedAnswer?.read() : undefined
-    return (received ?? this.#collector).completion()
+    const forwarded = this.#hasForwarded ? this.#receivedAnswer?.read() : undefined
+    return (forwarded ?? this.#collector).completion()
   }
 
   /** Serializes events for the caller, with ids if events are numbered. */
@@ -144,25 +148,16 @@ export class AnswerTranslator {
     return text
   }
 
-  #process(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
-    this.#receivedBytes += bytes.byteLength
-    if (this.#receivedBytes > MAX_ANSWER_BYTES) throw this.#options.toError('streamed an answer larger than 32 MiB')
-    const canForward = this.#canForward
-    this.#receivedAnswer?.add(bytes)
-    if (canForward === undefined || this.#collector.hasFinishReason()) this.#parse(bytes, chunks)
-    else this.#forwardPlainEvents(bytes, canForward, chunks)
-  }
-
   /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
   #forwardPlainEvents(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
-    const start = this.#hasOpenEvent ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
-    const end = start === -1 ? -1 : lastEventEnd(bytes, start)
+    const start = this.#hasOpenEvent ? findEventEnd(bytes, this.#endsInLineFeed) : 0
+    const end = start === -1 ? -1 : findLastEventEnd(bytes, start)
     if (end <= start) return this.#parse(bytes, chunks)
     if (this.hasContent && end - start === bytes.length) return this.#forwardOrParse(bytes, canForward, chunks)
     if (start > 0) this.#parse(bytes.subarray(0, start), chunks)
     let events = bytes.subarray(start, end)
     while (!this.hasContent && events.length > 0) {
-      const eventEnd = createByteSearch(events).find(EVENT_END) + EVENT_END.length
+      const eventEnd = findEventEnd(events, false)
       this.#parse(events.subarray(0, eventEnd), chunks)
       events = events.subarray(eventEnd)
     }
@@ -170,18 +165,15 @@ export class AnswerTranslator {
     if (end < bytes.length) this.#parse(bytes.subarray(end), chunks)
   }
 
-  /**
-   * Forwards the bytes unparsed if all events are plain. Otherwise, halves them repeatedly until each part is plain or
-   * short.
-   */
+  /** Forwards plain events unparsed. Halves events that include others until each part is plain or short. */
   #forwardOrParse(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
-    if (this.#collector.hasFinishReason()) return this.#parse(events, chunks)
+    if (this.hasFinishReason) return this.#parse(events, chunks)
     const search = createByteSearch(events)
     if (canForward(search)) {
       this.#hasForwarded = true
       this.writer.observeForwarded?.(search)
-      chunks.push(this.#options.isNumbered ? this.#addEventIds(events) : events)
+      chunks.push(this.#options.isNumbered ? this.#addEventIds(search) : events)
       return
     }
     if (events.length <= MAX_PARSED_BYTES) return this.#parse(events, chunks)
@@ -209,16 +201,15 @@ export class AnswerTranslator {
   #translate(event: SseEvent): string {
     // Events after the protocol's last event are dropped.
     if (this.isComplete || this.#reader === undefined) return ''
-    this.#options.checkEvent?.(event.data)
-    return this.pushChunk(this.#readEvent(event, this.#reader))
-  }
-
-  #readEvent(event: SseEvent, reader: StreamReader): StreamChunk {
+    const { toError } = this.#options
+    if (isTooDeep(event.data)) throw toError('sent an event that is nested too deeply')
+    let chunk: StreamChunk
     try {
-      return reader(event)
+      chunk = this.#reader(event)
     } catch (error) {
-      throw GatewayError.is(error) ? error : this.#options.toError('sent an event that cannot be parsed', error)
+      throw GatewayError.is(error) ? error : toError('sent an event that cannot be parsed', error)
     }
+    return this.pushChunk(chunk)
   }
 
   #collect(chunk: StreamChunk): void {
@@ -226,19 +217,18 @@ export class AnswerTranslator {
       if (part.type === 'answer-start') this.answerId = part.id
       this.#hasAnswer ||= part.type !== 'done' && part.type !== 'usage'
       this.hasContent ||= isContent(part)
-      if (part.type === 'done') this.isComplete = true
+      this.isComplete ||= part.type === 'done'
     }
     this.hasContent ||= chunk.unmappedText !== undefined
     if (this.isComplete && !this.#hasAnswer) throw this.#options.toError('ended its stream without an answer')
     this.#collector.add(chunk)
   }
 
-  #addEventIds(bytes: Uint8Array): TranslatedChunk {
-    const search = createByteSearch(bytes)
+  #addEventIds(search: ByteSearch): TranslatedChunk {
     const pieces: TranslatedChunk[] = []
-    for (let start = 0; start < bytes.length;) {
+    for (let start = 0; start < search.bytes.length;) {
       const end = search.find(EVENT_END, start) + EVENT_END.length
-      pieces.push(`id: ${++this.#eventCount}\n`, bytes.subarray(start, end))
+      pieces.push(`id: ${++this.#eventCount}\n`, search.bytes.subarray(start, end))
       start = end
     }
     return joinChunks(pieces)
@@ -246,28 +236,8 @@ export class AnswerTranslator {
 }
 
 const LF = 10
-const EVENT_END = '\n\n'
-/**
- * Maximum size of events that are parsed together, in bytes. Splitting smaller groups of events takes longer than
- * parsing them.
- */
+/** Maximum size of events that are parsed together, in bytes. Splitting them further takes longer than parsing. */
 const MAX_PARSED_BYTES = 256
-
-/** Returns the index after the event that began in an earlier chunk, or -1 if the event does not end in this chunk. */
-function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
-  if (endsInLineFeed && bytes[0] === LF) return 1
-  const end = createByteSearch(bytes).find(EVENT_END)
-  return end === -1 ? -1 : end + EVENT_END.length
-}
-
-/** Returns the index after the last complete event, or `start` if no event is complete. */
-function lastEventEnd(bytes: Uint8Array, start: number): number {
-  for (let end = bytes.length; end - 2 >= start; end--) {
-    if (bytes[end - 1] === LF && bytes[end - 2] === LF) return end
-  }
-  return start
-}
-
 const encoder = new TextEncoder()
 
 function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
@@ -275,23 +245,55 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
   const [first = '', ...others] = chunks.filter((chunk) => chunk.length > 0)
   if (others.length === 0) return first
   const pieces = chunks.map((chunk) => (typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
-  return joinBytes(
-    pieces,
-    pieces.reduce((size, piece) => size + piece.byteLength, 0),
-  )
+  const size = pieces.reduce((sum, piece) => sum + piece.byteLength, 0)
+  return joinBytes(pieces, size)
 }
 
-/** Returns false for usage, empty text, and the starts of an answer, a text and a thinking block. */
-function isContent(part: StreamPart): boolean {
-  switch (part.type) {
-    case 'answer-start':
-    case 'text-start':
-    case 'thinking-start':
-    case 'usage':
-      return false
-    case 'text-delta':
-      return part.text !== ''
-    default:
-      return true
+const INITIAL_BUFFER_BYTES = 16 * 1024
+/** Number of unparsed bytes at which the next `add` parses them. Parsing short events of this size takes about 20 ms. */
+const MAX_UNREAD_BYTES = 256 * 1024
+
+/**
+ * Collects an answer from its bytes. A short answer is parsed only when its completion is read. A long answer is parsed
+ * while it arrives, because parsing 32 MiB at once would block the event loop for seconds. The bytes are copied into
+ * one buffer, because thousands of small retained chunks would slow down garbage collections.
+ */
+class ReceivedAnswer {
+  readonly #collector = new Collector()
+  #parser: SseParser | undefined
+  #reader: StreamReader
+  #buffer = new Uint8Array(INITIAL_BUFFER_BYTES)
+  #unreadBytes = 0
+
+  constructor(reader: StreamReader) {
+    this.#reader = reader
+  }
+
+  add(bytes: Uint8Array): void {
+    if (this.#unreadBytes >= MAX_UNREAD_BYTES) this.read()
+    const size = this.#unreadBytes + bytes.length
+    if (size > this.#buffer.length) {
+      const larger = new Uint8Array(2 * size)
+      larger.set(this.#buffer)
+      this.#buffer = larger
+    }
+    this.#buffer.set(bytes, this.#unreadBytes)
+    this.#unreadBytes = size
+  }
+
+  /** Parses all unparsed bytes. If `isEndOfStream` is true, also parses a last event that no blank line follows. */
+  read(isEndOfStream: boolean = false): Collector {
+    // The translator limits the size of the answer.
+    const parser = (this.#parser ??= createSseParser(Infinity))
+    const bytes = this.#buffer.subarray(0, this.#unreadBytes)
+    this.#unreadBytes = 0
+    try {
+      for (const event of parser.read(bytes)) this.#collector.add(this.#reader(event))
+      if (isEndOfStream) for (const event of parser.end()) this.#collector.add(this.#reader(event))
+    } catch {
+      // The answer consists of the events before the faulty event.
+      this.#reader = () => ({ parts: [] })
+    }
+    return this.#collector
   }
 }

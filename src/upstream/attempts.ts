@@ -2,7 +2,7 @@ import { NO_USAGE, type Usage } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import { add, costOf, ZERO, type NanoUsd, promptTokens } from '../core/money.ts'
+import { add, costOf, type NanoUsd, promptTokens, ZERO } from '../core/money.ts'
 import type { Provider, Route } from '../core/ports.ts'
 import type { Dialect } from '../core/prompt.ts'
 
@@ -102,10 +102,7 @@ export function upstreamError(provider: string, problem: string, cause?: unknown
   return new GatewayError('upstream', `The provider "${provider}" ${problem}.`, cause === undefined ? {} : { cause })
 }
 
-/**
- * Returns the error of a call that received no response: connection refused or reset, unknown host, too many headers, or
- * connect timeout.
- */
+/** Returns the error of a call that received no response. Returns a GatewayError unchanged. */
 export function connectError(provider: string, connectMs: number, cause: unknown): GatewayError {
   if (GatewayError.is(cause)) return cause
   const code = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined

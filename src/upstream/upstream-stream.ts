@@ -1,26 +1,26 @@
+import type { AnswerSource, SourceReceiver, StreamChunk } from '../core/answer.ts'
 import { closeIterator } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { StreamChunk, AnswerSource, SourceReceiver } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 
-/** Exactly one of these functions is called, exactly once. */
-export interface StreamEndObserver {
-  readonly onComplete: () => void
-  readonly onFailure: (error: unknown) => void
-  readonly onDisconnect: () => void
+interface StreamEndListener {
+  onComplete(): void
+  onError(error: unknown): void
 }
 
-/** The error is absent for a complete stream. */
+/** Exactly one of these functions is called, exactly once. */
+export interface StreamEndObserver extends StreamEndListener {
+  onDisconnect(): void
+}
+
+/** The error is absent for a complete or aborted stream. */
 interface StreamOutcome {
   readonly error?: unknown
 }
 
-export interface StreamListener {
+export interface StreamListener extends StreamEndListener {
   onChunk(chunk: TranslatedChunk): void
-  /** Called once the answer is complete. */
-  onComplete(): void
-  onError(error: unknown): void
 }
 
 /**
@@ -59,14 +59,14 @@ export class UpstreamStream implements SourceReceiver {
 
   observeEnd(observer: StreamEndObserver): void {
     this.#endObserver = observer
-    if (this.#outcome !== undefined) this.#notifyObserver(this.#outcome)
+    if (this.#outcome !== undefined) notify(observer, this.#outcome)
   }
 
   /** Passes earlier chunks to the listener immediately, and later chunks as they are received. */
   attach(listener: StreamListener): void {
     this.#listener = listener
     for (const chunk of this.#buffered.splice(0)) listener.onChunk(chunk)
-    if (this.#outcome !== undefined) this.#notifyListener(this.#outcome, listener)
+    if (this.#outcome !== undefined) notify(listener, this.#outcome)
   }
 
   pause(): void {
@@ -174,19 +174,14 @@ export class UpstreamStream implements SourceReceiver {
       return
     }
     this.#markOpen()
-    this.#notifyObserver(outcome)
-    if (this.#listener !== undefined) this.#notifyListener(outcome, this.#listener)
+    notify(this.#endObserver, outcome)
+    notify(this.#listener, outcome)
   }
+}
 
-  #notifyObserver(outcome: StreamOutcome): void {
-    if ('error' in outcome) this.#endObserver?.onFailure(outcome.error)
-    else this.#endObserver?.onComplete()
-  }
-
-  #notifyListener(outcome: StreamOutcome, listener: StreamListener): void {
-    if ('error' in outcome) listener.onError(outcome.error)
-    else listener.onComplete()
-  }
+function notify(listener: StreamEndListener | undefined, outcome: StreamOutcome): void {
+  if ('error' in outcome) listener?.onError(outcome.error)
+  else listener?.onComplete()
 }
 
 /** Returns a source that emits the chunks of a stored answer. */

@@ -1,16 +1,18 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import type * as estimates from '../../src/tokens/estimate.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
+import { collectUnhandledRejections } from '../support/unhandled-rejections.ts'
 
 /**
  * Characters estimated between two turns of the event loop. Only estimation advances the clock, so no test depends on
  * speed.
  */
-const estimation = { now: 0, inTurn: 0, maxInTurn: 0, all: 0 }
+const estimation = { now: 0, inTurn: 0, maxInTurn: 0, all: 0, failures: 0 }
 
 vi.mock('../../src/tokens/estimate.ts', async (load) => {
   const real = await load<typeof estimates>()
   const estimateTokens = (text: string): number => {
+    if (estimation.failures-- > 0) throw new Error('The estimate failed.')
     estimation.inTurn += text.length
     estimation.maxInTurn = Math.max(estimation.maxInTurn, estimation.inTurn)
     estimation.all += text.length
@@ -43,7 +45,7 @@ const frames = [...events.map((event) => `data: ${JSON.stringify(event)}\n\n`), 
 let gateway: Gateway
 let secret: string
 
-async function start(contextWindow: number, answer: () => Response): Promise<void> {
+async function start(contextWindow: number, answer: () => Response | Promise<Response>): Promise<void> {
   const model = { id: 'large', price: { input: 1, output: 2 }, contextWindow, maxOutputTokens: 100 }
   gateway = createGateway({
     providers: [openaiCompatible({ name: 'mock', baseUrl: 'http://upstream/v1', models: [model] })],
@@ -70,7 +72,7 @@ async function send(headers: Record<string, string>, more: object): Promise<numb
 let isWatching = false
 
 beforeEach(() => {
-  Object.assign(estimation, { now: 0, inTurn: 0, mostInTurn: 0, all: 0 })
+  Object.assign(estimation, { now: 0, inTurn: 0, maxInTurn: 0, all: 0, failures: 0 })
   vi.spyOn(performance, 'now').mockImplementation(() => estimation.now)
   isWatching = true
   const turn = (): void => {
@@ -114,4 +116,19 @@ it('does not estimate a prompt of 443k tokens that is sent unchanged and whose u
   await start(LARGE, wholeResponse)
   expect(await send(off, {})).toBe(200)
   expect(estimation.all).toBeLessThan(1000)
+})
+
+it('streams the answer to a prompt of 443k tokens whose first estimate fails while the upstream answers', async () => {
+  await start(LARGE, async () => {
+    await new Promise((resolve) => setImmediate(resolve))
+    return stream()
+  })
+  estimation.failures = 1
+  let status: number | undefined
+  const rejections = await collectUnhandledRejections(async () => {
+    status = await send(off, { stream: true })
+  })
+
+  expect(rejections).toEqual([])
+  expect(status).toBe(200)
 })

@@ -1,7 +1,20 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { ZERO } from '../../src/core/money.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
+import { createRuntime } from '../../src/http/runtime.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
+import { followStream } from '../../src/pipeline/follow.ts'
+import type { LiveStream } from '../../src/replay/live-stream.ts'
 import { getReader } from '../support/read-stream.ts'
-import { CUT, buildEvents, gate, startUpstream, type StreamItem, type Upstream } from '../support/upstream.ts'
+import {
+  CUT,
+  buildEvents,
+  formatEvent,
+  gate,
+  startUpstream,
+  type StreamItem,
+  type Upstream,
+} from '../support/upstream.ts'
 
 const closers: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -133,4 +146,41 @@ describe('a stream that is identical to one in flight', () => {
     expect(await second.until('[DONE]')).toContain('data: [DONE]')
     expect(upstream.requests).toHaveLength(2)
   })
+})
+
+it.each([
+  ['empty', '', false],
+  ['not empty', 'Paris', true],
+])('a stream that fails after a text that is %s is followed only if it has content', async (_, text, isFollowed) => {
+  const model = { id: 'large', family: 'large', price: { input: 1, output: 2 }, contextWindow: 1, maxOutputTokens: 1 }
+  const provider = openaiCompatible({ name: 'chat', baseUrl: 'http://upstream/v1', models: [model] })
+  const message = { id: 'msg_1', model: 'large', usage: {} }
+  const events = [
+    { type: 'message_start', message },
+    { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } },
+  ]
+  const live: LiveStream = {
+    metadata: { dialect: 'anthropic' },
+    summary: () => ({}),
+    follow: (sink) => {
+      for (const event of events) sink.write(formatEvent({ event: event.type, data: JSON.stringify(event) }))
+      sink.fail(new Error('The upstream closed the connection.'))
+      return () => {}
+    },
+  }
+  const followed = await followStream(
+    {
+      format: messagesClient,
+      id: 'req_1',
+      margin: 1,
+      resolved: { name: 'chat/large', routes: [{ provider, model }] },
+      size: { estimate: 1, prepare: () => undefined },
+    },
+    { countAsHit: () => {}, spent: ZERO },
+    { live },
+    { runtime: createRuntime() },
+  )
+
+  expect(followed !== undefined).toBe(isFollowed)
 })

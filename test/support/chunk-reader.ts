@@ -3,7 +3,6 @@ import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import type { Route } from '../../src/core/ports.ts'
 import type { StreamWriter } from '../../src/formats/format.ts'
 import { upstreamError } from '../../src/upstream/attempts.ts'
-import { isTooDeep } from '../../src/core/json.ts'
 import { createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
@@ -28,9 +27,6 @@ function createChunkTranslator(source: AnswerSource, provider = 'tiny'): AnswerT
     writer: new ChunkCollector(),
     isNumbered: false,
     toError: (what, cause) => upstreamError(provider, what, cause),
-    checkEvent: (data) => {
-      if (isTooDeep(data)) throw upstreamError(provider, 'sent an event that is nested too deep')
-    },
   })
 }
 

@@ -1,0 +1,47 @@
+import { expect, it } from 'vitest'
+import type { AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
+import { GatewayError } from '../../src/core/errors.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
+import { replayAsStream } from '../../src/pipeline/stream-answer.ts'
+import { collectUnhandledRejections } from '../support/unhandled-rejections.ts'
+
+const ignore = (): void => {}
+
+/** Replays a followed stream, and returns the errors that its listener receives. */
+function replay(read: AnswerSource['read']): readonly unknown[] {
+  const source: AnswerSource = { read, pause: ignore, resume: ignore, complete: ignore, abort: ignore }
+  const requestBody = { model: 'a/b', messages: [{ role: 'user', content: 'Hello' }] }
+  const prompt = chatClient.readPrompt(requestBody)
+  const planned = { format: chatClient, prompt, requestBody, id: 'req_1', startedAt: 0 }
+  const errors: unknown[] = []
+  const stream = replayAsStream(source, planned, { runtime: { after: () => ignore } })
+  stream.attach({ onChunk: ignore, onComplete: ignore, onError: (error) => errors.push(error) })
+  return errors
+}
+
+it('a followed stream that fails before its first event reports the error to its listener only', async () => {
+  const failure = new GatewayError('too-large', 'The recording is full.')
+  let errors: readonly unknown[] = []
+  const rejections = await collectUnhandledRejections(() => {
+    errors = replay((receiver) => receiver.onError(failure))
+  })
+
+  expect(errors).toEqual([failure])
+  expect(rejections).toEqual([])
+})
+
+it('a followed stream that fails before its first content, after a listener is attached, reports the error to it', () => {
+  const receivers: SourceReceiver[] = []
+  const errors = replay((receiver) => void receivers.push(receiver))
+  receivers[0]?.onError('failure')
+
+  expect(errors).toEqual(['failure'])
+})
+
+it('a followed stream without an answer fails with an error that names no provider', () => {
+  const errors = replay((receiver) => receiver.onChunk({ parts: [{ type: 'done' }] }))
+
+  expect(errors).toMatchObject([
+    { kind: 'upstream', message: 'The stored or shared answer is incomplete. Send the request again.' },
+  ])
+})
