@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { createFlatIndex } from '../../src/cache/vector-search.ts'
-import { hashEmbedding } from '../../src/cache/hashing.ts'
+import { createFlatIndex } from '../../src/cache/flat-index.ts'
+import { hashEmbedding } from '../../src/cache/vector-search.ts'
 import type { VectorIndex } from '../../src/core/cache-ports.ts'
 import { seeded } from './variations.ts'
 
@@ -37,7 +37,7 @@ export async function timeLookups(entries: number, threshold: number): Promise<L
   const slab = new Float32Array(entries * DIMENSIONS)
   texts.forEach((text, place) => slab.set(hashEmbedding(text), place * DIMENSIONS))
   const before = memory()
-  const index = createFlatIndex({ now: () => 0, pause, maxBytes: 2 ** 40 })
+  const index = createFlatIndex({ now: () => 0, pause, dimensions: DIMENSIONS, maxEntries: entries, maxBytes: 2 ** 40 })
   for (const [place, text] of texts.entries()) {
     const vector = slab.slice(place * DIMENSIONS, (place + 1) * DIMENSIONS)
     await index.add({ id: String(place), scope: 'one', vector, expiresAt: 1 })

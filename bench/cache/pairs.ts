@@ -4,7 +4,8 @@ import { canonicalize } from '../../src/cache/canonical.ts'
 import { normalizeText } from '../../src/cache/cache-key.ts'
 import { findDifference } from '../../src/cache/guard.ts'
 import { loadEnglishLexicon } from '../../src/cache/typos.ts'
-import { createWordingIndex } from '../../src/cache/wording-search.ts'
+import { createWordingSearch } from '../../src/cache/wording-search.ts'
+import { lookupOf } from '../../test/cache/fixture.ts'
 import { REVERSALS } from '../../test/cache/reversals.ts'
 import { seeded, variationsOf } from './variations.ts'
 
@@ -74,18 +75,19 @@ function readFiles(folder: string): readonly Record<string, unknown>[] {
 /** Returns the number of pairs that hit, with and without the guard, at each threshold. */
 export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate[]> {
   const lexicon = await loadEnglishLexicon()
-  const judged = pairs.map((pair): Judged => {
+  const judge = async (pair: Pair): Promise<Judged> => {
     const forms = [canonicalize(normalizeText(pair.left)), canonicalize(normalizeText(pair.right))] as const
-    const index = createWordingIndex()
-    index.add({ id: 'left', scope: 'pair', text: pair.left, form: forms[0] })
-    const [found] = index.find('pair', forms[1], 1)
+    const search = createWordingSearch()
+    await search.add({ ...lookupOf('left', pair.left), form: forms[0] }, 1)
+    const [found] = await search.find({ ...lookupOf('right', pair.right), form: forms[1] }, 1)
     const passes = [1, 2].map((typos) => findDifference(...forms, { lexicon, maxTypos: typos }) === undefined)
     return {
       ...pair,
-      similarity: found === undefined ? 0 : 1 - found.typos / 100,
+      similarity: found?.similarity ?? 0,
       passes: (threshold, similarity) => similarity >= threshold && passes[similarity >= 0.95 ? 1 : 0] === true,
     }
-  })
+  }
+  const judged = await Promise.all(pairs.map(judge))
   const kinds = groupBy(judged, (pair) => pair.kind)
   return [...kinds].flatMap(([kind, group]) =>
     (['offline', 'constant'] as const).flatMap((embedder) =>

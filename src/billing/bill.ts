@@ -21,15 +21,13 @@ export interface Bill {
   readonly theoretical: NanoUsd
   /** Cost of all upstream calls of the request. */
   readonly actual: NanoUsd
-  /** theoretical × margin; 0 for a cache hit. */
+  /** theoretical × margin for an answer from an upstream; 0 for a cache hit. */
   readonly billed: NanoUsd
   readonly margin: number
   readonly cache: 'HIT' | 'MISS'
   /** The value of X-Svc-Strategy. */
   readonly strategy: string
-  /**
-   * True if an amount is based on the local count, because the upstream reported no usage or the answer is incomplete.
-   */
+  /** True if an amount may be based on a local count. */
   readonly isEstimated: boolean
   /** Reported usage above the ceiling. It is not billed. */
   readonly excessUsage?: ExcessUsage
@@ -48,7 +46,7 @@ export interface Billable {
   /** Maximum number of tokens billed for the original prompt if fewer were sent. */
   readonly reservedTokens: number
   readonly isEstimated: boolean
-  /** Cost of small-model calls and abandoned calls of this request. */
+  /** Cost of the other upstream calls of this request. */
   readonly extraCost: NanoUsd
 }
 
@@ -66,7 +64,7 @@ export interface ExcessUsage {
 
 /**
  * Returns the bill of an answer: theoretical = original prompt tokens × input price + completion tokens × output price,
- * actual = cost of all upstream calls at their reported usage, billed = theoretical × margin.
+ * actual = cost of all upstream calls, billed = theoretical × margin.
  *
  * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures the number
  * of removed tokens. A mix of both counts would report savings or losses for requests that were not rewritten.
@@ -76,7 +74,7 @@ export function makeBill(answer: Billable): Bill {
   const sent = promptTokens(usage)
   const original = Math.max(sent, Math.min(answer.reservedTokens, originalTokens(answer.localCounts, sent)))
   const theoretical = costOfTokens(answer.price, original, usage.outputTokens)
-  const bill: Bill = {
+  return {
     originalTokens: original,
     optimizedTokens: sent,
     completionTokens: usage.outputTokens,
@@ -87,8 +85,8 @@ export function makeBill(answer: Billable): Bill {
     cache: 'MISS',
     strategy: answer.strategy,
     isEstimated: answer.isEstimated,
+    ...(excessUsage !== undefined && { excessUsage }),
   }
-  return excessUsage === undefined ? bill : { ...bill, excessUsage }
 }
 
 /**
@@ -106,15 +104,15 @@ export function makeHitBill(answer: {
   readonly margin: number
   readonly originalTokens: number
   readonly completionTokens: number
-  /** Cost of the verifier. @default 0 */
-  readonly spent?: NanoUsd
+  /** Cost of the verifier. */
+  readonly spent: NanoUsd
 }): Bill {
   return {
     originalTokens: answer.originalTokens,
     optimizedTokens: 0,
     completionTokens: answer.completionTokens,
     theoretical: costOfTokens(answer.price, answer.originalTokens, answer.completionTokens),
-    actual: answer.spent ?? ZERO,
+    actual: answer.spent,
     billed: ZERO,
     margin: answer.margin,
     cache: 'HIT',
@@ -127,7 +125,7 @@ export function savings(bill: Bill): NanoUsd {
   return subtract(bill.theoretical, bill.actual)
 }
 
-/** Returns 100 × (1 − actual ÷ theoretical), or 0 if the theoretical cost is 0. */
+/** Returns 100 × (1 − actual ÷ theoretical), rounded to two decimals, or 0 if the theoretical cost is 0. */
 export function savingsPercent(bill: Bill): number {
   if (bill.theoretical === 0) return 0
   return Math.round(10_000 * (1 - bill.actual / bill.theoretical)) / 100
@@ -159,14 +157,13 @@ export function clampUsage(
 }
 
 function reducePrompt(usage: Usage, excessTokens: number): Partial<Usage> {
-  const reduced: { -readonly [part in (typeof PROMPT_TOKEN_FIELDS)[number]]?: number } = {}
   let remaining = excessTokens
-  for (const field of PROMPT_TOKEN_FIELDS) {
+  const reduced = PROMPT_TOKEN_FIELDS.map((field) => {
     const removed = Math.min(remaining, usage[field])
-    reduced[field] = usage[field] - removed
     remaining -= removed
-  }
-  return reduced
+    return [field, usage[field] - removed] as const
+  })
+  return Object.fromEntries(reduced)
 }
 
 export function billHeaders(bill: Bill): Record<string, string> {
@@ -191,10 +188,7 @@ export function toHeaderText(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?')
 }
 
-/**
- * The bill of one request. Amounts are in dollars with six decimal places. Token counts refer to the prompt,
- * except the completion tokens.
- */
+/** The bill of one request. Amounts are in dollars with six decimal places. Token counts refer to the prompt. */
 export interface ResponseBill {
   /** Tokens of the received prompt. */
   readonly originalTokens: number
@@ -215,14 +209,11 @@ export interface ResponseBill {
   readonly cache: 'HIT' | 'MISS'
   /** The optimization of the prompt, such as `Passthrough (no optimization needed)`. */
   readonly strategy: string
-  /** True for a stream, whose headers are sent before its usage is known, and for an upstream that reports no usage. */
+  /** True if the usage was not known when the headers were sent, as for most streams. */
   readonly isEstimated: boolean
 }
 
-/**
- * Reads the bill from the `X-Svc-*` headers of a response. Returns undefined for a response without a bill: an error,
- * or a path that calls no model.
- */
+/** Reads the bill from the `X-Svc-*` headers of a response. Returns undefined for a response without these headers. */
 export function readBill({
   headers,
 }: {

@@ -1,6 +1,8 @@
 import type { Completion } from '../core/answer.ts'
-import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
+import { type Cancellation, isPromise, isThenable, type MaybePromise, withTimeout } from '../core/async.ts'
+import type { AnswerStore, CachedAnswer, VectorIndex } from '../core/cache-ports.ts'
 import { asObject, type JsonObject } from '../core/json.ts'
+import type { Runtime } from '../core/ports.ts'
 import type { Native } from '../core/prompt.ts'
 
 export interface MemoryAnswerStoreOptions {
@@ -8,7 +10,7 @@ export interface MemoryAnswerStoreOptions {
   readonly maxBytes: number
   /** Returns the size of a comparable entry in the index, in bytes. */
   readonly indexBytes: (text: string) => number
-  /** Called for each removed entry, and for each entry that is too large to store. Not called for replaced entries. */
+  /** Called for each removed entry, and for each entry that is too large to store. Not called for a replaced entry. */
   readonly onRemove: (answer: CachedAnswer) => void
 }
 
@@ -17,16 +19,14 @@ const OVERHEAD_BYTES = 1024
 
 interface Entry {
   readonly answer: CachedAnswer
+  readonly owner: Owner
   readonly bytes: number
 }
 
 /** The entries of one key, least recently used first. */
 interface Owner {
   readonly entries: Map<string, Entry>
-  /**
-   * Iterator that continues after the last evicted entry. A new Map iterator would have to skip all deleted entries
-   * again.
-   */
+  /** Continues after the last evicted entry. A new iterator would skip all deleted entries again. */
   evictionOrder: Iterator<Entry, undefined>
   bytes: number
 }
@@ -43,49 +43,40 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
   const comparableCounts = new Map<string, number>()
   let bytes = 0
 
-  const adjustCount = ({ answer }: Entry, change: number): void => {
-    if (!answer.comparable) return
-    const total = (comparableCounts.get(answer.scope) ?? 0) + change
-    if (total > 0) comparableCounts.set(answer.scope, total)
-    else comparableCounts.delete(answer.scope)
+  const adjustCount = ({ comparable, scope }: CachedAnswer, change: number): void => {
+    if (!comparable) return
+    const total = (comparableCounts.get(scope) ?? 0) + change
+    if (total > 0) comparableCounts.set(scope, total)
+    else comparableCounts.delete(scope)
   }
   const attach = (entry: Entry): void => {
-    const { id, keyId } = entry.answer
-    const owner = owners.get(keyId) ?? newOwner()
-    owners.set(keyId, owner)
-    owner.entries.set(id, entry)
+    const { answer, owner } = entry
+    owners.set(answer.keyId, owner)
+    owner.entries.set(answer.id, entry)
     owner.bytes += entry.bytes
-    entries.set(id, entry)
+    entries.set(answer.id, entry)
     bytes += entry.bytes
-    adjustCount(entry, 1)
+    adjustCount(answer, 1)
   }
-  const detach = (entry: Entry): void => {
-    const { id, keyId } = entry.answer
-    entries.delete(id)
-    bytes -= entry.bytes
-    adjustCount(entry, -1)
-    const owner = owners.get(keyId)
-    if (owner === undefined) return
-    owner.entries.delete(id)
-    owner.bytes -= entry.bytes
-    if (owner.entries.size === 0) owners.delete(keyId)
+  const detach = ({ answer, owner, bytes: entryBytes }: Entry): void => {
+    entries.delete(answer.id)
+    bytes -= entryBytes
+    adjustCount(answer, -1)
+    owner.entries.delete(answer.id)
+    owner.bytes -= entryBytes
+    if (owner.entries.size === 0) owners.delete(answer.keyId)
   }
   const remove = (entry: Entry): void => {
     detach(entry)
     onRemove(entry.answer)
   }
-  /**
-   * Marks the entry and its owner as the most recently used. Among owners with equal shares, the least recently used
-   * owner loses an entry.
-   */
+  /** Marks the entry and its owner as the most recently used. Of equal shares, `evict` takes the oldest. */
   const touch = (entry: Entry): void => {
-    const { id, keyId } = entry.answer
-    const owner = owners.get(keyId)
-    if (owner === undefined) return
-    owner.entries.delete(id)
-    owner.entries.set(id, entry)
-    owners.delete(keyId)
-    owners.set(keyId, owner)
+    const { answer, owner } = entry
+    owner.entries.delete(answer.id)
+    owner.entries.set(answer.id, entry)
+    owners.delete(answer.keyId)
+    owners.set(answer.keyId, owner)
   }
   const shareOf = (owner: Owner): number => Math.max(owner.entries.size / maxEntries, owner.bytes / maxBytes)
   const evict = (): void => {
@@ -109,6 +100,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
       if (old !== undefined) detach(old)
       const entry: Entry = {
         answer: { ...answer, completion: dropParsedValue(answer.completion) },
+        owner: owners.get(answer.keyId) ?? newOwner(),
         bytes: bytesOf(answer) + (answer.comparable ? indexBytes(answer.text) : 0),
       }
       if (entry.bytes > maxBytes) {
@@ -124,17 +116,14 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
       if (old === undefined) return
       const entry = { ...old, answer: { ...old.answer, ...changes } }
       entries.set(id, entry)
-      owners.get(entry.answer.keyId)?.entries.set(id, entry)
+      old.owner.entries.set(id, entry)
     },
     remove: (id) => {
       const entry = entries.get(id)
       if (entry !== undefined) remove(entry)
     },
     hasComparable: (scope) => comparableCounts.has(scope),
-    clear: (keyId) => {
-      const cleared = keyId === undefined ? entries : owners.get(keyId)?.entries
-      cleared?.forEach(remove)
-    },
+    clear: (keyId) => (keyId === undefined ? entries : owners.get(keyId)?.entries)?.forEach(remove),
     size: () => ({ entries: entries.size, bytes }),
   }
 }
@@ -164,10 +153,7 @@ function bytesOf({ id, text, completion }: CachedAnswer): number {
   return OVERHEAD_BYTES + 2 * length
 }
 
-/**
- * Stores the native answer only as JSON text, because the garbage collector would have to visit every object in a
- * parsed value.
- */
+/** Stores a native answer only as JSON text, because the garbage collector visits each object in a parsed value. */
 function dropParsedValue(completion: Completion): Completion {
   const { native } = completion
   return native?.text === undefined
@@ -186,5 +172,128 @@ class StoredNative implements Native {
 
   get value(): JsonObject {
     return asObject(JSON.parse(this.text)) ?? {}
+  }
+}
+
+export interface Timeout {
+  readonly ms: number
+  readonly after: Runtime['after']
+  readonly cancellation?: Cancellation | undefined
+}
+
+/**
+ * Returns the result of `work`. If it is a promise, a timeout or a cancellation rejects the returned promise, but does
+ * not stop the work.
+ */
+export function runWithTimeout<T>(timeout: Timeout, work: () => MaybePromise<T>): MaybePromise<T> {
+  throwIfCanceled(timeout.cancellation)
+  const result = work()
+  if (!isThenable(result)) return result
+  const createError = (): Error => new Error(`A cache component took longer than ${timeout.ms} ms.`)
+  return withTimeout(result, { ...timeout, createError })
+}
+
+/** Like `runWithTimeout`, but passes `work` a signal that is aborted when the returned promise settles. */
+export function runAbortable<T>(timeout: Timeout, work: (signal: AbortSignal) => MaybePromise<T>): MaybePromise<T> {
+  const controller = new AbortController()
+  const result = runWithTimeout(timeout, () => work(controller.signal))
+  return isPromise(result) ? result.finally(() => controller.abort()) : result
+}
+
+export function throwIfCanceled(cancellation: Cancellation | undefined): void {
+  if (cancellation?.isCanceled === true) throw cancellation.reason
+}
+
+const MAX_FAILURES = 3
+const PAUSE_MS = 10_000
+
+/** Pauses a component for ten seconds after three consecutive failures, so that requests do not wait for timeouts. */
+export class FailurePause {
+  readonly #now: () => number
+  #failures = 0
+  #pausedUntil = 0
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  get isPaused(): boolean {
+    return this.#now() < this.#pausedUntil
+  }
+
+  countFailure(): void {
+    this.#failures += 1
+    if (this.#failures >= MAX_FAILURES) this.#pausedUntil = this.#now() + PAUSE_MS
+  }
+
+  reset(): void {
+    this.#failures = 0
+  }
+}
+
+interface GuardOptions {
+  readonly runtime: Pick<Runtime, 'now' | 'after'>
+  readonly timeoutMs: number
+}
+
+function createGuardedCall({ runtime: { now, after }, timeoutMs: ms }: GuardOptions) {
+  const pause = new FailurePause(now)
+  const fail = (error: unknown): never => {
+    pause.countFailure()
+    throw error
+  }
+  const succeed = <T>(value: T): T => {
+    pause.reset()
+    return value
+  }
+  return <T>(work: () => MaybePromise<T>): MaybePromise<T> => {
+    if (pause.isPaused) throw new Error('The cache store or index is paused after repeated failures.')
+    try {
+      const result = runWithTimeout({ ms, after }, work)
+      return isPromise(result) ? result.then(succeed, fail) : succeed(result)
+    } catch (error) {
+      return fail(error)
+    }
+  }
+}
+
+/** Returns a store whose calls have a deadline. Exception: `clear`, which delays no request. */
+export function guardAnswerStore(store: AnswerStore, options: GuardOptions): AnswerStore {
+  const call = createGuardedCall(options)
+  const { claims, peek = store.get } = store
+  const values = claims?.values
+  return {
+    get: (id) => call(() => store.get(id)),
+    peek: (id) => call(() => peek.call(store, id)),
+    put: (answer) => call(() => store.put(answer)),
+    amend: (id, changes) => call(() => store.amend(id, changes)),
+    remove: (id) => call(() => store.remove(id)),
+    hasComparable: (scope) => call(() => store.hasComparable(scope)),
+    clear: async (keyId) => store.clear(keyId),
+    size: () => store.size(),
+    ...(claims !== undefined && {
+      claims: {
+        acquire: async (id, ttlMs) => call(() => claims.acquire(id, ttlMs)),
+        isHeld: async (id) => call(() => claims.isHeld(id)),
+        release: async (id) => call(() => claims.release(id)),
+        ...(values !== undefined && {
+          values: {
+            get: (key) => call(() => values.get(key)),
+            set: async (key, value, options) => call(() => values.set(key, value, options)),
+            swap: async (key, expected, value, options) => call(() => values.swap(key, expected, value, options)),
+          },
+        }),
+      },
+    }),
+  }
+}
+
+export function guardVectorIndex(index: VectorIndex, options: GuardOptions): VectorIndex {
+  const call = createGuardedCall(options)
+  return {
+    add: (entry) => call(() => index.add(entry)),
+    nearest: (scope, vector, options) => call(() => index.nearest(scope, vector, options)),
+    remove: (id) => call(() => index.remove(id)),
+    clear: async () => index.clear(),
   }
 }

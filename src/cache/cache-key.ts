@@ -20,7 +20,7 @@ export interface CacheKeyOptions {
 }
 
 export interface CacheKey {
-  /** Hash of everything except the text of the last user message. A hit requires the same scope. */
+  /** Hash of the request without the text of a last user message that has only text. A hit requires the same scope. */
   readonly scope: string
   /** Texts with the same normalized form have the same id within a scope. */
   readonly id: string
@@ -47,47 +47,35 @@ function bodyFields(names: string): ReadonlySet<string> {
 const MAX_COMPARED_LENGTH = 4000
 
 /**
- * Returns the cache key of a prompt, or undefined for a prompt that must not be cached: one without a user message,
- * with several choices or log probabilities, which a replayed answer does not have, or in a thread that the upstream
- * stores.
+ * Returns the cache key of a prompt, or undefined for a prompt that must not be cached.
  *
- * A body that contains only fields shared by several formats has the same scope in each of them. Other fields, tools,
- * images and unknown blocks are hashed as received, together with the name of their format, so they match only requests
- * in that format.
+ * A body that contains only fields shared by several formats has the same scope in each of them. Other fields and parts
+ * are hashed together with the name of their format, so they match only requests in that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const questionIndex = lastUserIndex(prompt.messages)
   const last = prompt.messages[questionIndex]
   const { thread } = prompt.native.value
-  if (
-    last === undefined ||
-    (prompt.settings.choices ?? 1) > 1 ||
-    thread !== undefined ||
-    wantsLogprobs(prompt.native)
-  ) {
-    return undefined
-  }
+  // The upstream stores the messages of a thread. A replayed answer has one choice and no log probabilities.
+  const isCacheable = thread === undefined && (prompt.settings.choices ?? 1) <= 1 && !wantsLogprobs(prompt.native)
+  if (last === undefined || !isCacheable) return undefined
   const text = normalizeText(textOf(last))
   const keyText = new KeyText()
   keyText.add('owner', options.owner)
   keyText.add('model', options.modelName)
   if (options.beta !== undefined) keyText.add('beta', options.beta)
   addSettings(keyText, prompt)
-  for (let index = 0; index < prompt.messages.length; index += 1) {
-    const message = prompt.messages[index]
-    if (message === undefined) continue
-    if (index === questionIndex) addQuestion(keyText, message)
-    else addMessage(keyText, message)
-  }
+  prompt.messages.forEach((message, index) =>
+    index === questionIndex ? addQuestion(keyText, message) : addMessage(keyText, message),
+  )
   const scope = sha256(keyText.text)
   const previous = prompt.messages.findLast(({ role }, index) => role === 'user' && index < questionIndex)
-  const previousText = previous === undefined ? '' : textOf(previous)
   return {
     scope,
     id: `${scope}.${sha256(text)}`,
     text,
-    previousText,
-    comparable: isComparable(prompt, questionIndex, text),
+    previousText: previous === undefined ? '' : textOf(previous),
+    comparable: questionIndex === prompt.messages.length - 1 && isComparable(last, text),
   }
 }
 
@@ -95,9 +83,8 @@ function wantsLogprobs({ value }: Native): boolean {
   return value['logprobs'] === true || asArray(value['include']).includes('message.output_text.logprobs')
 }
 
-function isComparable(prompt: Prompt, index: number, text: string): boolean {
-  if (text === '' || text.length > MAX_COMPARED_LENGTH || index < prompt.messages.length - 1) return false
-  const parts = prompt.messages[index]?.parts ?? []
+function isComparable({ parts }: Message, text: string): boolean {
+  if (text === '' || text.length > MAX_COMPARED_LENGTH) return false
   return parts.every((part) => part.type === 'text') && !looksLikeCode(text)
 }
 
@@ -122,14 +109,11 @@ function addSettings(keyText: KeyText, prompt: Prompt): void {
   for (const field of Object.keys(value)) {
     if (!parsed.has(field) && value[field] !== undefined) (otherFields ??= {})[field] = value[field]
   }
-  if (hasBothLimits(value)) (otherFields ??= {})['max_tokens'] = value['max_tokens']
+  // A body may set the output limit under both of its names, but the prompt contains only one of the values.
+  const hasBothLimits = value['max_tokens'] !== undefined && value['max_completion_tokens'] !== undefined
+  if (hasBothLimits) (otherFields ??= {})['max_tokens'] = value['max_tokens']
   if (topK === undefined && value['top_k'] !== undefined) (otherFields ??= {})['top_k'] = value['top_k']
   if (otherFields !== undefined) keyText.add(`fields of ${dialect}`, sortedJson(otherFields))
-}
-
-/** A body may set the output limit under both of its names, but the prompt contains only one of the values. */
-function hasBothLimits(body: JsonObject): boolean {
-  return body['max_tokens'] !== undefined && body['max_completion_tokens'] !== undefined
 }
 
 function addMessage(keyText: KeyText, message: Message): void {
@@ -183,8 +167,7 @@ function serializeNative(native: Native | undefined, fallback: Part | readonly P
 }
 
 function textOf(message: Message): string {
-  const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
-  return texts.length === 1 ? (texts[0] ?? '') : texts.join('\n\n')
+  return message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n\n')
 }
 
 /** Sorts the top-level fields, because the order of body fields has no meaning. */

@@ -1,12 +1,12 @@
 import type { Completion } from '../core/answer.ts'
 import type { AnswerClaims, CachedAnswer, StreamValues } from '../core/cache-ports.ts'
-import { type Cancellation, isThenable, type MaybePromise } from '../core/async.ts'
+import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Part } from '../core/prompt.ts'
+import { throwIfCanceled } from './answer-store.ts'
 import type { CacheDirectives } from './cache-options.ts'
-import { throwIfCanceled, whenReady } from './deadlines.ts'
 import { attempt, findIdentical, type CacheHit, type CacheContext } from './find-answer.ts'
 import type { Lookup } from './wording-search.ts'
 
@@ -16,11 +16,11 @@ export interface CacheMiss {
   readonly spent: NanoUsd
   /** Equal for identical requests, which can share one answer. Absent if the request cannot share an answer. */
   readonly id?: string | undefined
-  /** Stores a complete answer with status 200. Returns false if the answer is not stored. Never rejects. */
+  /** Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): MaybePromise<boolean>
-  /** Counts the request as a hit after it has received the answer to an identical request. */
+  /** Counts the request as a hit, because it receives the answer to an identical request. */
   countAsHit(): void
-  /** Coordinates identical requests of several processes. Absent without `id`, or if the store has no claims. */
+  /** Absent without `id`, or if the store has no claims. */
   readonly claim?: AnswerClaim | undefined
 }
 
@@ -28,13 +28,12 @@ export interface CacheMiss {
 export interface AnswerClaim {
   /**
    * Takes the claim, or waits for the process that has it. Resolves with undefined if this process must compute the
-   * answer: it has the claim, the other process stored no answer or took too long, or the store failed. Rejects only
-   * when the caller disconnects.
+   * answer. Rejects only if the request is canceled.
    *
    * @param findStream Looks for the other process's stream. The wait ends as soon as it finds one.
    */
   join<Stream>(findStream?: FindStream<Stream>): Promise<CacheHit | FoundStream<Stream> | undefined>
-  /** Releases the claim. Must be called once the answer is stored or cannot be stored. Never rejects. */
+  /** Must be called once the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
   /** Publishes streams to other processes. Absent if the store does not support streams. */
@@ -62,7 +61,7 @@ export function createMiss(context: CacheContext, lookup: Lookup, directives: Ca
     store: (completion, promptTokens) => {
       if (!directives.allowsWrite || !isStorable(completion)) return false
       const stored = attempt(tallies, () => storeAnswer(context, lookup, { completion, promptTokens }), false)
-      if (!isThenable(stored)) return stored
+      if (!isPromise(stored)) return stored
       writes.add(stored)
       return stored.finally(() => writes.delete(stored))
     },
@@ -87,12 +86,12 @@ function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): 
   const expiresAt = storedAt + 1000 * seconds
   const comparable = lookup.key.comparable && context.threshold < 1
   const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answer, storedAt, expiresAt, comparable }
-  return whenReady(context.store.put(entry), (isStored) => {
+  return chain(context.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
     // Indexing continues after the caller disconnects, because the answer is complete.
     const uncanceledLookup = { ...lookup, cancellation: undefined }
     const indexed = attempt(context.tallies, () => context.search.add(uncanceledLookup, expiresAt), undefined)
-    return whenReady(indexed, () => true)
+    return chain(indexed, () => true)
   })
 }
 
@@ -100,7 +99,7 @@ const REFUSAL =
   /^(?:i(?:'|’)?m sorry,? (?:but )?i (?:can|won|am not|cannot)|i(?:'|’)?m (?:unable|not able) to|sorry, (?:but )?i (?:can|won)|i (?:cannot|can(?:'|’)t|won(?:'|’)t|will not) (?:help|assist|provide|comply|do that|create|write|answer|fulfill)|as an ai(?: language model)?,? i (?:can|am not|do not))/i
 const MAX_REFUSAL_LENGTH = 600
 
-/** Returns true for an answer that may be stored: complete, plain text, not empty, no tool call, no refusal. */
+/** Returns true for a complete text answer that is not a refusal and that can be replayed without loss. */
 export function isStorable(completion: Completion): boolean {
   if (completion.finish !== 'stop' && completion.finish !== 'stop-sequence') return false
   if (!completion.parts.every(isReplayable)) return false
@@ -171,18 +170,15 @@ function createClaim(context: CacheContext, lookup: Lookup): AnswerClaim | undef
         isOwned = await claims.acquire(key.id, CLAIM_MS)
         return isOwned ? undefined : await waitForOtherProcess(context, lookup, { claims, findStream })
       } catch {
-        throwIfCanceled({ cancellation })
+        throwIfCanceled(cancellation)
         return undefined
       }
     },
     release: async () => {
       if (!isOwned) return
       isOwned = false
-      try {
-        await claims.release(key.id)
-      } catch {
-        // The claim expires without a release.
-      }
+      // Without a release, the claim expires.
+      await claims.release(key.id).catch(() => {})
     },
   }
 }
@@ -198,7 +194,7 @@ async function waitForOtherProcess<Stream>(
   const deadline = runtime.now() + CLAIM_MS
   for (let ms = MIN_POLL_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_POLL_MS)) {
     await sleep(ms, runtime, cancellation)
-    throwIfCanceled({ cancellation })
+    throwIfCanceled(cancellation)
     if (!(await claims.isHeld(key.id))) {
       return attempt(context.tallies, () => findIdentical(context, lookup), undefined, cancellation)
     }

@@ -1,6 +1,5 @@
 import {
   functionCheck,
-  checkOptions,
   expects,
   numberFrom,
   objectWith,
@@ -21,32 +20,31 @@ export interface SemanticCacheOptions {
   readonly ttlSeconds?: number
   /** Lifetime of an answer to a time-sensitive question (today, latest, weather), in seconds. @default 60 */
   readonly freshTtlSeconds?: number
-  /** Minimum cosine similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
+  /** Minimum similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
   readonly similarityThreshold?: number
   /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
   readonly scope?: 'key' | 'global'
   /**
-   * Maximum number of entries. A full cache evicts the least recently used entry of the key with the largest share.
-   * @default 1000
+   * Maximum number of entries in memory. A full cache evicts the least recently used entry of the key with the largest
+   * share. @default 1000
    */
   readonly maxEntries?: number
-  /** Maximum total size of answers and index, in bytes. @default 64 MiB */
+  /** Maximum total size of the answers and the index in memory, in bytes. @default 64 MiB */
   readonly maxBytes?: number
-  /** Computes the vectors of questions. @default hashingEmbedder(), offline */
+  /** Computes the vectors of questions. @default a comparison of words, offline */
   readonly embedder?: Embedder
   /** Finds similar questions. @default in memory */
   readonly index?: VectorIndex
   /** Stores answers. Processes that use the same database share answers. @default in memory */
   readonly answers?: AnswerStore
   /**
-   * Verifies the best candidate that the guard accepts. The guard compares numbers, names, negations and wording.
-   * If the guard accepts none, `smallModelVerifier()` verifies the nearest candidate that differs only in its wording.
-   * @default none
+   * Verifies the best candidate that the guard accepts. If the guard accepts none, `smallModelVerifier()` verifies the
+   * nearest candidate that differs only in its wording. @default none
    */
   readonly verifyHit?: VerifyHit
-  /** Maximum duration of each call to the embedder, index, answer store or verifier, in milliseconds. @default 1000 */
+  /** Maximum duration of a call to the embedder, index, answer store or verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number
-  /** Yields to the event loop. Called every few milliseconds during a search. @default a timer of 0 ms */
+  /** Yields to the event loop during long searches. @default a timer of 0 ms */
   readonly pause?: () => Promise<void>
   readonly runtime: Pick<Runtime, 'now' | 'after'>
 }
@@ -75,12 +73,6 @@ export const checkCache: OptionCheck = optionsOf(
   [],
   'false or an object with options',
 )
-
-/** Throws `invalid-request` with the path of the first invalid option. */
-export function checkCacheOptions(options: SemanticCacheOptions): void {
-  const { pause: _, runtime: __, ...cache } = options
-  checkOptions('createGateway', { cache }, optionsOf({ cache: checkCache }))
-}
 
 function isWithin(value: unknown, max: number): boolean {
   return typeof value === 'number' && value > 0 && value <= max
@@ -124,7 +116,7 @@ export interface VerifyHit {
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
   /**
    * If true and the guard accepts no candidate, the verifier judges the nearest one that the guard rejects only because
-   * of its words or their order. Numbers, names, negations, quotations and code must always match. @default false
+   * of its words or their order. @default false
    */
   readonly judgesWording?: boolean
 }

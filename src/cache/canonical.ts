@@ -1,23 +1,15 @@
 import {
-  ABOUT_LETTERS,
-  ABOUT_WORDS,
   AFTER_SIGNIFICANT_ARTICLE,
-  AFTER_WOULD,
   BEFORE_ARTICLE,
-  ENGLISH_HINTS,
-  ENGLISH_MARKERS,
-  FILLERS,
-  FOREIGN_HINTS,
   NEGATIONS,
-  NUMBER_WORDS,
   ORDER_MATTERS,
   QUESTION_WORDS,
-  SIZE_UNITS,
-  expandContraction,
-  normalizeWord,
+  rewriteWords,
+  traitsOf,
+  words,
 } from './english.ts'
-import { removeFinalPunctuation, removePleasantries } from './pleasantries.ts'
-import { toWordTokens, isPlainWord, tokenize, correctSwappedLetters, type Token } from './tokenize.ts'
+import { countWords, lineOf, MAX_SEARCHED_TOKENS, QUESTION_WORD, rewordQuestion } from './rewordings.ts'
+import { isPlainWord, tokenize, correctSwappedLetters, type Token } from './tokenize.ts'
 
 export interface CanonicalToken extends Token {
   /** Set for an article that an equivalent text may omit: `the`, or `a` for `a` and `an`. */
@@ -28,8 +20,8 @@ export interface CanonicalToken extends Token {
 export interface Canonical {
   readonly items: readonly CanonicalToken[]
   /**
-   * When two texts are compared, typos are ignored if at least one of the texts is English. `none`: every character is
-   * significant, as in a text about spelling.
+   * A comparison forgives typos if one of the texts is English. `none`: every character is significant, as in a text
+   * about spelling.
    */
   readonly language: 'english' | 'unknown' | 'none'
 }
@@ -50,7 +42,7 @@ function formOf(written: readonly Token[]): Canonical {
   const traits = traitsOf(tokens)
   if (traits.isAboutLetters) return { items: written.map(toExactToken), language: 'none' }
   if (!traits.isEnglish) return { items: removeFinalPunctuation(written), language: 'unknown' }
-  const plain = rewrite(tokens, !traits.isAboutWords)
+  const plain = rewriteWords(tokens, !traits.isAboutWords)
   return { items: markArticles(sortFinalPair(removePleasantries(removeFillers(plain)))), language: 'english' }
 }
 
@@ -63,64 +55,130 @@ export function textToEmbed(canonical: Canonical): string {
   return canonical.language === 'english' ? text.toLowerCase() : text
 }
 
-interface Traits {
-  readonly isEnglish: boolean
-  readonly isAboutLetters: boolean
-  readonly isAboutWords: boolean
-}
-
-function traitsOf(tokens: readonly Token[]): Traits {
-  const keys = new Set<string>()
-  tokens.forEach((token, index) => {
-    if (!SIZE_UNITS.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
-  })
-  let [marks, hints, foreignHints, isAboutLetters, isAboutWords] = [0, 0, 0, false, false]
-  for (const key of keys) {
-    if (ENGLISH_MARKERS.has(key)) marks += 1
-    if (ENGLISH_HINTS.has(key)) hints += 1
-    if (FOREIGN_HINTS.has(key)) foreignHints += 1
-    isAboutLetters ||= ABOUT_LETTERS.has(key)
-    isAboutWords ||= ABOUT_WORDS.has(key)
-  }
-  const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
-  const mayBeEnglish = marks > 0 || (hints >= 2 && foreignHints === 0) || hasArticle
-  return { isEnglish: mayBeEnglish && 2 * marks + hints >= 2 * foreignHints, isAboutLetters, isAboutWords }
-}
-
-function isNumber(token: Token | undefined): boolean {
-  return token?.kind === 'number' || NUMBER_WORDS.has(token?.key ?? '')
-}
-
 function toExactToken(token: Token): CanonicalToken {
   return { ...token, key: token.raw }
 }
 
-/** Expands contractions. If `shouldRespell` is true, also normalizes spellings, synonyms and numbers, except in names. */
-function rewrite(tokens: readonly Token[], shouldRespell: boolean): readonly Token[] {
-  const rewritten: Token[] = []
-  let before = ''
-  for (const [index, token] of tokens.entries()) {
-    const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
-    for (const word of expanded ?? [token]) {
-      const plain = shouldRespell && isPlainWord(word) ? normalizeWord(word.key, before) : undefined
-      before = word.key
-      const number = shouldRespell && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
-      if (number !== undefined) rewritten.push({ ...word, kind: 'number', key: number })
-      else if (plain === undefined) rewritten.push(word)
-      else rewritten.push(...toWordTokens(word, plain))
-    }
+const TELL =
+  '(?:tell me|let me know|inform me|show me|teach me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out)|enlighten me(?: on| about)?|clarify for me|give me an idea of)'
+/** Texts that an assistant writes. `can you write a will without a lawyer` is a question, not a request. */
+const TEXTS =
+  '(?:poem|haiku|limerick|song|story|essay|summary|paragraph|joke|slogan|outline|function|script|program|query|regex|unit test|blog post|tweet|list)'
+const REQUEST = [
+  '(?:explain|describe|summarize|outline|elaborate|clarify|define|list|suggest|recommend|compare|analyze|review|draft',
+  '|(?:tell|show|give|help|teach|walk|find|write|make|create|generate|build) (?:me|us)',
+  `|(?:write|create|generate|compose)(?= (?:a|an) (?:[a-z]+ ){0,3}?${TEXTS} (?:about|on|that|for|in|to|of|with)))`,
+].join('')
+const MODAL = '(?:can|could|would|will)'
+const START = `(?:${QUESTION_WORD}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
+/** Beginnings of indirect questions. Excludes `how to`, because `do you know how to swim` is a direct question. */
+const INDIRECT_QUESTION =
+  '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
+
+/** Pleasantries at the beginning of a text, matched against its words joined by spaces. One may follow another. */
+const OPENINGS = [
+  /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
+  new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
+  /^(?:please|kindly) (?:, )?(?=\S)/,
+  /^(?:ok|okay|so|well|by the way|in fact|just|anyway|just (?:wondering|curious|checking)|out of (?:pure )?curiosity|if possible|if you do not mind|if you can|if i may ask) , (?=\S)/,
+  new RegExp(`^(?:ok |so |and )(?=${QUESTION_WORD} )`),
+  /^(?:sorry|excuse me|apologies|sorry to (?:bother|disturb|trouble) you)(?: ,)?(?: but)?(?: [,.:-])? (?=(?:what|who|when|where|why|how|which|can|could|is|are|do|does) )/,
+  /^(?:i have (?:a|one) (?:quick |short |small |simple )?question|(?:my|the|one|another) (?:quick )?question(?: is| for you)?|(?:a )?(?:quick|short|small)? ?question|i need (?:some )?help|help)(?: [.,:!-])+ (?=\S)/,
+  new RegExp(
+    `^(?:(?:${MODAL} (?:you|someone|somebody|anyone|anybody)|would you be able to|is it possible for you to|would it be possible for you to|i would (?:appreciate it|be grateful) if you could) (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${QUESTION_WORD} )`,
+  ),
+  new RegExp(
+    `^(?:would|do) you mind (?:telling me|letting me know|explaining(?: to me)?)(?: [,:])? (?=${QUESTION_WORD} )`,
+  ),
+  new RegExp(`^(?:is there )?any chance (?:that )?you (?:can|could) (?:${TELL}) (?=${QUESTION_WORD} )`),
+  new RegExp(
+    `^i (?:want|wanted|need|would like|would love|am trying|am looking|am curious|am interested|was hoping) to (?:know|ask|ask you|understand|find out|learn|figure out|work out|see|hear)(?: [,:])? (?=${QUESTION_WORD} )`,
+  ),
+  new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${QUESTION_WORD} )`),
+  new RegExp(`^i wonder(?: [,:])? (?=${QUESTION_WORD} )`),
+  new RegExp(
+    `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${INDIRECT_QUESTION} )`,
+  ),
+  new RegExp(`^(?:${MODAL} you (?:please|kindly)|(?:can|could|will) you) (?=${REQUEST} )`),
+  // `would you recommend a dog` asks for an opinion.
+  new RegExp(`^would you (?!(?:describe|define|suggest|recommend|compare) )(?=${REQUEST} )`),
+  /^i (?:want|need|would like) you to (?=(?!be |know |understand |not |stop |never |always )[a-z]+ )/,
+  /^at (?=what time )/,
+]
+
+/** Openings that are followed by a question in the word order of a clause: `tell me what the price is`. */
+const CLAUSE_OPENING = new RegExp(
+  `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
+)
+
+/** Thanks and `please` at the end of a text, after a punctuation mark, unlike in `how do you say thank you`. */
+const ENDING =
+  /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
+
+/** `please` without punctuation at the end of a request. At the end of a question, `please` may be the object. */
+const FINAL_PLEASE = new RegExp(
+  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
+)
+
+const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
+
+/** `write me a poem`, which means `write a poem`. */
+const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
+
+/** Words that mark a text that may be about a pleasantry. */
+const ABOUT_PLEASANTRIES = words(
+  ': say says said saying reply replies respond responds response answer answers message email letter',
+)
+
+/**
+ * Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. Rewrites
+ * equivalent forms of a question to one form.
+ */
+function removePleasantries(tokens: readonly Token[]): readonly Token[] {
+  let items = tokens
+  let isClause = false
+  for (;;) {
+    const opening = openingOf(lineOf(items.slice(0, MAX_SEARCHED_TOKENS)))
+    if (opening === undefined) break
+    items = items.slice(countWords(opening))
+    isClause = CLAUSE_OPENING.test(opening)
   }
-  return rewritten
+  return rewordQuestion(removeForMe(removeFinalPunctuation(removeEnding(items))), isClause)
 }
 
-const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
+function removeForMe(items: readonly Token[]): readonly Token[] {
+  if (items.length > MAX_SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
+  const line = lineOf(items)
+  const rest = FOR_ME.test(line) ? items.slice(0, -2) : items
+  return REQUEST_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
+}
 
-function expand(token: Token, next: Token | undefined): readonly Token[] | undefined {
-  const expanded = expandContraction(token.key)
-  if (expanded !== undefined) return toWordTokens(token, expanded)
-  const pronoun = token.key.endsWith("'d") ? PRONOUN_D.exec(token.key)?.[1] : undefined
-  if (pronoun === undefined || !AFTER_WOULD.has(next?.key ?? '')) return undefined
-  return toWordTokens(token, [pronoun, 'would'])
+function openingOf(line: string): string | undefined {
+  for (const pattern of OPENINGS) {
+    const opening = pattern.exec(line)?.[0]
+    if (opening !== undefined) return opening
+  }
+  return undefined
+}
+
+function removeEnding(items: readonly Token[]): readonly Token[] {
+  const line = lineOf(items.slice(-MAX_SEARCHED_TOKENS))
+  if (!/please|thank|cheers/.test(line)) return items
+  if (items.some((item) => ABOUT_PLEASANTRIES.has(item.key))) return items
+  const finalPlease = items.length <= MAX_SEARCHED_TOKENS ? FINAL_PLEASE.exec(line)?.[0] : undefined
+  const ending = ENDING.exec(line)?.[0] ?? finalPlease
+  return ending === undefined ? items : items.slice(0, items.length - countWords(ending))
+}
+
+function removeFinalPunctuation(items: readonly Token[]): readonly Token[] {
+  const last = items.findLastIndex((item) => item.kind !== 'stop')
+  if (last < 0 || last === items.length - 1) return items
+  return items.slice(0, isFactorial(items[last], items[last + 1]) ? last + 2 : last + 1)
+}
+
+/** Returns true for an exclamation mark after a number, a letter or a symbol, as in 5! and (n - 1)! */
+function isFactorial(operand: Token | undefined, mark: Token | undefined): boolean {
+  return mark?.raw === '!' && !(operand?.kind === 'word' && operand.key.length > 1)
 }
 
 function removeFillers(items: readonly Token[]): readonly Token[] {
@@ -129,7 +187,7 @@ function removeFillers(items: readonly Token[]): readonly Token[] {
     const [before = '', next = ''] = [items[index - 1]?.key, items[index + 1]?.key]
     if (NEGATIONS.has(before)) return true
     if (item.key === 'exactly') {
-      const isAfterVerb = isQuestionVerb(before) && items[index - 2]?.key === 'what' && next !== ''
+      const isAfterVerb = QUESTION_VERBS.has(before) && items[index - 2]?.key === 'what' && next !== ''
       return !QUESTION_WORDS.has(before) && !isAfterVerb
     }
     if (item.key === 'in') return next !== 'fact' || items.length < 3
@@ -144,11 +202,10 @@ function removeFillers(items: readonly Token[]): readonly Token[] {
   })
 }
 
-const POSSIBLE_FILLERS: ReadonlySet<string> = new Set([...FILLERS, 'exactly', 'in', 'fact', 'please', 'guys'])
+/** Words that may not change a question. */
+const POSSIBLE_FILLERS = words('actually really basically indeed exactly in fact please guys')
 
-function isQuestionVerb(word: string): boolean {
-  return word === 'is' || word === 'are' || word === 'does' || word === 'do'
-}
+const QUESTION_VERBS = words('is are does do')
 
 function sortFinalPair(items: readonly Token[]): readonly Token[] {
   const head = items.slice(0, -5)
@@ -168,7 +225,7 @@ function isArticle(item: Token | undefined): boolean {
 function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
   return items.map((item, index) => {
     if (!isArticle(item)) return item
-    if (isOmissible(item, items.slice(Math.max(0, index - 1), index + 3), index > 0)) {
+    if (isOmissible(item, items, index)) {
       if (item.key === 'the') return { ...item, article: 'the' }
       if (item.startsSentence || item.raw !== 'A') return { ...item, article: 'a' }
     }
@@ -176,34 +233,25 @@ function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
   })
 }
 
-/**
- * Returns true if an equivalent text may omit the article. `around` contains the preceding token (if any), the article,
- * and the next two tokens.
- */
-function isOmissible(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
-  const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
+/** Returns true if an equivalent text may omit the article. */
+function isOmissible(article: Token, items: readonly Token[], index: number): boolean {
+  const [before, next, afterNext] = [items[index - 1], items[index + 1], items[index + 2]]
   const isArticleHere =
     before === undefined || before.kind === 'stop' || (before.kind === 'word' && isArticleAfter(article, before))
   if (!isArticleHere || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
+  // Before the last word of a sentence, an article is significant: `explain the matrix` differs from `explain matrix`.
+  if (afterNext === undefined || afterNext.kind === 'stop') return false
   const isInName = article.key === 'the' && !article.startsSentence && article.raw !== article.key
   // The Amazon is not Amazon, but the United States is United States.
   const isBeforeName = article.key === 'the' && isName(next) && !isName(afterNext)
-  return !isInName && !isBeforeName && !AFTER_SIGNIFICANT_ARTICLE.has(next.key) && isInsideSentence(afterNext)
-}
-
-function isName(token: Token | undefined): boolean {
-  return token !== undefined && !token.startsSentence && /^\p{Lu}\p{Ll}+$/u.test(token.raw)
-}
-
-/**
- * Returns false before the last word of a sentence, where the article is significant: `explain the matrix` differs from
- * `explain matrix`.
- */
-function isInsideSentence(afterNext: Token | undefined): boolean {
-  return afterNext !== undefined && afterNext.kind !== 'stop'
+  return !isInName && !isBeforeName && !AFTER_SIGNIFICANT_ARTICLE.has(next.key)
 }
 
 /** Returns true if the word is an article. After a noun, `a` may be a letter: vitamin A. */
 function isArticleAfter(article: Token, before: Token): boolean {
   return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
+}
+
+function isName(token: Token): boolean {
+  return !token.startsSentence && /^\p{Lu}\p{Ll}+$/u.test(token.raw)
 }

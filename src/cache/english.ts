@@ -1,20 +1,20 @@
-/** Word lists that define insignificant differences between English texts. All other words must be equal. */
+import { isPlainWord, toWordTokens, type Token } from './tokenize.ts'
 
 /** Words that identify a text as English. They exclude common words of other languages in Latin script. */
-export const ENGLISH_MARKERS: ReadonlySet<string> = words(
+const ENGLISH_MARKERS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
 /** Words of which any two identify a text as English. A single word may belong to another language. */
-export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
+const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
 /**
  * Words of languages that share words with English: Dutch `of` means or, Norwegian `for at` means so that, and Dutch
  * `been` means leg.
  */
-export const FOREIGN_HINTS: ReadonlySet<string> = words(
+const FOREIGN_HINTS: ReadonlySet<string> = words(
   `de het een van voor niet ik je mijn zijn wie wat waar hoe welke heeft dat
   jeg og det som ikke til på att och är er en et av med fra hva hvem hvor hvorfor
   der das und nicht ein eine ist hat wer wann ich sie mit auf zu von den dem
@@ -44,9 +44,6 @@ export const ORDER_MATTERS: ReadonlySet<string> = words(
   `between from ratio order first then before after versus vs cross into to respectively if than over divided minus of
   per both either former latter and or`,
 )
-
-/** Words that do not change a question, unless a negation precedes them. */
-export const FILLERS: ReadonlySet<string> = words('actually really basically indeed')
 
 export const NEGATIONS: ReadonlySet<string> = words(
   `not no never none nobody nothing neither nor nowhere without hardly barely rarely seldom cannot n't
@@ -93,13 +90,10 @@ const CONTRACTIONS: ReadonlyMap<string, readonly string[]> = new Map([
   ].map(([short = '', long = '']): [string, readonly string[]] => [short, long.split(' ')]),
 ])
 
-export function expandContraction(word: string): readonly string[] | undefined {
-  return CONTRACTIONS.get(word)
-}
-
 /** Words before which `'d` means would. Before other words, it can mean had. */
-export const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
+const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
 
+/** British spellings and their replacements. */
 const SPELLINGS: readonly (readonly [RegExp, string])[] = [
   [/^(\w{4,})is(e|es|ed|ing|ation|ations|er|ers)$/, '$1iz$2'],
   [/^(anal|paral|catal)ys(e|es|ed|ing)$/, '$1yz$2'],
@@ -142,7 +136,7 @@ const BEFORE_VERB: ReadonlySet<string> = words(
 const RESPELLABLE = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
 /** Returns the American spelling or a common synonym. Returns undefined if the word does not change. */
-export function normalizeWord(word: string, previousWord: string): readonly string[] | undefined {
+function normalizeWord(word: string, previousWord: string): readonly string[] | undefined {
   const row = RESPELLABLE.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
   const verb = BEFORE_VERB.has(previousWord) ? VERB_SYNONYMS.get(spelled) : undefined
@@ -151,16 +145,16 @@ export function normalizeWord(word: string, previousWord: string): readonly stri
 }
 
 /** Small numbers, except `one`, which is also a pronoun. */
-export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
+const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
   `two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11|twelve 12|thirteen 13|fourteen 14|fifteen 15|
   sixteen 16|seventeen 17|eighteen 18|nineteen 19`,
 )
 
 /** Nouns that, after a number, specify the size of an answer: `in three sentences` does not ask about sentences. */
-export const SIZE_UNITS: ReadonlySet<string> = words('sentence sentences characters letters syllables')
+const SIZE_UNITS: ReadonlySet<string> = words('sentence sentences characters letters syllables')
 
 /** Words that mark a text about spelling or wording, in which every letter is significant. */
-export const ABOUT_LETTERS: ReadonlySet<string> = words(
+const ABOUT_LETTERS: ReadonlySet<string> = words(
   `spell spelled spelt spelling spells misspelled misspelling typo typos proofread grammar grammatical grammatically
   correct corrected correctly correction letter letters anagram pronounce pronounced pronunciation rhyme rhymes rhyming
   syllable syllables vowel vowels consonant consonants character characters capitalize capitalized capitalise uppercase
@@ -169,7 +163,7 @@ export const ABOUT_LETTERS: ReadonlySet<string> = words(
 )
 
 /** Words that mark a text that may be about a word. In such a text, synonyms are not replaced. */
-export const ABOUT_WORDS: ReadonlySet<string> = words(
+const ABOUT_WORDS: ReadonlySet<string> = words(
   `word words synonym synonyms antonym antonyms define definition mean means meaning difference differences differ
   distinction vs versus compare compared comparison between keyword keywords command statement term terms say said called
   british american dialect slang etymology language`,
@@ -192,4 +186,60 @@ function pairs(list: string): ReadonlyMap<string, string> {
 
 export function words(list: string): ReadonlySet<string> {
   return new Set(list.split(/\s+/))
+}
+
+interface Traits {
+  readonly isEnglish: boolean
+  readonly isAboutLetters: boolean
+  readonly isAboutWords: boolean
+}
+
+export function traitsOf(tokens: readonly Token[]): Traits {
+  const keys = new Set<string>()
+  tokens.forEach((token, index) => {
+    if (!SIZE_UNITS.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
+  })
+  let [marks, hints, foreignHints, isAboutLetters, isAboutWords] = [0, 0, 0, false, false]
+  for (const key of keys) {
+    if (ENGLISH_MARKERS.has(key)) marks += 1
+    if (ENGLISH_HINTS.has(key)) hints += 1
+    if (FOREIGN_HINTS.has(key)) foreignHints += 1
+    isAboutLetters ||= ABOUT_LETTERS.has(key)
+    isAboutWords ||= ABOUT_WORDS.has(key)
+  }
+  const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
+  const mayBeEnglish = marks > 0 || (hints >= 2 && foreignHints === 0) || hasArticle
+  return { isEnglish: mayBeEnglish && 2 * marks + hints >= 2 * foreignHints, isAboutLetters, isAboutWords }
+}
+
+function isNumber(token: Token | undefined): boolean {
+  return token?.kind === 'number' || NUMBER_WORDS.has(token?.key ?? '')
+}
+
+/** Expands contractions. If `shouldRespell` is true, also normalizes spellings, synonyms and numbers, except in names. */
+export function rewriteWords(tokens: readonly Token[], shouldRespell: boolean): readonly Token[] {
+  const rewritten: Token[] = []
+  let before = ''
+  for (const [index, token] of tokens.entries()) {
+    const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
+    for (const word of expanded ?? [token]) {
+      const plain = shouldRespell && isPlainWord(word) ? normalizeWord(word.key, before) : undefined
+      before = word.key
+      const number = shouldRespell && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
+      if (number !== undefined) rewritten.push({ ...word, kind: 'number', key: number })
+      else if (plain === undefined) rewritten.push(word)
+      else rewritten.push(...toWordTokens(word, plain))
+    }
+  }
+  return rewritten
+}
+
+const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
+
+function expand(token: Token, next: Token | undefined): readonly Token[] | undefined {
+  const expanded = CONTRACTIONS.get(token.key)
+  if (expanded !== undefined) return toWordTokens(token, expanded)
+  const pronoun = token.key.endsWith("'d") ? PRONOUN_D.exec(token.key)?.[1] : undefined
+  if (pronoun === undefined || !AFTER_WOULD.has(next?.key ?? '')) return undefined
+  return toWordTokens(token, [pronoun, 'would'])
 }

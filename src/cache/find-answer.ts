@@ -1,13 +1,13 @@
 import type { Completion } from '../core/answer.ts'
+import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
+import type { AnswerStore, CachedAnswer, Neighbor } from '../core/cache-ports.ts'
 import { add, type NanoUsd } from '../core/money.ts'
-import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
-import { type Cancellation, isThenable, type MaybePromise } from '../core/async.ts'
+import { runAbortable, runWithTimeout, type Timeout } from './answer-store.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
-import { whenReady, runWithTimeout, runAbortable, type Timeout } from './deadlines.ts'
 import { findDifference, hasSameFacts, type Difference } from './guard.ts'
 import type { Lexicon } from './typos.ts'
-import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
+import type { CandidateSearch, Lookup } from './wording-search.ts'
 
 export interface CacheContext {
   readonly options: SemanticCacheOptions
@@ -53,32 +53,40 @@ type LookupResult = CacheHit | undefined
 
 /**
  * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
- * a step is asynchronous, such as a call of the store, embedder, index or verifier. Throws or rejects if a step fails.
+ * a cache component is asynchronous. Throws or rejects if a component fails.
  */
 export function findAnswer(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
-  const { key, threshold } = lookup
-  return whenReady(findIdentical(context, lookup), (same) => {
+  return chain(findIdentical(context, lookup), (same) => {
     if (same !== undefined) return same
-    if (!key.comparable || threshold >= 1) return undefined
-    return whenReady(context.search.find(lookup, MAX_CANDIDATES), (candidates) => {
-      if (candidates.length === 0) return undefined
-      return whenReady(context.lexicon(), (lexicon) =>
-        findBest({ context, lookup, candidates, lexicon, paraphrase: undefined }),
-      )
-    })
+    if (!lookup.key.comparable || lookup.threshold >= 1) return undefined
+    return chain(context.search.find(lookup, MAX_CANDIDATES), (candidates) =>
+      candidates.length === 0 ? undefined : findEquivalent(context, lookup, candidates),
+    )
   })
 }
 
 export function findIdentical(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
-  return whenReady(findEntry(context, lookup, lookup.key.id), (same) =>
-    same === undefined ? undefined : hitOf(same, 1),
-  )
+  return chain(findEntry(context, lookup, lookup.key.id), (same) => same && hitOf(same, 1))
+}
+
+function findEquivalent(
+  context: CacheContext,
+  lookup: Lookup,
+  candidates: readonly Neighbor[],
+): MaybePromise<LookupResult> {
+  return chain(context.lexicon(), (lexicon) => {
+    const comparison: Comparison = { context, lookup, candidates, lexicon, paraphrase: undefined }
+    return chain(findAccepted(comparison, 0), (accepted) => {
+      const best = accepted ?? comparison.paraphrase
+      return best && verify(context, lookup, best)
+    })
+  })
 }
 
 interface Comparison {
   readonly context: CacheContext
   readonly lookup: Lookup
-  readonly candidates: readonly CacheCandidate[]
+  readonly candidates: readonly Neighbor[]
   readonly lexicon: Lexicon
   /** The nearest candidate that the guard rejected only because of its wording, if the verifier judges wording. */
   paraphrase: AcceptedCandidate | undefined
@@ -89,14 +97,6 @@ interface AcceptedCandidate {
   readonly similarity: number
 }
 
-function findBest(comparison: Comparison): MaybePromise<LookupResult> {
-  const { context, lookup } = comparison
-  return whenReady(findAccepted(comparison, 0), (accepted) => {
-    const best = accepted ?? comparison.paraphrase
-    return best === undefined ? undefined : verify(context, lookup, best)
-  })
-}
-
 function findAccepted(comparison: Comparison, from: number): MaybePromise<AcceptedCandidate | undefined> {
   const { context, lookup, candidates } = comparison
   const isLong = lookup.key.text.length >= MIN_LONG_TEXT_LENGTH
@@ -104,10 +104,8 @@ function findAccepted(comparison: Comparison, from: number): MaybePromise<Accept
     if (isLong && index >= from + COMPARED_PER_SLICE) return context.pause().then(() => findAccepted(comparison, index))
     const candidate = candidates[index]
     if (candidate === undefined) continue
-    const accepted = whenReady(findEntry(context, lookup, candidate.id), (entry) =>
-      compare(comparison, candidate, entry),
-    )
-    if (isThenable(accepted)) return accepted.then((result) => result ?? findAccepted(comparison, index + 1))
+    const accepted = chain(findEntry(context, lookup, candidate.id), (entry) => compare(comparison, candidate, entry))
+    if (isPromise(accepted)) return accepted.then((result) => result ?? findAccepted(comparison, index + 1))
     if (accepted !== undefined) return accepted
   }
   return undefined
@@ -115,15 +113,15 @@ function findAccepted(comparison: Comparison, from: number): MaybePromise<Accept
 
 function compare(
   comparison: Comparison,
-  candidate: CacheCandidate,
+  candidate: Neighbor,
   entry: CachedAnswer | undefined,
 ): AcceptedCandidate | undefined {
   const { context, lookup, lexicon } = comparison
   if (entry?.comparable !== true) return undefined
-  const similarity = Math.min(1, candidate.similarity())
+  const similarity = Math.min(1, candidate.similarity)
   if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
   const query = (lookup.form ??= canonicalize(lookup.key.text))
-  const form = candidate.form(entry.text)
+  const form = canonicalize(entry.text)
   const difference = findDifference(query, form, {
     lexicon,
     maxTypos: similarity >= MIN_SIMILARITY_FOR_TWO_TYPOS ? 2 : 1,
@@ -145,7 +143,7 @@ function verify(context: CacheContext, lookup: Lookup, accepted: AcceptedCandida
   const verdict = runAbortable<boolean | Verdict>(timeoutOf(context, lookup), (signal) =>
     verifyHit(query, accepted.entry, { smallModel, signal }),
   )
-  return whenReady(verdict, (result) => {
+  return chain(verdict, (result) => {
     if (typeof result === 'object') lookup.spent = add(lookup.spent, result.spent)
     if (result === true || (typeof result === 'object' && result.agrees === true)) return recordHit(context, accepted)
     countRejection(context.tallies, 'verifier')
@@ -153,26 +151,20 @@ function verify(context: CacheContext, lookup: Lookup, accepted: AcceptedCandida
   })
 }
 
-function recordHit(context: CacheContext, { entry, similarity }: AcceptedCandidate): CacheHit {
-  const hit = hitOf(entry, similarity)
-  if (similarity <= (entry.maxHitSimilarity ?? 0)) return hit
-  const countFailure = (): void => void (context.tallies.failures += 1)
-  try {
-    const amended = context.store.amend(entry.id, { maxHitSimilarity: similarity })
-    if (isThenable(amended)) amended.catch(countFailure)
-  } catch {
-    countFailure()
+function recordHit({ tallies, store }: CacheContext, { entry, similarity }: AcceptedCandidate): CacheHit {
+  if (similarity > (entry.maxHitSimilarity ?? 0)) {
+    void attempt(tallies, () => store.amend(entry.id, { maxHitSimilarity: similarity }), undefined)
   }
-  return hit
+  return hitOf(entry, similarity)
 }
 
 /** Returns an unexpired entry. Ignores entries of other scopes, which an index may return. */
 function findEntry(context: CacheContext, lookup: Lookup, id: string): MaybePromise<CachedAnswer | undefined> {
   const stored = runWithTimeout(timeoutOf(context, lookup), () => context.store.get(id))
-  return whenReady(stored, (entry) => {
+  return chain(stored, (entry) => {
     if (entry === undefined || entry.scope !== lookup.key.scope || entry.id !== id) return undefined
     if (entry.expiresAt > context.options.runtime.now()) return entry
-    return whenReady(context.store.remove(id), () => undefined)
+    return chain(context.store.remove(id), () => undefined)
   })
 }
 
@@ -202,7 +194,7 @@ export function attempt<T>(
   }
   try {
     const result = work()
-    return isThenable(result) ? result.then(undefined, countFailure) : result
+    return isPromise(result) ? result.then(undefined, countFailure) : result
   } catch {
     return countFailure()
   }

@@ -24,10 +24,10 @@ export type Difference =
   | 'case'
   | 'word'
 
-export interface GuardOptions {
-  /** Distinguishes misspellings from other words. @default typos are not forgiven */
-  readonly lexicon?: Lexicon
-  readonly maxTypos?: number
+interface TypoOptions {
+  /** Distinguishes misspellings from other words. */
+  readonly lexicon: Lexicon
+  readonly maxTypos: number
 }
 
 /**
@@ -38,22 +38,21 @@ export interface GuardOptions {
  * addition, an article may be missing, and a word may be misspelled if one spelling is a common word and the other is
  * not a word.
  */
-export function findDifference(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
-  const lexicon = mayForgiveTypos(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
-  const state = {
+export function findDifference(left: Canonical, right: Canonical, options: TypoOptions): Difference | undefined {
+  const state: ComparisonState = {
     left: left.items,
     right: right.items,
-    lexicon,
+    lexicon: mayForgiveTypos(left, right) ? options.lexicon : noLexicon,
     isCaseSensitive: [left, right].every((form) => form.language !== 'english' && form.items.some(hasCapital)),
-    remainingTypos: options.maxTypos ?? 1,
+    remainingTypos: options.maxTypos,
   }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [a, b] = [left.items[i], right.items[j]]
-    const [skipA, skipB] = extraArticles(a, b)
-    if (skipA || skipB) {
-      i += skipA ? 1 : 0
-      j += skipB ? 1 : 0
+    const extraArticle = extraArticleOf(a, b)
+    if (extraArticle !== undefined) {
+      if (extraArticle === a) i += 1
+      else j += 1
       continue
     }
     if (a === undefined || b === undefined) return kindOfDifference(a ?? b, state)
@@ -65,14 +64,12 @@ export function findDifference(left: Canonical, right: Canonical, options: Guard
   return undefined
 }
 
-/**
- * Returns true if two texts have the same numbers, names, quotations, code and negations in the same order. In a
- * different order, names often have different roles.
- */
+/** Returns true if two texts have the same facts in the same order. In another order, names may have other roles. */
 export function hasSameFacts(left: Canonical, right: Canonical): boolean {
   return factsOf(left) === factsOf(right)
 }
 
+/** Returns the numbers, names, quotations, code and negations of a text. */
 function factsOf({ items }: Canonical): string {
   const isFact = (item: CanonicalToken): boolean =>
     item.kind === 'number' ||
@@ -93,11 +90,11 @@ interface ComparisonState {
   remainingTypos: number
 }
 
-function extraArticles(a: CanonicalToken | undefined, b: CanonicalToken | undefined): readonly [boolean, boolean] {
+/** Returns the article that only one of the texts has at this position. */
+function extraArticleOf(a: CanonicalToken | undefined, b: CanonicalToken | undefined): CanonicalToken | undefined {
   const areBothArticles = a?.article !== undefined && b?.article !== undefined
-  if (areBothArticles || a?.key === b?.key) return [false, false]
-  if (a?.article !== undefined) return [true, false]
-  return [false, b?.article !== undefined]
+  if (areBothArticles || a?.key === b?.key) return undefined
+  return [a, b].find((item) => item?.article !== undefined)
 }
 
 function compare(
@@ -111,11 +108,9 @@ function compare(
     return isCaseSignificant(a, b, before, state) ? 'case' : undefined
   }
   if (isLowerCaseOf(a, b) || isLowerCaseOf(b, a)) return undefined
-  if (state.remainingTypos > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
-    state.remainingTypos -= 1
-    return undefined
-  }
-  if (state.remainingTypos > 0 && before?.kind !== 'number' && isMisspelled(a, b, state)) {
+  const isTypo = (): boolean =>
+    hasMovedCapital(a, b) || hasMovedCapital(b, a) || (before?.kind !== 'number' && isMisspelled(a, b, state))
+  if (state.remainingTypos > 0 && isTypo()) {
     state.remainingTypos -= 1
     return undefined
   }

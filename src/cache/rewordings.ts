@@ -1,12 +1,15 @@
-import { toWordTokens, type Token } from './tokenize.ts'
+import { QUESTION_WORDS, words } from './english.ts'
+import { isPlainWord, toWordTokens, type Token } from './tokenize.ts'
 
-/** `$1` in `to` is the text that the first group matched. */
-interface Rewording {
-  readonly pattern: RegExp
-  readonly to: string
-}
+/** Longer texts are not searched for question forms. */
+export const MAX_SEARCHED_TOKENS = 40
 
-const CREATOR_VERBS: readonly (readonly [string, string])[] = [
+export const QUESTION_WORD = '(?:what|who|whom|whose|when|where|why|how|which)'
+
+/** A pattern and its replacement, in which `$1` is the text that the first group matched. */
+type Rewording<Pattern = string> = readonly [Pattern, string]
+
+const CREATOR_VERBS: readonly Rewording[] = [
   ['author|writer', 'wrote'],
   ['inventor', 'invented'],
   ['founder', 'founded'],
@@ -14,14 +17,14 @@ const CREATOR_VERBS: readonly (readonly [string, string])[] = [
   ['painter', 'painted'],
   ['composer', 'composed'],
 ]
-const MEASURES: readonly (readonly [string, string])[] = [
+const MEASURES: readonly Rewording[] = [
   ['tall', 'height'],
   ['old', 'age'],
   ['heavy', 'weight'],
   ['deep', 'depth'],
   ['wide', 'width'],
 ]
-const REQUEST_NOUNS: readonly (readonly [string, string])[] = [
+const REQUEST_NOUNS: readonly Rewording[] = [
   ['summary', 'summarize'],
   ['explanation', 'explain'],
   ['description', 'describe'],
@@ -31,7 +34,7 @@ const REQUEST_NOUNS: readonly (readonly [string, string])[] = [
 const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
 
 /** Rewordings by the first word of the question. They keep every word that could change the answer. */
-const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
+const REWORDINGS: ReadonlyMap<string, readonly Rewording<RegExp>[]> = byFirstWord({
   what: [
     [`^what (?:is|would be) (?:the|a) (?:way|method|procedure|process) to ${VERB}`, 'how to'],
     [`^what are (?:the )?steps to ${VERB}`, 'how to'],
@@ -50,7 +53,7 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
     ['^how (?:might|may) i (?=(?!not )[a-z]+ )', 'how to'],
     ['^how much (?:does|do) (.+) cost$', 'what is the price of $1'],
     ['^how much (?:does|do) (.+) weigh$', 'what is the weight of $1'],
-    ...MEASURES.map(([adjective, noun]): readonly [string, string] => [
+    ...MEASURES.map(([adjective, noun]): Rewording => [
       `^how ${adjective} (?:is|are) (.+)$`,
       `what is the ${noun} of $1`,
     ]),
@@ -60,7 +63,7 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
     ['^how (?:does|do) (.+) differ from (.+)$', 'what is the difference between $1 and $2'],
   ],
   where: [['^where (is|are) (.+) (?:located|situated)$', 'where $1 $2']],
-  who: CREATOR_VERBS.map(([noun, verb]): readonly [string, string] => [`^who is the (?:${noun}) of `, `who ${verb}`]),
+  who: CREATOR_VERBS.map(([noun, verb]): Rewording => [`^who is the (?:${noun}) of `, `who ${verb}`]),
   in: [['^in (?:what|which) year ', 'what year']],
   steps: [[`^steps to ${VERB}`, 'how to']],
   the: [[`^the steps to ${VERB}`, 'how to']],
@@ -91,49 +94,137 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
   ),
 })
 
-function requestRules(verb: string): readonly (readonly [string, string])[] {
-  const examples: readonly [string, string] = [
+function requestRules(verb: string): readonly Rewording[] {
+  const examples: Rewording = [
     `^(?:give|show|provide|list) (?:me |us )?(?:some |a few )?examples of `,
     'give examples of',
   ]
   if (verb === 'list') return [examples]
-  const requests = REQUEST_NOUNS.map(([noun, verbForm]): readonly [string, string] => [
-    `^${verb} (?:me |us )?(?:a|an|the) ${noun} of `,
-    verbForm,
-  ])
-  return [examples, ...requests]
+  return [
+    examples,
+    ...REQUEST_NOUNS.map(([noun, to]): Rewording => [`^${verb} (?:me |us )?(?:a|an|the) ${noun} of `, to]),
+  ]
 }
 
 function byFirstWord(
-  rules: Readonly<Record<string, readonly (readonly [string, string])[]>>,
-): ReadonlyMap<string, readonly Rewording[]> {
-  const entries = Object.entries(rules).map(([first, group]): [string, readonly Rewording[]] => [
-    first,
-    group.map(([source, to]) => ({ pattern: new RegExp(source, 'd'), to })),
-  ])
-  return new Map(entries)
+  rules: Readonly<Record<string, readonly Rewording[]>>,
+): ReadonlyMap<string, readonly Rewording<RegExp>[]> {
+  return new Map(
+    Object.entries(rules).map(([first, group]) => [
+      first,
+      group.map(([pattern, to]): Rewording<RegExp> => [new RegExp(pattern, 'd'), to]),
+    ]),
+  )
+}
+
+/** A language, a place or a time before a question: `in Python, how do I sort a list`. */
+const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${QUESTION_WORD} )`)
+
+/**
+ * Words that introduce a clause. If the rest of the text contains one, the leading phrase is not moved to the end, where
+ * it would modify the clause.
+ */
+const CLAUSE_WORDS = words(
+  'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
+)
+
+/** Words that begin the subject of a clause: `what the price is`. In `what problems were found`, `what` begins it. */
+const SUBJECT_OPENINGS = words('the a an my your his her its our their this that these those i you he she it we they')
+
+/** Forms of `how to`: `how do I`, `how can I`, `how I can`, `how does one`. `how should I` asks for advice. */
+const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
+
+/** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
+const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
+
+/**
+ * Rewrites equivalent forms of a question to one form, such as `how to` for `what are the steps to`. Removes commas.
+ *
+ * @param isClause True if the text has the word order of a clause, as in `tell me what the price is`.
+ */
+export function rewordQuestion(items: readonly Token[], isClause: boolean): readonly Token[] {
+  const question = isClause ? toDirectQuestion(items) : moveFrontedPhrase(items)
+  const withoutCommas = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
+  const form = normalizeHowTo(withoutCommas, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
+  const isOneSentence = form.length <= MAX_SEARCHED_TOKENS && !form.some((item) => item.kind === 'stop')
+  return isOneSentence ? reword(form) : form
+}
+
+function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
+  const first = items[0]?.key
+  if (items.length > MAX_SEARCHED_TOKENS || (first !== 'in' && first !== 'using' && first !== 'with')) return items
+  const phrase = FRONTED.exec(lineOf(items))?.[0]
+  if (phrase === undefined) return items
+  const length = countWords(phrase)
+  const rest = items.slice(length)
+  if (rest.some((item, index) => item.kind === 'stop' || (index > 0 && CLAUSE_WORDS.has(item.key)))) return items
+  return [...rest, ...items.slice(0, length - 1)]
+}
+
+/**
+ * Converts an indirect question to a direct one: `what is the price` for `what the price is`, `where can I pay` for
+ * `where I can pay`, `why do cats purr` for `why cats purr`.
+ */
+function toDirectQuestion(items: readonly Token[]): readonly Token[] {
+  const [first, second, third] = items
+  if (first === undefined || second === undefined || !QUESTION_WORDS.has(first.key)) return items
+  if (items.some((item) => item.kind === 'stop')) return items
+  if (third !== undefined && PRONOUNS.has(second.key) && MODALS.has(third.key)) {
+    return [first, third, second, ...items.slice(3)]
+  }
+  const verb = items.find(isFormOfBe)
+  if (verb === undefined) return insertDo(items)
+  const hasSubject = SUBJECT_OPENINGS.has(second.key) || !isPlainWord(second) || verb === items.at(-1)
+  if (!hasSubject || items.filter(isFormOfBe).length > 1) return items
+  return [first, verb, ...items.slice(1).filter((item) => item !== verb)]
+}
+
+const PRONOUNS = words('i you he she it we they one')
+const MODALS = words('can could should will would must may might')
+const AUXILIARIES = new Set([...MODALS, ...words('do does did have has had not to be')])
+/** Excludes `who` and `what`, which may be the subject of the clause. Their questions need no `do`. */
+const ADVERBS = words('why where when')
+
+function insertDo(items: readonly Token[]): readonly Token[] {
+  const [first] = items
+  if (first === undefined || !ADVERBS.has(first.key) || items.some((item) => AUXILIARIES.has(item.key))) return items
+  return [...toWordTokens(first, [first.key, 'do']), ...items.slice(1)]
+}
+
+function isFormOfBe(item: Token): boolean {
+  return item.key === 'is' || item.key === 'are' || item.key === 'was' || item.key === 'were'
+}
+
+function normalizeHowTo(items: readonly Token[], patterns: readonly RegExp[]): readonly Token[] {
+  if (!items.some((item) => item.key === 'how')) return items
+  const line = lineOf(items)
+  const matched = patterns.map((pattern) => pattern.exec(line)).find((match) => match !== null)
+  if (!matched) return items
+  const start = countWords(line.slice(0, matched.index))
+  const how = items[start]
+  if (how === undefined) return items
+  return [...items.slice(0, start), ...toWordTokens(how, ['how', 'to']), ...items.slice(start + countWords(matched[0]))]
 }
 
 const MAX_REWORDINGS = 3
 
-/** Rewrites equivalent forms of a question to one form, such as `how to` for `what are the steps to`. */
-export function reword(items: readonly Token[]): readonly Token[] {
+function reword(items: readonly Token[]): readonly Token[] {
   let current = items
-  for (let step = 0; step < MAX_REWORDINGS; step += 1) {
-    const rules = REWORDINGS.get(current[0]?.key ?? '')
-    if (rules === undefined) return current
-    const next = applyFirst(rules, current, lineOf(current))
+  for (let count = 0; count < MAX_REWORDINGS; count += 1) {
+    const next = applyFirst(REWORDINGS.get(current[0]?.key ?? '') ?? [], current)
     if (next === undefined) return current
     current = next
   }
   return current
 }
 
-function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: string): readonly Token[] | undefined {
-  for (const { pattern, to } of rules) {
+function applyFirst(rules: readonly Rewording<RegExp>[], items: readonly Token[]): readonly Token[] | undefined {
+  const [first] = items
+  if (first === undefined || rules.length === 0) return undefined
+  const line = lineOf(items)
+  for (const [pattern, to] of rules) {
     const match = pattern.exec(line)
-    const [first] = items
-    if (match === null || first === undefined) continue
+    if (match === null) continue
     const tokensIn = (group: number): readonly Token[] => {
       const [from, end] = match.indices?.[group] ?? [0, 0]
       const start = countWords(line.slice(0, from))

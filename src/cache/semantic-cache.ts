@@ -1,24 +1,17 @@
 import { LRUCache } from 'lru-cache'
-import type { AnswerStore } from '../core/cache-ports.ts'
-import { type Cancellation, isThenable, type MaybePromise } from '../core/async.ts'
+import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
+import type { AnswerStore, StoreSize } from '../core/cache-ports.ts'
 import { ZERO } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { createMemoryAnswerStore } from './answer-store.ts'
+import { createMemoryAnswerStore, guardAnswerStore, guardVectorIndex } from './answer-store.ts'
 import { cacheKeyOf } from './cache-key.ts'
 import { createMiss, UNCACHEABLE, type CacheMiss } from './cache-miss.ts'
-import {
-  checkCacheOptions,
-  NO_DIRECTIVES,
-  type CacheDirectives,
-  type SemanticCacheOptions,
-  type VerifierModel,
-} from './cache-options.ts'
-import { guardAnswerStore, guardVectorIndex, whenReady } from './deadlines.ts'
+import { NO_DIRECTIVES, type CacheDirectives, type SemanticCacheOptions, type VerifierModel } from './cache-options.ts'
 import { attempt, findAnswer, type CacheHit, type CacheContext, type CacheTallies } from './find-answer.ts'
-import { createFlatIndex, createVectorSearch } from './vector-search.ts'
+import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
-import { hashingEmbedder } from './hashing.ts'
 import { lazyLexicon } from './typos.ts'
+import { createVectorSearch, hashingEmbedder } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
 export interface CacheQuery {
@@ -37,7 +30,7 @@ export interface CacheQuery {
   readonly smallModel?: () => VerifierModel | undefined
 }
 
-/** Tier 1. Methods return promises only if a cache component is asynchronous. A component failure counts as a miss. */
+/** Tier 1. A lookup returns a promise only if it must wait. A failure of a cache component counts as a miss. */
 export interface SemanticCache {
   lookUp(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /**
@@ -56,11 +49,10 @@ export interface SemanticCache {
   flush(): Promise<void>
 }
 
-/** Cache statistics. GET /metrics/cache returns some of them. */
 export interface CacheStatistics {
   /** `hits` divided by `totalRequests`, or 0 before the first lookup. */
   readonly hitRate: number
-  /** Number of lookups, excluding requests that do not accept stored answers. */
+  /** Number of lookups by cacheable requests that accept stored answers. */
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
@@ -68,7 +60,7 @@ export interface CacheStatistics {
   readonly exactHits: number
   /** Number of candidates above the threshold that the guard or the verifier rejected, by reason. */
   readonly rejections: Readonly<Partial<Record<Difference | 'verifier', number>>>
-  /** Number of lookups, writes, clears and reports in which a cache component failed or timed out. */
+  /** Number of operations in which a cache component failed or timed out. */
   readonly failures: number
   readonly entries: number
   readonly bytes: number
@@ -83,35 +75,33 @@ const THRESHOLD_STEP = 0.001
 /** Number of requests whose hits can be reported by request id. */
 const MAX_REPORTABLE_REQUESTS = 10_000
 
-/** Creates the cache. Throws `invalid-request` with the name of the invalid option. */
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
-  checkCacheOptions(options)
   const context = createCacheContext(options)
+  const { store, search, tallies } = context
   const entryIdByRequest = new LRUCache<string, string>({ max: MAX_REPORTABLE_REQUESTS })
-  const remember = (result: CacheHit | CacheMiss, requestId: string | undefined): CacheHit | CacheMiss => {
-    if (result.hit && requestId !== undefined) entryIdByRequest.set(requestId, result.id)
-    return result
-  }
   return {
-    lookUp: (query) => whenReady(lookUp(context, query), (result) => remember(result, query.requestId)),
+    lookUp: (query) =>
+      chain(lookUp(context, query), (result) => {
+        if (result.hit && query.requestId !== undefined) entryIdByRequest.set(query.requestId, result.id)
+        return result
+      }),
     peek: (query) => lookUp(toReadOnly(context), query),
-    reportWrongHit: (id) =>
-      attempt(context.tallies, () => raiseThreshold(context, entryIdByRequest.get(id) ?? id), undefined),
-    clear: (filter = {}) => attempt(context.tallies, () => clear(context, filter.key), undefined),
-    stats: () => statisticsOf(context.tallies, context.store.size()),
+    reportWrongHit: (id) => attempt(tallies, () => raiseThreshold(store, entryIdByRequest.get(id) ?? id), undefined),
+    clear: ({ key } = {}) => {
+      const clearIndex = (): MaybePromise<void> => (key === undefined ? search.clear() : undefined)
+      return attempt(tallies, () => chain(store.clear(key), clearIndex), undefined)
+    },
+    stats: () => statisticsOf(tallies, store.size()),
     flush: async () => void (await Promise.all(context.writes)),
   }
 }
 
 function createCacheContext(options: SemanticCacheOptions): CacheContext {
-  const {
-    runtime,
-    maxEntries = DEFAULT_MAX_ENTRIES,
-    maxBytes = DEFAULT_MAX_BYTES,
-    timeoutMs = DEFAULT_TIMEOUT_MS,
-  } = options
+  const { runtime, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  const { maxEntries = DEFAULT_MAX_ENTRIES, maxBytes = DEFAULT_MAX_BYTES } = options
   const pause = options.pause ?? (() => new Promise<void>((resolve) => void runtime.after(0, resolve)))
-  const search = createSearch(options, { pause, timeoutMs, hasComparable: (scope) => store.hasComparable(scope) })
+  const hasComparable: AnswerStore['hasComparable'] = (scope) => store.hasComparable(scope)
+  const search = createSearch(options, { pause, timeoutMs, maxEntries, maxBytes, hasComparable })
   const store: AnswerStore =
     options.answers === undefined
       ? createMemoryAnswerStore({
@@ -121,7 +111,7 @@ function createCacheContext(options: SemanticCacheOptions): CacheContext {
           onRemove: ({ scope, id, comparable }) => {
             const removed = comparable ? search.remove(scope, id) : undefined
             // A vector without a stored entry is never a hit.
-            if (isThenable(removed)) removed.catch(() => {})
+            if (isPromise(removed)) removed.catch(() => {})
           },
         })
       : guardAnswerStore(options.answers, { runtime, timeoutMs })
@@ -138,29 +128,22 @@ function createCacheContext(options: SemanticCacheOptions): CacheContext {
   }
 }
 
-interface SearchDependencies extends Pick<CacheContext, 'pause' | 'timeoutMs'> {
-  readonly hasComparable: AnswerStore['hasComparable']
-}
+type SearchSettings = Required<Pick<SemanticCacheOptions, 'pause' | 'timeoutMs' | 'maxEntries' | 'maxBytes'>> &
+  Pick<AnswerStore, 'hasComparable'>
 
 /**
  * An in-memory cache with the offline embedder finds candidates by their words, without vectors. A local index needs no
  * limits, because the memory store removes the vector of each entry that it evicts.
  */
-function createSearch(options: SemanticCacheOptions, dependencies: SearchDependencies): CandidateSearch {
-  const {
-    runtime,
-    embedder = hashingEmbedder(),
-    maxEntries = DEFAULT_MAX_ENTRIES,
-    maxBytes = DEFAULT_MAX_BYTES,
-  } = options
+function createSearch(options: SemanticCacheOptions, settings: SearchSettings): CandidateSearch {
+  const { runtime, embedder = hashingEmbedder() } = options
+  const { timeoutMs, hasComparable, pause, maxEntries, maxBytes } = settings
   const isLocal = options.index === undefined && options.answers === undefined
   if (isLocal && embedder === hashingEmbedder()) return createWordingSearch()
-  const { timeoutMs, hasComparable, pause } = dependencies
-  const bounds = isLocal ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
-  const { dimensions } = embedder
+  const limits = isLocal ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
   const index =
     options.index === undefined
-      ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
+      ? createFlatIndex({ now: runtime.now, pause, dimensions: embedder.dimensions, ...limits })
       : guardVectorIndex(options.index, { runtime, timeoutMs })
   return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal, hasComparable })
 }
@@ -186,7 +169,7 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
   }
   if (!directives.allowsRead) return createMiss(context, lookup, directives)
   const result = attempt(tallies, () => findAnswer(context, lookup), undefined, cancellation)
-  return whenReady(result, (hit) => {
+  return chain(result, (hit) => {
     if (hit === undefined) {
       tallies.misses += 1
       return createMiss(context, lookup, directives)
@@ -200,40 +183,27 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
 function toReadOnly(context: CacheContext): CacheContext {
   const { store, options } = context
   const isFree = options.embedder === undefined && options.verifyHit === undefined
-  const readOnlyStore: AnswerStore = {
-    get: (id) => (store.peek === undefined ? store.get(id) : store.peek(id)),
-    put: () => false,
-    amend: () => {},
-    remove: () => {},
-    hasComparable: (scope) => store.hasComparable(scope),
-    clear: () => {},
-    size: () => store.size(),
-  }
+  const { hasComparable, size, peek = store.get } = store
+  const unchanged = { put: () => false, amend: () => {}, remove: () => {}, clear: () => {} }
+  const readOnlyStore: AnswerStore = { ...unchanged, get: peek, hasComparable, size }
   return { ...context, threshold: isFree ? context.threshold : 1, tallies: createTallies(), store: readOnlyStore }
 }
 
-function raiseThreshold({ store: answers }: CacheContext, id: string): MaybePromise<void> {
-  return whenReady(answers.get(id), (entry) => {
+function raiseThreshold(store: AnswerStore, id: string): MaybePromise<void> {
+  return chain(store.get(id), (entry) => {
     if (entry === undefined) return undefined
     const { maxHitSimilarity = 0 } = entry
     return maxHitSimilarity === 0
-      ? answers.remove(id)
-      : answers.amend(id, { threshold: maxHitSimilarity + THRESHOLD_STEP, maxHitSimilarity: 0 })
+      ? store.remove(id)
+      : store.amend(id, { threshold: maxHitSimilarity + THRESHOLD_STEP, maxHitSimilarity: 0 })
   })
-}
-
-function clear({ store: answers, search }: CacheContext, keyId: string | undefined): MaybePromise<void> {
-  return whenReady(answers.clear(keyId), () => (keyId === undefined ? search.clear() : undefined))
 }
 
 function createTallies(): CacheTallies {
   return { hits: 0, misses: 0, exactHits: 0, failures: 0, rejections: {} }
 }
 
-function statisticsOf(
-  tallies: CacheTallies,
-  size: { readonly entries: number; readonly bytes: number },
-): CacheStatistics {
+function statisticsOf(tallies: CacheTallies, size: StoreSize): CacheStatistics {
   const { hits, misses, rejections } = tallies
   const totalRequests = hits + misses
   const hitRate = totalRequests === 0 ? 0 : hits / totalRequests

@@ -6,7 +6,7 @@ export type FlightEnd<T> =
   | { readonly shared: T }
   /** The leader's caller disconnected. The follower that has waited longest becomes the leader. */
   | 'handed-over'
-  /** The result cannot be shared: a tool call, a refusal or a failure. Each follower calls the upstream itself. */
+  /** The result cannot be shared. Each follower calls the upstream itself. */
   | 'not-shared'
 
 export interface Leader<T, S = never> {
@@ -37,18 +37,18 @@ export interface SingleFlight<T, S = never> {
    * caller disconnects, its promise rejects with the cancellation reason, and other requests are not affected.
    */
   join(key: string, options?: JoinOptions): MaybePromise<FlightRole<T, S>>
-  readonly size: number
 }
 
 export interface SingleFlightOptions {
-  /**
-   * Maximum number of waiting followers of one leader, and maximum number of followers of its stream. Further requests
-   * call the upstream themselves. @default 1000
-   */
-  readonly maxFollowers?: number
   /** Maximum time that a follower waits. Needed because the leader's caller may read slowly. @default unlimited */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
+
+/**
+ * Maximum number of waiting followers of one leader, and maximum number of followers of its stream. Further requests
+ * call the upstream themselves.
+ */
+const MAX_FOLLOWERS = 1000
 
 interface Follower<T, S> {
   readonly settle: (role: FlightRole<T, S>) => void
@@ -62,8 +62,7 @@ interface Flight<T, S> {
   streamFollowers: number
 }
 
-export function createSingleFlight<T, S = never>(options: SingleFlightOptions = {}): SingleFlight<T, S> {
-  const { maxFollowers = 1000, timeout } = options
+export function createSingleFlight<T, S = never>({ timeout }: SingleFlightOptions = {}): SingleFlight<T, S> {
   const flights = new Map<string, Flight<T, S>>()
 
   const createLeader = (key: string, flight: Flight<T, S>): Leader<T, S> => {
@@ -119,9 +118,6 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
     })
 
   return {
-    get size() {
-      return flights.size
-    },
     join: (key, joinOptions = {}) => {
       const { cancellation, followsStream } = joinOptions
       if (cancellation?.isCanceled === true) throw cancellation.reason
@@ -132,11 +128,11 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
         return createLeader(key, newFlight)
       }
       if (flight.stream !== undefined && followsStream === true) {
-        if (flight.streamFollowers++ >= maxFollowers) return { role: 'alone' }
+        if (flight.streamFollowers++ >= MAX_FOLLOWERS) return { role: 'alone' }
         return { role: 'stream', stream: flight.stream }
       }
       const followers = (flight.followers ??= new Set())
-      return followers.size >= maxFollowers ? { role: 'alone' } : follow(followers, joinOptions)
+      return followers.size >= MAX_FOLLOWERS ? { role: 'alone' } : follow(followers, joinOptions)
     },
   }
 }

@@ -2,7 +2,7 @@
  * `word`: letters. `number`: digits with separators (1,000.5 or 12:30). `exact`: text in which every letter matters, such
  * as quotations, code, addresses and identifiers. `symbol`: one character. `stop`: the end of a sentence.
  */
-export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
+type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
 export interface Token {
   readonly kind: TokenKind
@@ -20,8 +20,8 @@ const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
 /** Text without spaces that contains a character typical of addresses, paths or code. */
 const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
 /**
- * Mixed letters and digits (GPT4o), inner capitals (getName) or internal dots (obj.method). Measurements begin with
- * digits: 5kg.
+ * Mixed letters and digits (GPT4o), inner capitals (getName) or internal dots (obj.method). Does not match measurements
+ * such as 5kg, which begin with a digit.
  */
 const IDENTIFIER =
   '\\p{L}[\\p{L}\\p{M}]*(?:\\p{N}[\\p{L}\\p{N}]*|\\.[\\p{L}\\p{N}]+)+|\\p{L}*\\p{Ll}\\p{Lu}[\\p{L}\\p{N}]*|\\p{Lu}{2,}\\p{Ll}[\\p{L}\\p{N}]*'
@@ -66,7 +66,7 @@ export function tokenize(text: string): readonly Token[] {
 
 const SPACE = 0x20
 
-/** Returns the end of a space-delimited word of ASCII letters, or 0. Ten times faster than the pattern. */
+/** Returns the end of a space-delimited word of ASCII letters, or 0 for other text. Faster than the pattern. */
 function endOfPlainWord(text: string, start: number): number {
   if (start > 0 && text.charCodeAt(start - 1) !== SPACE) return 0
   let end = start
@@ -112,11 +112,11 @@ function pushAddress(address: string, push: Push): void {
   for (const character of trailing) pushCharacter(character, undefined, push)
 }
 
-/** Adds a character. A period before a letter begins a name (.NET); elsewhere it ends a sentence. */
+/** Adds a character. A period before a letter or digit, as in .NET, does not end a sentence. */
 function pushCharacter(character: string, next: string | undefined, push: Push): void {
   const endsSentence =
     STOPS.includes(character) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || character.charCodeAt(0) > 0x7f)
-  if (endsSentence) push('stop', character, stopKey(character))
+  if (endsSentence) push('stop', character, '?？؟'.includes(character) ? '?' : '.')
   else push('symbol', character, symbolKey(character, next))
 }
 
@@ -124,10 +124,6 @@ function pushCharacter(character: string, next: string | undefined, push: Push):
 function symbolKey(character: string, next: string | undefined): string {
   if (character === '’') return "'"
   return character === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : character
-}
-
-function stopKey(character: string): string {
-  return '?？؟'.includes(character) ? '?' : '.'
 }
 
 function unquote(text: string): string {

@@ -1,5 +1,5 @@
-import type { MaybePromise } from '../core/async.ts'
-import { hash32 } from './hashing.ts'
+import { lazy, type MaybePromise } from '../core/async.ts'
+import { words } from './english.ts'
 
 const MIN_LENGTH = 4
 /**
@@ -15,15 +15,13 @@ const PLAIN_WORD = /^[a-z]+$/
 const KEYBOARD_ROWS: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
 /**
- * Function words. Their misspellings are accepted without context, even with a wrong vowel, because names rarely replace
+ * Function words. Their misspellings are accepted in short texts, even with a wrong vowel, because names rarely replace
  * them. Personal pronouns are excluded: `tell thom` is not `tell them`.
  */
-const FUNCTION_WORDS: ReadonlySet<string> = new Set(
+const FUNCTION_WORDS = words(
   `about above across after again against along also although among another around because been before behind being
   below between could does doing during every from have having into only should since than their then though through
-  under until upon very want were what when where whether which while whose with within without would your`.split(
-    /\s+/,
-  ),
+  under until upon very want were what when where whether which while whose with within without would your`,
 )
 
 /** Returns true for two words that the guard may accept as the same word. */
@@ -37,9 +35,9 @@ export function removePossessives(left: string, right: string): readonly [string
 }
 
 /**
- * Returns true if one typo turns one lower-case word into the other: two adjacent letters swapped, or one letter added,
- * missing or wrong. The first letters are equal unless swapped. Does not check whether both are real words; the lexicon
- * does.
+ * Returns true if two lower-case words differ by one typo: two adjacent letters swapped, or one letter added, missing or
+ * wrong. The first letters are equal unless swapped. Changes that often lead to another word, such as a final `s`, are
+ * not typos.
  */
 export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
@@ -110,12 +108,7 @@ export function isKeyboardError(left: string, right: string): boolean {
   const [leftLetter = '', rightLetter = ''] = [left.charAt(from), right.charAt(from)]
   if (from === left.length - 1 || (VOWELS.includes(leftLetter) && VOWELS.includes(rightLetter))) return false
   if (left.slice(from + 1) !== right.slice(from + 1)) return leftLetter === right.charAt(from + 1)
-  return KEYBOARD_ROWS.some(
-    (row) =>
-      Math.abs(row.indexOf(leftLetter) - row.indexOf(rightLetter)) === 1 &&
-      row.includes(leftLetter) &&
-      row.includes(rightLetter),
-  )
+  return KEYBOARD_ROWS.some((row) => row.includes(leftLetter + rightLetter) || row.includes(rightLetter + leftLetter))
 }
 
 export function isSwapInside(left: string, right: string): boolean {
@@ -145,10 +138,9 @@ function commonPrefixLength(left: string, right: string): number {
 }
 
 /**
- * Classifies a lower-case word. Misspellings of `common` words are recognized; a `real` word is another word, or a
- * name, one typo away from a common word. Common and real words are never classified as unknown. About 1% of unknown
- * words are classified as common or real, which prevents a hit. An `impossible` word is unknown and contains three
- * letters that almost never occur together, so it is a misspelling, not a name.
+ * Classifies a lower-case word. Only misspellings of `common` words are corrected. A `real` word is another word, or a
+ * name, one typo away from a common word. About 1% of `unknown` words are classified as common or real, so a typo in
+ * them prevents a hit. An `impossible` word is unknown and contains three letters that almost never occur together.
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 
@@ -174,6 +166,23 @@ export function stemsOf(word: string): readonly string[] {
   return FORMS.flatMap(([ending, stems]) =>
     ending.test(word) ? stems.map((stem) => word.replace(ending, stem)) : [],
   ).filter((stem) => stem.length >= 4)
+}
+
+/** Hashes UTF-16 code units to 32 bits (FNV-1a with a final mix). The result is the same on every platform. */
+export function hash32(text: string, seed: number): number {
+  let hash = (0x811c9dc5 ^ seed) >>> 0
+  for (let index = 0; index < text.length; index += 1) {
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193)
+  }
+  return mix(hash)
+}
+
+/** The finalizer of MurmurHash3: each input bit affects all output bits. */
+export function mix(value: number): number {
+  let hash = value
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35)
+  return (hash ^ (hash >>> 16)) >>> 0
 }
 
 /** Returns the bit indexes of a word in a filter of `size` bits. */
@@ -219,20 +228,13 @@ function readBits(base64: string): { readonly size: number; readonly has: (bit: 
 }
 
 export async function loadEnglishLexicon(): Promise<Lexicon> {
-  const { default: words } = await import('./english-words.json', { with: { type: 'json' } })
-  return readLexicon(words)
+  const { default: filters } = await import('./english-words.json', { with: { type: 'json' } })
+  return readLexicon(filters)
 }
 
+/** Returns a function that loads the lexicon on its first call. If it cannot be loaded, no typo is forgiven. */
 export function lazyLexicon(): () => MaybePromise<Lexicon> {
   let loaded: Lexicon | undefined
-  let loading: Promise<Lexicon> | undefined
-  const load = async (): Promise<Lexicon> => {
-    try {
-      return (loaded = await loadEnglishLexicon())
-    } catch {
-      loading = undefined
-      return noLexicon
-    }
-  }
-  return () => loaded ?? (loading ??= load())
+  const load = lazy(async () => (loaded = await loadEnglishLexicon()))
+  return () => loaded ?? load().catch(() => noLexicon)
 }

@@ -1,13 +1,12 @@
-import { isThenable, type MaybePromise } from '../core/async.ts'
 import { LRUCache } from 'lru-cache'
-import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import type { Embedder, Neighbor, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
-import { type Canonical, canonicalize } from './canonical.ts'
-import { createFailurePause, type FailurePause, whenReady, runWithTimeout, runAbortable } from './deadlines.ts'
-import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
-import { GatewayError } from '../core/errors.ts'
-import { createSigner, SIGNATURE_WORDS } from './hashing.ts'
-import { createPartition, type Partition, type StoredVector, tailNormOf } from './partition.ts'
+import { FailurePause, runAbortable, runWithTimeout } from './answer-store.ts'
+import { canonicalize, textToEmbed } from './canonical.ts'
+import { bytesPerVector } from './flat-index.ts'
+import { hash32, mix } from './typos.ts'
+import type { CandidateSearch, Lookup } from './wording-search.ts'
 
 export interface VectorSearchOptions {
   readonly embedder: Embedder
@@ -22,7 +21,6 @@ export interface VectorSearchOptions {
   readonly hasComparable: (scope: string) => MaybePromise<boolean>
 }
 
-const MAX_FORMS = 256
 /** Maximum number of pending questions embedded together with a new one. */
 const MAX_EMBEDDED_TOGETHER = 32
 
@@ -36,7 +34,6 @@ type Vectors = readonly (Float32Array | undefined)[]
 
 export function createVectorSearch(options: VectorSearchOptions): CandidateSearch {
   const { embedder, index, isLocal, runtime, timeoutMs } = options
-  const forms = new LRUCache<string, Canonical>({ max: MAX_FORMS })
   const pending = new Map<string, Map<string, PendingQuestion>>()
   const embedTexts = createEmbedTexts(options)
 
@@ -45,53 +42,33 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     pendingQuestions?.delete(id)
     if (pendingQuestions?.size === 0) pending.delete(scope)
   }
-  /**
-   * Adds the pending questions that are still stored. Without a usable vector, a question is found only by identical
-   * text.
-   */
-  const addPending = (
-    scope: string,
-    pendingQuestions: readonly (readonly [string, PendingQuestion])[],
-    vectors: Vectors,
-  ): void => {
-    for (const [position, [id, { expiresAt }]] of pendingQuestions.entries()) {
-      const vector = vectors[position + 1]
-      if (vector !== undefined && pending.get(scope)?.has(id)) void index.add({ id, scope, vector, expiresAt })
-      forget(scope, id)
-    }
-  }
   const vectorOf = (lookup: Lookup): MaybePromise<Float32Array> => {
     if (lookup.vector !== undefined) return lookup.vector
     const { scope, text } = lookup.key
     const pendingQuestions = Array.from(pending.get(scope) ?? []).slice(0, MAX_EMBEDDED_TOGETHER)
-    return whenReady(embedTexts([text, ...pendingQuestions.map(([, entry]) => entry.text)], lookup), (vectors) => {
-      addPending(scope, pendingQuestions, vectors)
+    return chain(embedTexts([text, ...pendingQuestions.map(([, entry]) => entry.text)], lookup), (vectors) => {
+      for (const [position, [id, { expiresAt }]] of pendingQuestions.entries()) {
+        // Without a usable vector, the question is found only by identical text.
+        const vector = vectors[position + 1]
+        if (vector !== undefined && pending.get(scope)?.has(id)) void index.add({ id, scope, vector, expiresAt })
+        forget(scope, id)
+      }
       return (lookup.vector = vectors[0] ?? new Float32Array(embedder.dimensions))
     })
   }
-  const formOf = (id: string, text: string): Canonical => {
-    const cached = forms.get(id)
-    if (cached !== undefined) return cached
-    const form = canonicalize(text)
-    forms.set(id, form)
-    return form
-  }
-  const nearest = (lookup: Lookup, limit: number): MaybePromise<readonly CacheCandidate[]> => {
-    const { threshold, cancellation } = lookup
+  const nearest = (lookup: Lookup, limit: number): MaybePromise<readonly Neighbor[]> => {
+    const { key, threshold: minSimilarity, cancellation } = lookup
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
-    const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>
-      runWithTimeout(timeout, () => index.nearest(lookup.key.scope, vector, { minSimilarity: threshold, limit }))
-    return whenReady(whenReady(vectorOf(lookup), search), (neighbors) =>
-      neighbors
-        .filter(({ similarity }) => similarity >= threshold)
-        .map(({ id, similarity }) => ({ id, form: (text) => formOf(id, text), similarity: () => similarity })),
+    const neighbors = chain(vectorOf(lookup), (vector) =>
+      runWithTimeout(timeout, () => index.nearest(key.scope, vector, { minSimilarity, limit })),
     )
+    return chain(neighbors, (all) => all.filter(({ similarity }) => similarity >= minSimilarity))
   }
 
   return {
     bytesOf: () => bytesPerVector(embedder.dimensions),
     find: (lookup, limit) =>
-      whenReady(options.hasComparable(lookup.key.scope), (has) => (has ? nearest(lookup, limit) : [])),
+      chain(options.hasComparable(lookup.key.scope), (has) => (has ? nearest(lookup, limit) : [])),
     add: (lookup, expiresAt) => {
       const { scope, id, text } = lookup.key
       if (isLocal && lookup.vector === undefined) {
@@ -99,25 +76,20 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
         pending.set(scope, pendingQuestions.set(id, { text, expiresAt }))
         return undefined
       }
-      return whenReady(vectorOf(lookup), (vector) => index.add({ id, scope, owner: lookup.keyId, vector, expiresAt }))
+      return chain(vectorOf(lookup), (vector) => index.add({ id, scope, owner: lookup.keyId, vector, expiresAt }))
     },
     remove: (scope, id) => {
       forget(scope, id)
-      forms.delete(id)
       return index.remove(id)
     },
     clear: () => {
       pending.clear()
-      forms.clear()
       return index.clear()
     },
   }
 }
 
-/**
- * Embeds the caller's text, followed by pending questions of the scope. Throws or rejects if the embedder fails, times
- * out or is paused after failures, and if the vector of the first text is unusable: wrong dimensions, NaN, or only zeros.
- */
+/** Embeds the caller's text, followed by pending questions of the scope. Requires a usable vector only for the first. */
 type EmbedTexts = (texts: readonly string[], caller: Pick<Lookup, 'keyId' | 'cancellation'>) => MaybePromise<Vectors>
 
 function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions): EmbedTexts {
@@ -130,19 +102,21 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
     }
     const accept = (results: readonly Float32Array[]): Vectors => {
       const vectors = texts.map((_, textIndex) => toUnitVector(results[textIndex], embedder.dimensions))
-      if (vectors[0] === undefined)
-        return fail(
-          new Error(
-            `${embedder.name} returned an unusable vector. Expected ${embedder.dimensions} finite numbers, not all 0.`,
-          ),
+      if (vectors[0] === undefined) {
+        throw new Error(
+          `${embedder.name} returned an unusable vector. Expected ${embedder.dimensions} finite numbers, not all 0.`,
         )
+      }
       health.recordSuccess(keyId)
       return vectors
     }
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
-      const results = runAbortable(timeout, (signal) => embedder.embed(texts, signal))
-      return isThenable(results) ? results.then(accept, fail) : accept(results)
+      const vectors = chain(
+        runAbortable(timeout, (signal) => embedder.embed(texts, signal)),
+        accept,
+      )
+      return isPromise(vectors) ? vectors.catch(fail) : vectors
     } catch (error) {
       return fail(error)
     }
@@ -159,29 +133,23 @@ function toUnitVector(vector: Float32Array | undefined, dimensions: number): Flo
 
 const MAX_FAILING_KEYS = 1000
 
-interface EmbedderHealth {
-  isPaused(keyId: string): boolean
-  recordSuccess(keyId: string): void
-  recordFailure(keyId: string): void
-}
-
 /**
  * Counts failures per key, so that the texts of one key cannot pause the embedder for other keys. Failures of several
  * keys pause it for all keys.
  */
-function createEmbedderHealth(now: () => number): EmbedderHealth {
+function createEmbedderHealth(now: () => number) {
   const pauseByKey = new LRUCache<string, FailurePause>({ max: MAX_FAILING_KEYS })
-  const globalPause = createFailurePause(now)
+  const globalPause = new FailurePause(now)
   const failingKeys = new Set<string>()
   return {
-    isPaused: (keyId) => globalPause.isPaused || pauseByKey.peek(keyId)?.isPaused === true,
-    recordSuccess: (keyId) => {
+    isPaused: (keyId: string): boolean => globalPause.isPaused || pauseByKey.peek(keyId)?.isPaused === true,
+    recordSuccess: (keyId: string): void => {
       pauseByKey.delete(keyId)
       failingKeys.clear()
       globalPause.reset()
     },
-    recordFailure: (keyId) => {
-      const keyPause = pauseByKey.get(keyId) ?? createFailurePause(now)
+    recordFailure: (keyId: string): void => {
+      const keyPause = pauseByKey.get(keyId) ?? new FailurePause(now)
       pauseByKey.set(keyId, keyPause)
       keyPause.countFailure()
       if (failingKeys.size < 2) failingKeys.add(keyId)
@@ -190,101 +158,107 @@ function createEmbedderHealth(now: () => number): EmbedderHealth {
   }
 }
 
-export interface FlatIndexOptions {
-  /** Milliseconds since 1970. */
-  readonly now: () => number
-  /** Yields to the event loop. Called every few milliseconds during a search. @default resolves immediately */
-  readonly pause?: () => Promise<void>
-  /** Number of dimensions of the vectors. @default 1024 */
-  readonly dimensions?: number
-  /** Maximum number of entries. @default 100,000 */
-  readonly maxEntries?: number
-  /** Maximum size of vectors and signatures, in bytes. @default 512 MiB */
-  readonly maxBytes?: number
-}
+const DIMENSIONS = 1024
 
-const OVERHEAD_BYTES = 400
-/** Maximum number of entries that one `add` checks for expiry. */
-const MAX_EXPIRY_CHECKS = 4
+/**
+ * Weight of each feature type, as a share of the squared norm. Letters tolerate typos. Words, word pairs and
+ * character n-grams distinguish texts with the same letters.
+ */
+const SHARES = { letters: 0.9, ngrams: 0.06, words: 0.02, pairs: 0.02 } as const
 
-function bytesPerVector(dimensions: number): number {
-  return dimensions * 4 + SIGNATURE_WORDS * 4 + OVERHEAD_BYTES
+const MIN_NGRAM = 3
+const MAX_NGRAM = 5
+/** Maximum number of embedded characters. Only the start and the end of a longer text are embedded. */
+const MAX_LENGTH = 16_384
+
+const OFFLINE_EMBEDDER: Embedder = {
+  name: 'hashing-1024',
+  dimensions: DIMENSIONS,
+  embed: (texts) => texts.map(hashEmbedding),
 }
 
 /**
- * Creates an in-memory index, partitioned by scope, that ranks neighbors by exact cosine. A full index evicts the least
- * recently found or added entry. The probability of missing a neighbor is about 10^-10.
+ * Returns an embedder that needs neither a network nor a model. It hashes features of the canonical text into 1024
+ * dimensions. Texts with nearly the same words have similar vectors, but synonyms do not. A text has the same vector on
+ * every platform.
  */
-export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
-  const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options
-  const pause = options.pause ?? (() => Promise.resolve())
-  const capacity = Math.min(maxEntries, Math.floor(maxBytes / bytesPerVector(dimensions)))
-  const sign = createSigner(dimensions)
-  const entries = new Map<string, StoredVector>()
-  const partitions = new Map<string, Partition>()
+export function hashingEmbedder(): Embedder {
+  return OFFLINE_EMBEDDER
+}
 
-  const checkDimensions = (vector: Float32Array): void => {
-    if (vector.length === dimensions) return
-    throw new GatewayError(
-      'internal',
-      `A vector has ${vector.length} dimensions; the index expects ${dimensions}. Set the dimensions of the index to those of the embedder.`,
-    )
-  }
-  const remove = (entry: StoredVector): void => {
-    entries.delete(entry.id)
-    const partition = partitions.get(entry.scope)
-    partition?.remove(entry)
-    if (partition?.size() === 0) partitions.delete(entry.scope)
-  }
-  const evict = (): void => {
-    let checkedCount = 0
-    for (const entry of entries.values()) {
-      const isFull = entries.size >= capacity
-      if (!isFull && checkedCount >= MAX_EXPIRY_CHECKS) return
-      checkedCount += 1
-      if (isFull || entry.expiresAt <= now()) remove(entry)
+export function hashEmbedding(text: string): Float32Array {
+  return embedText(textToEmbed(canonicalize(shorten(text))))
+}
+
+function shorten(text: string): string {
+  const half = MAX_LENGTH / 2
+  return text.length <= MAX_LENGTH ? text : `${text.slice(0, half)} ${text.slice(-half)}`
+}
+
+function embedText(text: string): Float32Array {
+  const words = text.split(' ').filter((word) => word !== '')
+  const pairs = words.slice(1).map((word, index) => `${words[index] ?? ''} ${word}`)
+  const sum = new Float64Array(DIMENSIONS)
+  addFeatures(sum, words, lettersOf, SHARES.letters)
+  addFeatures(sum, words, ngramsOf, SHARES.ngrams)
+  addFeatures(sum, words, (word) => [hash32(word, 3)], SHARES.words)
+  addFeatures(sum, pairs, (pair) => [hash32(pair, 4)], SHARES.pairs)
+  const norm = normOf(sum)
+  return norm === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / norm)
+}
+
+/**
+ * Counts each letter once, combined with the first letter of its word. Swapping or doubling later
+ * letters has no effect, and a wrong letter has a small effect.
+ */
+function lettersOf(word: string): readonly number[] {
+  const first = word.charCodeAt(0)
+  const letters = new Set<number>()
+  for (let index = 0; index < word.length; index += 1) letters.add(word.charCodeAt(index))
+  return Array.from(letters, (letter) => mix((first << 16) ^ letter ^ 0x1e77e125))
+}
+
+function ngramsOf(word: string): readonly number[] {
+  const marked = `^${word}$`
+  const ngrams: number[] = []
+  for (let length = MIN_NGRAM; length <= MAX_NGRAM; length += 1) {
+    for (let start = 0; start + length <= marked.length; start += 1) {
+      ngrams.push(hash32(marked.slice(start, start + length), 2))
     }
   }
+  return ngrams
+}
 
-  return {
-    add: ({ id, scope, vector, expiresAt }) => {
-      checkDimensions(vector)
-      const old = entries.get(id)
-      if (old !== undefined) remove(old)
-      evict()
-      if (capacity < 1) return
-      const entry = { id, scope, vector: vector.slice(), tailNorm: tailNormOf(vector), expiresAt, row: 0 }
-      const partition = partitions.get(scope) ?? createPartition(sign)
-      partitions.set(scope, partition)
-      partition.add(entry)
-      entries.set(id, entry)
-    },
-    nearest: (scope, vector, { minSimilarity, limit }) => {
-      checkDimensions(vector)
-      const partition = partitions.get(scope)
-      if (partition === undefined || limit < 1) return []
-      const result = partition.search({ vector, minSimilarity, limit, now: now() }, pause)
-      const keepStored = (neighbors: Awaited<typeof result>): Awaited<typeof result> => {
-        const present = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
-        for (const { id } of present.toReversed()) touch(entries, id)
-        return present
-      }
-      return result instanceof Promise ? result.then(keepStored) : keepStored(result)
-    },
-    remove: (id) => {
-      const entry = entries.get(id)
-      if (entry !== undefined) remove(entry)
-    },
-    clear: () => {
-      entries.clear()
-      partitions.clear()
-    },
+/**
+ * Adds one feature type. The weight of each feature is the square root of its number of occurrences, with a sign
+ * derived from its hash.
+ */
+function addFeatures(
+  sum: Float64Array,
+  words: readonly string[],
+  featuresOf: (word: string) => readonly number[],
+  share: number,
+): void {
+  const counts = new Map<number, number>()
+  for (const word of words) {
+    for (const feature of featuresOf(word)) counts.set(feature, (counts.get(feature) ?? 0) + 1)
+  }
+  const typeSum = new Float64Array(DIMENSIONS)
+  for (const [feature, count] of counts) {
+    const dimension = feature % DIMENSIONS
+    const sign = feature >>> 31 === 0 ? 1 : -1
+    typeSum[dimension] = (typeSum[dimension] ?? 0) + sign * Math.sqrt(count)
+  }
+  const norm = normOf(typeSum)
+  if (norm === 0) return
+  const scale = Math.sqrt(share) / norm
+  for (let index = 0; index < DIMENSIONS; index += 1) {
+    sum[index] = (sum[index] ?? 0) + (typeSum[index] ?? 0) * scale
   }
 }
 
-function touch(entries: Map<string, StoredVector>, id: string): void {
-  const entry = entries.get(id)
-  if (entry === undefined) return
-  entries.delete(id)
-  entries.set(id, entry)
+function normOf(vector: Float64Array): number {
+  let squares = 0
+  for (const value of vector) squares += value * value
+  return Math.sqrt(squares)
 }

@@ -1,4 +1,5 @@
 import type { Cancellation, MaybePromise } from '../core/async.ts'
+import type { Neighbor } from '../core/cache-ports.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { CacheKey } from './cache-key.ts'
 import type { VerifierModel } from './cache-options.ts'
@@ -18,16 +19,10 @@ export interface Lookup {
   vector: Float32Array | undefined
 }
 
-export interface CacheCandidate {
-  readonly id: string
-  readonly form: (text: string) => Canonical
-  readonly similarity: () => number
-}
-
 export interface CandidateSearch {
   bytesOf(text: string): number
   /** Returns at most `limit` candidates, best first. Rejects if the embedder or the index fails or times out. */
-  find(lookup: Lookup, limit: number): MaybePromise<readonly CacheCandidate[]>
+  find(lookup: Lookup, limit: number): MaybePromise<readonly Neighbor[]>
   add(lookup: Lookup, expiresAt: number): MaybePromise<void>
   remove(scope: string, id: string): MaybePromise<void>
   clear(): MaybePromise<void>
@@ -38,51 +33,6 @@ const MAX_TYPOS = 2
 /** Maximum number of pending questions that one lookup canonicalizes, which takes about 2 ms. */
 const MAX_CANONICALIZED_PER_LOOKUP = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
-
-/**
- * Finds candidates by their words, for the offline embedder. Computes no vectors, because texts with the same canonical
- * words have similarity 1, and each typo lowers it by a fixed amount.
- */
-export function createWordingSearch(): CandidateSearch {
-  const index = createWordingIndex()
-  return {
-    // Includes the sets and strings of the words.
-    bytesOf: (text) => 512 + text.length * 40,
-    find: (lookup, limit) => {
-      const { scope, text } = lookup.key
-      if (!index.has(scope)) return []
-      const form = (lookup.form ??= canonicalize(text))
-      return index.find(scope, form, limit).map(({ id, typos }) => ({
-        id,
-        form: canonicalize,
-        similarity: () => 1 - TYPO_COST * typos,
-      }))
-    },
-    add: ({ key, form }) => index.add({ ...key, ...(form !== undefined && { form }) }),
-    remove: (scope, id) => index.remove(scope, id),
-    clear: () => index.clear(),
-  }
-}
-
-/**
- * Finds stored questions that the guard may accept. The guard requires every content word, so a candidate has the same
- * words in the same order, except for a few typos.
- */
-export interface WordingIndex {
-  /** Adds a question. Without a form, a later lookup in the scope canonicalizes the question. */
-  add(question: { readonly id: string; readonly scope: string; readonly text: string; readonly form?: Canonical }): void
-  remove(scope: string, id: string): void
-  clear(): void
-  has(scope: string): boolean
-  /** Returns at most `limit` questions: first those with equal words, then those with typos. */
-  find(scope: string, form: Canonical, limit: number): readonly WordingMatch[]
-}
-
-/** `typos` is the number of words that differ by a typo. */
-export interface WordingMatch {
-  readonly id: string
-  readonly typos: number
-}
 
 /** The canonical form is not stored, because few questions are compared and it can be computed from the text. */
 interface Wording {
@@ -108,10 +58,25 @@ interface Scope {
   wordings: Wordings | undefined
 }
 
-export function createWordingIndex(): WordingIndex {
+/**
+ * Finds candidates by their words, for the offline embedder. The guard requires every content word, so a candidate has
+ * the same words in the same order, except for a few typos. Computes no vectors, because texts with the same canonical
+ * words have similarity 1, and each typo lowers it by a fixed amount.
+ */
+export function createWordingSearch(): CandidateSearch {
   const scopes = new Map<string, Scope>()
   return {
-    add: ({ id, scope: name, text, form }) => {
+    // Includes the sets and strings of the words.
+    bytesOf: (text) => 512 + text.length * 40,
+    find: (lookup, limit) => {
+      const scope = scopes.get(lookup.key.scope)
+      if (scope === undefined) return []
+      const form = (lookup.form ??= canonicalize(lookup.key.text))
+      const wordings = (scope.wordings ??= createWordings())
+      canonicalizePending(scope, wordings)
+      return findMatches(wordings, form, limit)
+    },
+    add: ({ key: { scope: name, id, text }, form }) => {
       const existing = scopes.get(name)
       const scope: Scope = existing ?? { firstQuestion: undefined, pending: undefined, wordings: undefined }
       if (existing === undefined) scopes.set(name, scope)
@@ -127,18 +92,6 @@ export function createWordingIndex(): WordingIndex {
       if (isEmpty(scope)) scopes.delete(name)
     },
     clear: () => scopes.clear(),
-    has: (name) => scopes.has(name),
-    find: (name, form, limit) => {
-      const scope = scopes.get(name)
-      if (scope === undefined) return []
-      const wordings = (scope.wordings ??= createWordings())
-      canonicalizePending(scope, wordings)
-      const words = wordsOf(form)
-      const matches: WordingMatch[] = []
-      for (const { id } of wordings.byKey.get(words.join(' ')) ?? []) matches.push({ id, typos: 0 })
-      if (matches.length < limit && form.language !== 'none') addWithTypos(wordings, words, { matches, limit })
-      return matches.slice(0, limit)
-    },
   }
 }
 
@@ -196,26 +149,26 @@ function wordsOf(form: Canonical): readonly string[] {
 }
 
 /**
- * Adds candidates with typos. Compares only the questions that contain the rarest word or a word one typo away from it,
- * because each candidate must contain one of these.
+ * Returns at most `limit` questions: first those with equal words, then those with typos. Searches for typos only in
+ * questions that contain the rarest word or a word one typo away from it, because each match contains one of these.
  */
-function addWithTypos(
-  wordings: Wordings,
-  words: readonly string[],
-  { matches, limit }: { readonly matches: WordingMatch[]; readonly limit: number },
-): void {
-  const rarest = rarestOf(wordings, words)
-  if (rarest === undefined) return
-  const known = new Set(matches.map(({ id }) => id))
+function findMatches(wordings: Wordings, form: Canonical, limit: number): readonly Neighbor[] {
+  const words = wordsOf(form)
+  const equal = wordings.byKey.get(words.join(' ')) ?? new Set()
+  const matches = Array.from(equal, ({ id }): Neighbor => ({ id, similarity: 1 })).slice(0, limit)
+  const rarest = form.language === 'none' || matches.length >= limit ? undefined : rarestOf(wordings, words)
+  if (rarest === undefined) return matches
+  const known = new Set(equal)
   for (const word of [rarest, ...neighborsOf(wordings, rarest)]) {
     for (const wording of wordings.byWord.get(word) ?? []) {
-      const typos = known.has(wording.id) ? undefined : typosBetween(wording.words, words)
+      const typos = known.has(wording) ? undefined : typosBetween(wording.words, words)
       if (typos === undefined) continue
-      known.add(wording.id)
-      matches.push({ id: wording.id, typos })
-      if (matches.length >= limit) return
+      known.add(wording)
+      matches.push({ id: wording.id, similarity: 1 - TYPO_COST * typos })
+      if (matches.length >= limit) return matches
     }
   }
+  return matches
 }
 
 function rarestOf(wordings: Wordings, words: readonly string[]): string | undefined {

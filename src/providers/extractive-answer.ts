@@ -1,4 +1,4 @@
-import { hashEmbedding } from '../cache/hashing.ts'
+import { hashEmbedding } from '../cache/vector-search.ts'
 import { type Completion, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'

@@ -3,7 +3,7 @@ import type { FailureKind } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { isJsonObject, parseJson } from '../core/json.ts'
 import { toCents, toDollars, ZERO, type NanoUsd } from '../core/money.ts'
-import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
+import { type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
 
 /** The part of a bill that is recorded. */
 export interface FinishedBill {
@@ -15,7 +15,6 @@ export interface FinishedBill {
   readonly billed: NanoUsd
   readonly cache: 'HIT' | 'MISS'
   readonly strategy: string
-  readonly isEstimated: boolean
 }
 
 /** The result of one tier. */
@@ -25,12 +24,12 @@ export interface TierOutcome {
   readonly reason: string
 }
 
-/** A finished request, for the audit trail, the metrics and the log. Contains no text from the prompt or the answer. */
+/** A finished request, without text from the prompt or the answer. */
 export interface FinishedRequest {
   readonly requestId: string
   /** Undefined if the request had no known key. */
   readonly keyId: string | undefined
-  /** Model name in the request. Undefined if the request was rejected before its model was read. */
+  /** Model name in the request. Undefined if the request was rejected before its model was resolved. */
   readonly model: string | undefined
   /** The HTTP status of the response. */
   readonly status: number
@@ -57,7 +56,6 @@ export function outcomeOf(finished: FinishedRequest): FinalOutcome {
   return finished.status >= 400 ? 'refused' : 'answered'
 }
 
-/** Returns prompt and output tokens, or 0 for an answer from the cache. */
 function tokensUsed({ bill }: FinishedRequest): number {
   return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
 }
@@ -74,9 +72,9 @@ export interface AuditRecord {
   readonly timestamp: string
   /** null: the request had no known key. */
   readonly keyId: string | null
-  /** Model name in the request. null: the request was rejected before its model was read. */
+  /** Model name in the request. null: the request was rejected before its model was resolved. */
   readonly model: string | null
-  /** Prompt and completion tokens; 0 for a cache hit. */
+  /** Tokens of the sent prompt and the completion; 0 for a cache hit. */
   readonly tokensUsed: number
   /** Billed amount in cents, rounded half up. */
   readonly costCents: number
@@ -92,7 +90,7 @@ export interface AuditRecord {
 
 /** Filters for audit records. */
 export interface AuditQuery {
-  /** Id of a virtual key. @default all keys, and requests without a key */
+  /** Id of a virtual key. @default all keys */
   readonly keyId?: string
   /** Start of the time range, inclusive, in milliseconds since 1970. @default the oldest record */
   readonly from?: number
@@ -114,7 +112,7 @@ export interface AuditPage {
 
 type WireAuditRecord = WireForm<AuditRecord>
 
-/** Append-only records of all requests, including rejected ones. */
+/** Append-only records of requests, including rejected ones. */
 export interface Audit {
   /** Never rejects. A record that the store does not accept is counted in `dropped`. */
   write(finished: FinishedRequest): MaybePromise<void>
@@ -153,7 +151,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     const log = keyId === undefined ? ALL_KEYS_LOG : logOf(keyId)
     const entries = await store.entries(log, { ...range, limit: pageSize + 1 })
     const page = entries.slice(0, pageSize)
-    const records = page.map(parseEntry).filter((record) => record !== undefined)
+    const records = page.map(({ value }) => parseJson(value)).filter(isAuditRecord)
     const next = entries.length > pageSize ? page.at(-1)?.cursor : undefined
     return next === undefined ? { records } : { records, next }
   }
@@ -162,8 +160,8 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
 }
 
 /**
- * Unbilled requests that were not answered have a small quota of their own. Otherwise, a key could evict other records
- * for free by sending requests that are rejected.
+ * Unbilled requests that were not answered have a separate small quota. Otherwise, a key could evict other records for
+ * free by sending requests that are rejected.
  */
 function entryOf(finished: FinishedRequest): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
   const { at, keyId, bill } = finished
@@ -194,12 +192,6 @@ function toRecord(finished: FinishedRequest): WireAuditRecord {
     status: finished.status,
     failure: finished.failure ?? null,
   }
-}
-
-/** Returns undefined for an invalid entry. */
-function parseEntry(entry: LogEntry): WireAuditRecord | undefined {
-  const value: unknown = parseJson(entry.value)
-  return isAuditRecord(value) ? value : undefined
 }
 
 function isAuditRecord(value: unknown): value is WireAuditRecord {

@@ -1,11 +1,11 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
 import { type FinalOutcome, outcomeOf, type FinishedRequest } from './audit.ts'
 
-/** Request counts, tier counts and costs of this process since its start, as `GET /metrics` returns them. */
+/** Request counts, tier counts and costs of this process since its start. */
 export interface MetricsSummary {
   readonly optimizer: {
     readonly requestsTotal: number
-    /** Average over the last minute. */
+    /** Average over the last minute, or since the start if that is more recent. */
     readonly requestsPerSecond: number
     /** Failed requests as a fraction of all requests, 0 to 1. */
     readonly errorRate: number
@@ -35,7 +35,7 @@ export interface MetricsSummary {
 
 type TierCounts = Record<1 | 2 | 3 | 4 | 5, number>
 
-/** Totals that can be added up across processes. */
+/** Totals of this process since its start. */
 export interface MetricsTotals {
   readonly outcomes: Readonly<Record<FinalOutcome, number>>
   readonly tiers: Readonly<TierCounts>
@@ -47,7 +47,7 @@ export interface MetricsTotals {
   readonly billed: number
   /** Milliseconds. */
   readonly latencySum: number
-  readonly latencies: HistogramCounts
+  readonly latencies: Pick<Histogram, 'count' | 'quantile'>
 }
 
 /** Aggregates of this process since its start, in constant memory. */
@@ -112,8 +112,7 @@ export class Metrics {
   }
 
   totals(): MetricsTotals {
-    const { counts } = this.#latencies
-    return { outcomes: { ...this.#outcomes }, tiers: { ...this.#tiers }, ...this.#sums, latencies: counts }
+    return { outcomes: this.#outcomes, tiers: this.#tiers, ...this.#sums, latencies: this.#latencies }
   }
 }
 
@@ -121,9 +120,6 @@ export class Metrics {
 function fraction(part: number, total: number): number {
   return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
 }
-
-/** Bucket indexes and their counts. */
-export type HistogramCounts = readonly (readonly [number, number])[]
 
 const RELATIVE_ERROR = 0.01
 const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
@@ -139,37 +135,25 @@ const BUCKETS = 1_400
  */
 export class Histogram {
   readonly #counts = new Float64Array(BUCKETS)
-  #total = 0
+  #count = 0
+
+  get count(): number {
+    return this.#count
+  }
 
   record(value: number): void {
-    this.#add(bucketOf(value), 1)
+    const index = bucketOf(value)
+    this.#counts[index] = (this.#counts[index] ?? 0) + 1
+    this.#count += 1
   }
 
   /** Returns the value at a quantile (0 to 1), or 0 without values. */
   quantile(probability: number): number {
-    if (this.#total === 0) return 0
-    const rank = Math.max(1, Math.ceil(Math.min(1, probability) * this.#total))
+    if (this.#count === 0) return 0
+    const rank = Math.max(1, Math.ceil(Math.min(1, probability) * this.#count))
     let cumulativeCount = 0
-    for (const [index, count] of this.#counts.entries()) {
-      cumulativeCount += count
-      if (cumulativeCount >= rank) return valueOf(index)
-    }
-    return valueOf(BUCKETS - 1)
-  }
-
-  merge(other: HistogramCounts): void {
-    for (const [index, count] of other) {
-      if (Number.isInteger(index) && index >= 0 && index < BUCKETS && count > 0) this.#add(index, count)
-    }
-  }
-
-  get counts(): HistogramCounts {
-    return [...this.#counts.entries()].filter(([, count]) => count > 0)
-  }
-
-  #add(index: number, count: number): void {
-    this.#counts[index] = (this.#counts[index] ?? 0) + count
-    this.#total += count
+    const index = this.#counts.findIndex((count) => (cumulativeCount += count) >= rank)
+    return valueOf(index)
   }
 }
 

@@ -23,13 +23,13 @@ export interface RequestLogRecord extends LogLine {
   readonly request_id: string
   /** null: the request had no known key. */
   readonly virtual_key_id: string | null
-  /** Model name in the request. null: the request was rejected before its model was read. */
+  /** Model name in the request. null: the request was rejected before its model was resolved. */
   readonly model: string | null
   /** Prompt tokens before optimization. */
   readonly original_tokens: number
   /** Prompt tokens sent to the upstream. */
   readonly optimized_tokens: number
-  /** The value of `X-Svc-Strategy`. null: the request had no answer. */
+  /** The value of `X-Svc-Strategy`. null: the request has no bill. */
   readonly strategy: string | null
   /** Billed amount in cents, rounded half up. */
   readonly cost_cents: number
@@ -54,7 +54,7 @@ export interface LoggedCause {
   readonly stack?: string
 }
 
-/** Fields of an event. An event has only the fields that apply to it. They contain no secrets and no prompt text. */
+/** Fields of an event. An event has only the fields that apply to it. */
 export interface LogEventFields {
   readonly request_id?: string
   readonly virtual_key_id?: string | null
@@ -98,20 +98,28 @@ export interface RequestLog {
 
 type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
+const SERVICE = 'sluice'
 /** Maximum lengths, in UTF-16 code units. */
 const MAX_TEXT_LENGTH = 300
 const MAX_STACK_LENGTH = 4_000
+/** Maximum number of internal errors to unwrap. */
 const MAX_CAUSE_DEPTH = 8
 
-export function createRequestLog(sink: Sink<LogRecord> | undefined, service: string = 'sluice'): RequestLog {
+export function createRequestLog(sink: Sink | undefined): RequestLog {
   const { write, dropped } = guardSink(sink)
   const event: RequestLog['event'] = (level, name, at, fields = {}) =>
-    write({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: name.slice(0, MAX_TEXT_LENGTH) })
+    write({
+      ...fields,
+      timestamp: new Date(at).toISOString(),
+      level,
+      service: SERVICE,
+      event: name.slice(0, MAX_TEXT_LENGTH),
+    })
   return {
     event,
     failure: (name, cause, at, fields) => event('ERROR', name, at, { ...fields, cause: describeCause(cause) }),
     write: (finished) => {
-      if (sink !== undefined) write(requestRecord(finished, service))
+      if (sink !== undefined) write(requestRecord(finished))
     },
     dropped,
   }
@@ -133,12 +141,13 @@ function isInternal(cause: unknown): cause is GatewayError {
   return GatewayError.is(cause) && cause.kind === 'internal'
 }
 
-function requestRecord(finished: FinishedRequest, service: string): RequestLogRecord {
+function requestRecord(finished: FinishedRequest): RequestLogRecord {
   const { bill } = finished
+  const outcome = outcomeOf(finished)
   return {
     timestamp: new Date(finished.at).toISOString(),
-    level: levelOf(finished),
-    service,
+    level: LEVELS[outcome],
+    service: SERVICE,
     request_id: finished.requestId,
     virtual_key_id: finished.keyId ?? null,
     model: truncateName(finished.model),
@@ -156,49 +165,41 @@ function requestRecord(finished: FinishedRequest, service: string): RequestLogRe
     })),
     latency_ms: Math.round(finished.latencyMs),
     status: finished.status,
-    outcome: outcomeOf(finished),
+    outcome,
     failure: finished.failure ?? null,
   }
 }
 
-function levelOf(finished: FinishedRequest): LogLevel {
-  const outcome = outcomeOf(finished)
-  if (outcome === 'failed') return 'ERROR'
-  return outcome === 'refused' ? 'WARN' : 'INFO'
+const LEVELS: Readonly<Record<FinalOutcome, LogLevel>> = {
+  answered: 'INFO',
+  left: 'INFO',
+  refused: 'WARN',
+  failed: 'ERROR',
 }
 
 /** Receives log records. Requests do not wait for the result. If the sink throws or rejects, the record is dropped. */
-type Sink<Value> = (record: Value) => unknown
+type Sink = (record: LogRecord) => unknown
 
 /** Maximum number of records whose promise is pending. Further records are dropped. */
 const MAX_PENDING_RECORDS = 1_000
 
-function guardSink<Value>(sink: Sink<Value> | undefined) {
+function guardSink(sink: Sink | undefined) {
   let dropped = 0
   let pending = 0
+  const countDropped = (): void => void (dropped += 1)
 
-  function write(record: Value): void {
+  function write(record: LogRecord): void {
     if (sink === undefined) return
-    if (pending >= MAX_PENDING_RECORDS) {
-      dropped += 1
-      return
-    }
+    if (pending >= MAX_PENDING_RECORDS) return countDropped()
     try {
       const result = sink(record)
-      if (isThenable(result)) void awaitResult(result)
+      if (!isThenable(result)) return
+      pending += 1
+      void Promise.resolve(result)
+        .catch(countDropped)
+        .finally(() => (pending -= 1))
     } catch {
-      dropped += 1
-    }
-  }
-
-  async function awaitResult(result: PromiseLike<unknown>): Promise<void> {
-    pending += 1
-    try {
-      await result
-    } catch {
-      dropped += 1
-    } finally {
-      pending -= 1
+      countDropped()
     }
   }
 

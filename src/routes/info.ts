@@ -11,7 +11,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCallerKey } from '../pipeline/admission.ts'
 import { sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
-import { Histogram, type MetricsSummary, type MetricsTotals } from '../records/metrics.ts'
+import type { MetricsSummary, MetricsTotals } from '../records/metrics.ts'
 import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from './endpoint.ts'
 
 /** A model of the catalog. */
@@ -268,13 +268,11 @@ function counterLines(name: string, help: string, label: string, values: Readonl
 
 function latencyLines({ latencies, latencySum }: MetricsTotals): string[] {
   const name = 'sluice_request_duration_seconds'
-  const histogram = new Histogram()
-  histogram.merge(latencies)
   return [
     `# HELP ${name} Time from the arrival of a request to its end.`,
     `# TYPE ${name} summary`,
-    ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.quantile(quantile) / 1000}`),
+    ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${latencies.quantile(quantile) / 1000}`),
     `${name}_sum ${latencySum / 1000}`,
-    `${name}_count ${latencies.reduce((sum, [, count]) => sum + count, 0)}`,
+    `${name}_count ${latencies.count}`,
   ]
 }

@@ -69,7 +69,7 @@ describe('a bill', () => {
   })
 
   it('of a cache hit bills nothing and saves everything', () => {
-    const bill = makeHitBill({ price, margin: 1.5, originalTokens: 1000, completionTokens: 100 })
+    const bill = makeHitBill({ price, margin: 1.5, originalTokens: 1000, completionTokens: 100, spent: ZERO })
     const headers = billHeaders(bill)
 
     expect(headers['x-svc-billed-amount']).toBe('$0.000000')

@@ -1,11 +1,14 @@
 import type { Completion } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import type { Embedder } from '../../src/core/cache-ports.ts'
+import type { Embedder, VectorIndex } from '../../src/core/cache-ports.ts'
+import { ZERO } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
+import { createFlatIndex, type FlatIndexOptions } from '../../src/cache/flat-index.ts'
 import type { CacheHit } from '../../src/cache/find-answer.ts'
 import type { CacheMiss } from '../../src/cache/cache-miss.ts'
 import { createSemanticCache, type CacheQuery, type SemanticCache } from '../../src/cache/semantic-cache.ts'
+import type { Lookup } from '../../src/cache/wording-search.ts'
 import { readPrompt as readMessagePrompt } from '../../src/formats/messages/client.ts'
 import { readPrompt as readChatPrompt } from '../../src/formats/chat/client.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
@@ -51,6 +54,32 @@ export function scriptedEmbedder(
       asked.push(...texts)
       return Promise.all(texts.map((text) => embed(text, signal)))
     },
+  }
+}
+
+export function flatIndex(options: Partial<FlatIndexOptions> = {}): VectorIndex {
+  return createFlatIndex({
+    now: () => 0,
+    pause: () => Promise.resolve(),
+    dimensions: 1024,
+    maxEntries: 100_000,
+    maxBytes: 512 * 1024 * 1024,
+    ...options,
+  })
+}
+
+/** Returns a lookup in the scope `scope`. */
+export function lookupOf(id: string, text: string): Lookup {
+  return {
+    key: { scope: 'scope', id, text, previousText: '', comparable: true },
+    keyId: 'key-1',
+    modelName: 'chat/large',
+    threshold: 0.95,
+    cancellation: undefined,
+    smallModel: () => undefined,
+    spent: ZERO,
+    form: undefined,
+    vector: undefined,
   }
 }
 

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { createFlatIndex } from '../../src/cache/vector-search.ts'
 import { testVectorIndex } from '../contract/vector-index.ts'
+import { flatIndex } from './fixture.ts'
 
-testVectorIndex('the flat index', async (clock) => createFlatIndex({ now: clock.now, dimensions: 16 }), {
+testVectorIndex('the flat index', async (clock) => flatIndex({ now: clock.now, dimensions: 16 }), {
   dimensions: 16,
   entries: 100_000,
 })
-testVectorIndex('the flat index in 1024 dimensions', async (clock) => createFlatIndex({ now: clock.now }), {
+testVectorIndex('the flat index in 1024 dimensions', async (clock) => flatIndex({ now: clock.now }), {
   dimensions: 1024,
   entries: 100_000,
 })
@@ -17,11 +17,11 @@ function unit(...values: readonly number[]): Float32Array {
 }
 
 describe('the flat index', () => {
-  const options = { now: () => 0, dimensions: 2 }
+  const options = { dimensions: 2 }
   const everything = { minSimilarity: -1, limit: 100 }
 
   it('removes the least recently used entry when it is full', async () => {
-    const index = createFlatIndex({ ...options, maxEntries: 2 })
+    const index = flatIndex({ ...options, maxEntries: 2 })
     await index.add({ id: 'a', scope: 's', vector: unit(1, 0), expiresAt: 1 })
     await index.add({ id: 'b', scope: 's', vector: unit(0, 1), expiresAt: 1 })
     await index.nearest('s', unit(1, 0), { minSimilarity: 0.9, limit: 1 })
@@ -32,7 +32,7 @@ describe('the flat index', () => {
   })
 
   it('stays within its bytes', async () => {
-    const index = createFlatIndex({ ...options, maxBytes: 5000 })
+    const index = flatIndex({ ...options, maxBytes: 5000 })
     for (let entry = 0; entry < 100; entry += 1) {
       await index.add({ id: String(entry), scope: 's', vector: unit(1, entry), expiresAt: 1 })
     }
@@ -43,7 +43,7 @@ describe('the flat index', () => {
   })
 
   it('stores nothing when no entry fits', async () => {
-    const index = createFlatIndex({ ...options, maxBytes: 10 })
+    const index = flatIndex({ ...options, maxBytes: 10 })
     await index.add({ id: 'a', scope: 's', vector: unit(1, 0), expiresAt: 1 })
 
     expect(await index.nearest('s', unit(1, 0), everything)).toEqual([])
@@ -52,7 +52,7 @@ describe('the flat index', () => {
   it('pauses in long searches and misses no entry that was present at their start', async () => {
     const count = 9000
     let pauses = 0
-    const index = createFlatIndex({
+    const index = flatIndex({
       ...options,
       pause: async () => {
         pauses += 1
@@ -75,7 +75,7 @@ describe('the flat index', () => {
 
   it('does not return an entry that was removed during the search', async () => {
     let paused = false
-    const index = createFlatIndex({
+    const index = flatIndex({
       ...options,
       pause: async () => {
         if (!paused) await index.remove('0')

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { canonicalize, type Canonical } from '../../src/cache/canonical.ts'
 import { findDifference } from '../../src/cache/guard.ts'
 import { loadEnglishLexicon } from '../../src/cache/typos.ts'
-import { createWordingIndex } from '../../src/cache/wording-search.ts'
+import { createWordingSearch } from '../../src/cache/wording-search.ts'
+import { lookupOf } from './fixture.ts'
 
 const lexicon = await loadEnglishLexicon()
 
@@ -75,15 +76,18 @@ describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {
 })
 
 describe('a misspelling with two swapped letters', () => {
-  it.each(['weather', 'kitchen', 'garden', 'minister'])('in %s is found by the index at any position', (word) => {
-    const question = `Where did people build the ${word} in the old town?`
-    for (let at = 0; at < word.length - 1; at += 1) {
-      const swapped = word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2)
-      const index = createWordingIndex()
-      index.add({ id: 'stored', scope: 'scope', text: question, form: canonicalize(question) })
-      const found = index.find('scope', canonicalize(question.replace(word, swapped)), 1)
+  it.each(['weather', 'kitchen', 'garden', 'minister'])(
+    'in %s is found by the search at any position',
+    async (word) => {
+      const question = `Where did people build the ${word} in the old town?`
+      for (let at = 0; at < word.length - 1; at += 1) {
+        const swapped = word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2)
+        const search = createWordingSearch()
+        await search.add(lookupOf('stored', question), 1)
+        const found = await search.find(lookupOf('asked', question.replace(word, swapped)), 1)
 
-      expect(found.map(({ id }) => id)).toEqual(['stored'])
-    }
-  })
+        expect(found.map(({ id }) => id)).toEqual(['stored'])
+      }
+    },
+  )
 })

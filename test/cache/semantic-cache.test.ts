@@ -1,14 +1,21 @@
 import { Cancellation } from '../../src/core/async.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { createFlatIndex } from '../../src/cache/vector-search.ts'
-import { hashEmbedding } from '../../src/cache/hashing.ts'
+import { hashEmbedding } from '../../src/cache/vector-search.ts'
 import type { CacheDirectives, SemanticCacheOptions } from '../../src/cache/cache-options.ts'
-import { createSemanticCache } from '../../src/cache/semantic-cache.ts'
-import { manualRuntime } from '../support/manual-runtime.ts'
+import { checkGatewayOptions } from '../../src/options.ts'
+import { extractive } from '../../src/providers/extractive.ts'
 import { REVERSALS, SAME } from './reversals.ts'
-import { chatPrompt, chat, constantEmbedder, message, createFixture, textAnswer, scriptedEmbedder } from './fixture.ts'
-import { noNetwork } from '../support/no-network.ts'
+import {
+  chatPrompt,
+  chat,
+  constantEmbedder,
+  message,
+  createFixture,
+  flatIndex,
+  textAnswer,
+  scriptedEmbedder,
+} from './fixture.ts'
 
 const CAPITAL = 'What is the capital of France?'
 const ALIKE = "what's the capital of france"
@@ -51,7 +58,7 @@ describe('the semantic cache', () => {
 
   it('embeds each question at once if the index is shared', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
-    const index = createFlatIndex({ now: () => 0 })
+    const index = flatIndex()
     const { teach } = createFixture({ embedder, index })
     await teach(CAPITAL, 'Paris')
 
@@ -419,6 +426,19 @@ describe('a failure in the cache is a miss', () => {
     expect(await recall(ALIKE)).toBe('Paris')
   })
 
+  it('counts one failure for an unusable vector that a synchronous embedder returns', async () => {
+    let calls = 0
+    const embed = (texts: readonly string[]): readonly Float32Array[] => {
+      calls += 1
+      return texts.map(() => new Float32Array(8))
+    }
+    const { ask, teach } = createFixture({ embedder: { name: 'zero', dimensions: 8, embed } })
+    await teach(CAPITAL, 'Paris')
+    for (let count = 0; count < 5; count += 1) await ask(ALIKE)
+
+    expect(calls).toBe(3)
+  })
+
   it('an embedder that fails for several keys is paused for all', async () => {
     const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
     const { teach } = createFixture({ embedder })
@@ -582,11 +602,10 @@ describe('an operator', () => {
     ['maxBytes', { maxBytes: -5 }],
     ['timeoutMs', { timeoutMs: 0 }],
     ['scope', { scope: 'tenant' as 'key' }],
-  ])('gets an error for an invalid %s when the cache is created', (option, options) => {
-    const runtime = manualRuntime(noNetwork)
-    const create = (): unknown => createSemanticCache({ runtime, ...options })
+  ])('gets an error for an invalid %s when the gateway is created', (option, cache) => {
+    const check = (): void => checkGatewayOptions({ providers: [extractive()], cache })
 
-    expect(create).toThrow(GatewayError)
-    expect(create).toThrow(`cache.${option}`)
+    expect(check).toThrow(GatewayError)
+    expect(check).toThrow(`cache.${option}`)
   })
 })

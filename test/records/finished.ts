@@ -13,7 +13,6 @@ export function bill(change: Partial<FinishedBill> = {}): FinishedBill {
     billed: toNanoUsd(30_000_000),
     cache: 'MISS',
     strategy: 'Passthrough (no optimization needed)',
-    isEstimated: false,
     ...change,
   }
 }

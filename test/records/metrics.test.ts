@@ -98,29 +98,10 @@ describe('the histogram', () => {
     )
   })
 
-  it('equals the histogram of all values after a merge', () => {
-    fc.assert(
-      fc.property(fc.array(latency), fc.array(latency), (some, others) => {
-        const [a, b, all] = [new Histogram(), new Histogram(), new Histogram()]
-        for (const value of some) a.record(value)
-        for (const value of others) b.record(value)
-        for (const value of [...some, ...others]) all.record(value)
-        a.merge(b.counts)
-        expect(a.counts).toEqual(all.counts)
-      }),
-    )
-  })
-
-  it('ignores invalid values and counts', () => {
+  it('counts invalid values in the first or the last bucket', () => {
     const histogram = new Histogram()
     for (const value of [Number.NaN, -5, 0, Infinity, 1e300]) histogram.record(value)
-    histogram.merge([
-      [-1, 5],
-      [0.5, 5],
-      [1e9, 5],
-      [3, Number.NaN],
-    ])
-    expect(histogram.counts.reduce((sum, [, count]) => sum + count, 0)).toBe(5)
+    expect(histogram.count).toBe(5)
     expect(histogram.quantile(0.5)).toBe(0)
     expect(histogram.quantile(1)).toBeGreaterThan(86_400_000)
   })

@@ -88,14 +88,14 @@ describe('the request log', () => {
 
   it('writes the fields of an event, which cannot replace its time, level or service', () => {
     const records: LogRecord[] = []
-    const log = createRequestLog((record) => records.push(record), 'mine')
+    const log = createRequestLog((record) => records.push(record))
     const fields = { level: 'DEBUG', reservation_id: 'k' }
     log.event('ERROR', 'unsettled', START, fields)
     expect(records).toEqual([
       {
         timestamp: '2026-01-15T12:00:00.000Z',
         level: 'ERROR',
-        service: 'mine',
+        service: 'sluice',
         event: 'unsettled',
         reservation_id: 'k',
       },

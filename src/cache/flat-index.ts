@@ -1,0 +1,300 @@
+import type { Neighbor, VectorIndex } from '../core/cache-ports.ts'
+import { GatewayError } from '../core/errors.ts'
+
+export interface FlatIndexOptions {
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  /** Yields to the event loop. Called every few milliseconds during a search. */
+  readonly pause: () => Promise<void>
+  readonly dimensions: number
+  readonly maxEntries: number
+  /** Maximum size of vectors and signatures, in bytes. */
+  readonly maxBytes: number
+}
+
+const SIGNATURE_WORDS = 32
+const OVERHEAD_BYTES = 400
+/** Maximum number of entries that one `add` checks for expiry. */
+const MAX_EXPIRY_CHECKS = 4
+
+export function bytesPerVector(dimensions: number): number {
+  return dimensions * 4 + SIGNATURE_WORDS * 4 + OVERHEAD_BYTES
+}
+
+/**
+ * Creates an in-memory index, partitioned by scope, that ranks neighbors by exact cosine. A full index evicts the least
+ * recently found or added entry. The probability of missing a neighbor is about 10^-9.
+ */
+export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }: FlatIndexOptions): VectorIndex {
+  const capacity = Math.min(maxEntries, Math.floor(maxBytes / bytesPerVector(dimensions)))
+  const sign = createSigner(dimensions)
+  const entries = new Map<string, StoredVector>()
+  const partitions = new Map<string, Partition>()
+
+  const checkDimensions = (vector: Float32Array): void => {
+    if (vector.length === dimensions) return
+    throw new GatewayError(
+      'internal',
+      `A vector has ${vector.length} dimensions; the index expects ${dimensions}. Set the dimensions of the index to those of the embedder.`,
+    )
+  }
+  const remove = (entry: StoredVector): void => {
+    entries.delete(entry.id)
+    const partition = partitions.get(entry.scope)
+    if (partition === undefined) return
+    removeRow(partition, entry)
+    if (partition.size === 0) partitions.delete(entry.scope)
+  }
+  const evict = (): void => {
+    let checkedCount = 0
+    for (const entry of entries.values()) {
+      const isFull = entries.size >= capacity
+      if (!isFull && checkedCount >= MAX_EXPIRY_CHECKS) return
+      checkedCount += 1
+      if (isFull || entry.expiresAt <= now()) remove(entry)
+    }
+  }
+  /** Marks the entries as used. Drops neighbors that were removed during the search. */
+  const touch = (neighbors: readonly Neighbor[]): readonly Neighbor[] => {
+    const present = neighbors.filter(({ id }) => entries.has(id))
+    for (const { id } of present.toReversed()) {
+      const entry = entries.get(id)
+      if (entry === undefined) continue
+      entries.delete(id)
+      entries.set(id, entry)
+    }
+    return present
+  }
+
+  return {
+    add: ({ id, scope, vector, expiresAt }) => {
+      checkDimensions(vector)
+      const old = entries.get(id)
+      if (old !== undefined) remove(old)
+      evict()
+      if (capacity < 1) return
+      const partition = partitions.get(scope) ?? { rows: [], signatures: new Uint32Array(0), size: 0 }
+      const entry = { id, scope, vector: vector.slice(), expiresAt, row: partition.rows.length }
+      partitions.set(scope, partition)
+      addRow(partition, entry, sign)
+      entries.set(id, entry)
+    },
+    nearest: (scope, vector, { minSimilarity, limit }) => {
+      checkDimensions(vector)
+      const partition = partitions.get(scope)
+      if (partition === undefined || limit < 1) return []
+      const search = startSearch(partition, { vector, minSimilarity, limit, now: now() }, sign)
+      const row = searchSlice(search, 0)
+      return row === search.rowCount ? touch(search.best) : searchRest(search, row, pause).then(touch)
+    },
+    remove: (id) => {
+      const entry = entries.get(id)
+      if (entry !== undefined) remove(entry)
+    },
+    clear: () => {
+      entries.clear()
+      partitions.clear()
+    },
+  }
+}
+
+interface StoredVector {
+  readonly id: string
+  readonly scope: string
+  readonly vector: Float32Array
+  readonly expiresAt: number
+  row: number
+}
+
+/** The vectors of one scope. A search keeps the arrays with which it began, because `compact` replaces them. */
+interface Partition {
+  rows: (StoredVector | undefined)[]
+  /** The signatures of all rows, in one array. */
+  signatures: Uint32Array
+  /** Number of rows that are not empty. */
+  size: number
+}
+
+function addRow(partition: Partition, entry: StoredVector, sign: Signer): void {
+  const offset = entry.row * SIGNATURE_WORDS
+  if (offset >= partition.signatures.length) {
+    const larger = new Uint32Array(Math.max(8 * SIGNATURE_WORDS, offset * 2))
+    larger.set(partition.signatures)
+    partition.signatures = larger
+  }
+  partition.rows.push(entry)
+  partition.signatures.set(sign(entry.vector), offset)
+  partition.size += 1
+}
+
+function removeRow(partition: Partition, { row }: StoredVector): void {
+  partition.rows[row] = undefined
+  partition.size -= 1
+  if (partition.size * 2 < partition.rows.length) compact(partition)
+}
+
+function compact(partition: Partition): void {
+  const { signatures } = partition
+  partition.rows = partition.rows.filter((entry) => entry !== undefined)
+  partition.signatures = new Uint32Array(partition.size * SIGNATURE_WORDS)
+  partition.rows.forEach((entry, row) => {
+    if (entry === undefined) return
+    const from = entry.row * SIGNATURE_WORDS
+    partition.signatures.set(signatures.subarray(from, from + SIGNATURE_WORDS), row * SIGNATURE_WORDS)
+    entry.row = row
+  })
+}
+
+interface VectorQuery {
+  readonly vector: Float32Array
+  readonly minSimilarity: number
+  readonly limit: number
+  readonly now: number
+}
+
+interface Search extends VectorQuery, Pick<Partition, 'rows' | 'signatures'> {
+  /** Number of rows when the search began. */
+  readonly rowCount: number
+  /** The signature of the query. Undefined if the partition is small. */
+  readonly signature: Uint32Array | undefined
+  /** Maximum number of differing bits in the first signature words, by index of the last of these words. */
+  readonly maxDifferingBits: readonly number[]
+  /** Nearest first. */
+  readonly best: Neighbor[]
+}
+
+/** Minimum number of rows for comparing signatures. With fewer rows, comparing all vectors is cheaper. */
+const MIN_SIGNED_ROWS = 256
+/** Cost of comparing two vectors. Comparing two signatures costs 1 to 2 on average. */
+const VECTOR_COST = 60
+const SIGNATURE_COST = 2
+/** Work between two pauses, in the unit of these costs: about 3 ms. */
+const SLICE_WORK = 200_000
+
+function startSearch({ rows, signatures }: Partition, query: VectorQuery, sign: Signer): Search {
+  const rowCount = rows.length
+  const signature = rowCount < MIN_SIGNED_ROWS ? undefined : sign(query.vector)
+  const maxDifferingBits = Array.from({ length: signature?.length ?? 0 }, (_, word) =>
+    maxDifferentBits(query.minSimilarity, word + 1),
+  )
+  return { ...query, rows, signatures, rowCount, signature, maxDifferingBits, best: [] }
+}
+
+async function searchRest(search: Search, from: number, pause: () => Promise<void>): Promise<readonly Neighbor[]> {
+  for (let row = from; row < search.rowCount; row = searchSlice(search, row)) await pause()
+  return search.best
+}
+
+/** Searches until the slice is done. Returns the next row. */
+function searchSlice(search: Search, from: number): number {
+  const { rows, rowCount, signature } = search
+  let row = from
+  for (let work = 0; row < rowCount && work < SLICE_WORK; row += 1) {
+    const isNear = signature === undefined || hasNearSignature(search, row, signature)
+    work += isNear ? VECTOR_COST : SIGNATURE_COST
+    if (isNear) compare(rows[row], search)
+  }
+  return row
+}
+
+function hasNearSignature({ signatures, maxDifferingBits }: Search, row: number, signature: Uint32Array): boolean {
+  const offset = row * SIGNATURE_WORDS
+  let differingBits = 0
+  for (let word = 0; word < SIGNATURE_WORDS; word += 1) {
+    differingBits += countOnes((signatures[offset + word] ?? 0) ^ (signature[word] ?? 0))
+    if (differingBits > (maxDifferingBits[word] ?? 0)) return false
+  }
+  return true
+}
+
+function compare(entry: StoredVector | undefined, { vector, minSimilarity, limit, now, best }: Search): void {
+  if (entry === undefined || entry.expiresAt <= now) return
+  const similarity = dotProduct(entry.vector, vector)
+  const last = best.at(-1)
+  const isFull = last !== undefined && best.length >= limit
+  if (similarity < minSimilarity || (isFull && similarity <= last.similarity)) return
+  const position = best.findIndex((neighbor) => neighbor.similarity < similarity)
+  best.splice(position < 0 ? best.length : position, 0, { id: entry.id, similarity })
+  if (isFull) best.pop()
+}
+
+export function dotProduct(left: Float32Array, right: Float32Array): number {
+  let [a, b, c, d] = [0, 0, 0, 0]
+  const end = left.length - (left.length % 4)
+  for (let index = 0; index < end; index += 4) {
+    a += (left[index] ?? 0) * (right[index] ?? 0)
+    b += (left[index + 1] ?? 0) * (right[index + 1] ?? 0)
+    c += (left[index + 2] ?? 0) * (right[index + 2] ?? 0)
+    d += (left[index + 3] ?? 0) * (right[index + 3] ?? 0)
+  }
+  for (let index = end; index < left.length; index += 1) a += (left[index] ?? 0) * (right[index] ?? 0)
+  return a + b + (c + d)
+}
+
+const SIGNATURE_BITS = SIGNATURE_WORDS * 32
+const ROUNDS = 3
+/**
+ * Number of standard deviations above the mean number of differing bits at which a vector is skipped. The probability
+ * of skipping a near vector is about 10^-10 for each number of compared words.
+ */
+const DEVIATIONS = 6.5
+/** Tolerance in bits. Prevents rounding errors from rejecting equal vectors. */
+const SLACK_BITS = 2
+
+/** Returns the signs of a vector's projections onto 1024 fixed random directions. */
+type Signer = (vector: Float32Array) => Uint32Array
+
+/**
+ * Creates a signer. Near vectors have similar signatures: the probability that a bit differs is angle / π. The
+ * directions are those of a randomized Hadamard transform, so a signature takes about 30,000 additions instead of a
+ * million multiplications.
+ */
+function createSigner(dimensions: number): Signer {
+  const size = Math.max(SIGNATURE_BITS, 2 ** Math.ceil(Math.log2(dimensions)))
+  let state = 1
+  const signs = Float32Array.from({ length: size * ROUNDS }, () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return state < 2 ** 31 ? 1 : -1
+  })
+  return (vector) => {
+    const work = new Float32Array(size)
+    work.set(vector)
+    for (let round = 0; round < ROUNDS; round += 1) {
+      for (let index = 0; index < size; index += 1) {
+        work[index] = (work[index] ?? 0) * (signs[round * size + index] ?? 1)
+      }
+      hadamard(work)
+    }
+    const signature = new Uint32Array(SIGNATURE_WORDS)
+    for (let bit = 0; bit < SIGNATURE_BITS; bit += 1) {
+      if ((work[bit] ?? 0) >= 0) signature[bit >>> 5] = (signature[bit >>> 5] ?? 0) | (1 << (bit & 31))
+    }
+    return signature
+  }
+}
+
+function hadamard(values: Float32Array): void {
+  for (let half = 1; half < values.length; half *= 2) {
+    for (let start = 0; start < values.length; start += half * 2) {
+      for (let index = start; index < start + half; index += 1) {
+        const [a, b] = [values[index] ?? 0, values[index + half] ?? 0]
+        values[index] = a + b
+        values[index + half] = a - b
+      }
+    }
+  }
+}
+
+/** Returns how many bits may differ in the first `words` signature words of two vectors with at least this cosine. */
+function maxDifferentBits(minSimilarity: number, words: number): number {
+  const bits = words * 32
+  const probability = Math.acos(Math.min(1, Math.max(-1, minSimilarity))) / Math.PI
+  const deviation = Math.sqrt(bits * probability * (1 - probability))
+  return Math.min(bits, Math.ceil(bits * probability + DEVIATIONS * deviation) + SLACK_BITS)
+}
+
+function countOnes(value: number): number {
+  let bits = value - ((value >>> 1) & 0x55555555)
+  bits = (bits & 0x33333333) + ((bits >>> 2) & 0x33333333)
+  return Math.imul((bits + (bits >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24
+}
