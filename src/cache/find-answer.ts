@@ -6,7 +6,7 @@ import { runAbortable, runWithTimeout, type Timeout } from './answer-store.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
 import { findDifference, hasSameFacts, type Difference } from './guard.ts'
-import type { Lexicon } from './typos.ts'
+import { englishLexicon, type Lexicon } from './typos.ts'
 import type { CandidateSearch, Lookup } from './wording-search.ts'
 
 export interface CacheContext {
@@ -17,7 +17,6 @@ export interface CacheContext {
   readonly search: CandidateSearch
   readonly tallies: CacheTallies
   readonly writes: Set<Promise<unknown>>
-  readonly lexicon: () => MaybePromise<Lexicon>
   readonly pause: () => Promise<void>
 }
 
@@ -74,7 +73,7 @@ function findEquivalent(
   lookup: Lookup,
   candidates: readonly Neighbor[],
 ): MaybePromise<LookupResult> {
-  return chain(context.lexicon(), (lexicon) => {
+  return chain(englishLexicon(), (lexicon) => {
     const comparison: Comparison = { context, lookup, candidates, lexicon, paraphrase: undefined }
     return chain(findAccepted(comparison, 0), (accepted) => {
       const best = accepted ?? comparison.paraphrase

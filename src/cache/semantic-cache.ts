@@ -10,7 +10,6 @@ import { NO_DIRECTIVES, type CacheDirectives, type SemanticCacheOptions, type Ve
 import { attempt, findAnswer, type CacheHit, type CacheContext, type CacheTallies } from './find-answer.ts'
 import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
-import { lazyLexicon } from './typos.ts'
 import { createVectorSearch, hashingEmbedder } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
@@ -123,7 +122,6 @@ function createCacheContext(options: SemanticCacheOptions): CacheContext {
     search,
     tallies: createTallies(),
     writes: new Set(),
-    lexicon: lazyLexicon(),
     pause,
   }
 }

@@ -232,9 +232,10 @@ export async function loadEnglishLexicon(): Promise<Lexicon> {
   return readLexicon(filters)
 }
 
-/** Returns a function that loads the lexicon on its first call. If it cannot be loaded, no typo is forgiven. */
-export function lazyLexicon(): () => MaybePromise<Lexicon> {
-  let loaded: Lexicon | undefined
-  const load = lazy(async () => (loaded = await loadEnglishLexicon()))
-  return () => loaded ?? load().catch(() => noLexicon)
+let loadedLexicon: Lexicon | undefined
+const loadOnce = lazy(async () => (loadedLexicon = await loadEnglishLexicon()))
+
+/** Returns the lexicon, which the first call loads. If it cannot be loaded, no typo is forgiven. */
+export function englishLexicon(): MaybePromise<Lexicon> {
+  return loadedLexicon ?? loadOnce().catch(() => noLexicon)
 }

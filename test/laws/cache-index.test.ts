@@ -54,4 +54,25 @@ describe('the law of the index', () => {
 
     expect(found).toBeGreaterThan(0)
   })
+
+  it('finds the same with signatures, after half of the vectors were removed', async () => {
+    const vectors = fc.sample(vector, { numRuns: 800, seed: 1 })
+    const index = flatIndex()
+    for (const [place, stored] of vectors.entries()) {
+      await index.add({ id: String(place), scope: 's', vector: stored, expiresAt: 1 })
+    }
+    for (let place = 0; place < vectors.length; place += 2) await index.remove(String(place))
+    const kept = vectors.flatMap((stored, place) => (place % 2 === 0 ? [] : [{ id: String(place), stored }]))
+    for (const query of vectors.slice(0, 20)) {
+      for (const minSimilarity of [0.85, 0.95]) {
+        const expected = kept
+          .map(({ id, stored }) => ({ id, similarity: dotProduct(stored, query) }))
+          .filter(({ similarity }) => similarity >= minSimilarity)
+          .sort((one, other) => other.similarity - one.similarity)
+
+        expect(await index.nearest('s', query, { minSimilarity, limit: 1000 })).toEqual(expected)
+        expect(expected.length).toBeLessThan(kept.length)
+      }
+    }
+  })
 })
