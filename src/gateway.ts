@@ -1,6 +1,9 @@
+import { after, defaultTransport } from '#transport'
+import { GatewayError } from './core/errors.ts'
 import type { HttpHandler } from './core/http.ts'
+import type { Runtime, TransportCall } from './core/ports.ts'
 import type { Budgets, Keys, RateLimits } from './governance/admin-records.ts'
-import { createRuntime } from './http/runtime.ts'
+import { fetchTransport } from './http/transport-fetch.ts'
 import type { FetchHandler } from './http/web-handler.ts'
 import {
   checkGatewayOptions,
@@ -9,6 +12,7 @@ import {
   DEFAULT_STORE_TIMEOUT_MS,
   DEFAULT_TIMEOUTS,
   type GatewayOptions,
+  type RuntimeOptions,
 } from './options.ts'
 import { asFailure } from './pipeline/settle.ts'
 import type { Services } from './pipeline/services.ts'
@@ -44,7 +48,7 @@ export interface Gateway {
   readonly rateLimits: RateLimits
   /** Metrics of this process, as in `GET /metrics` and `GET /metrics/cache`. */
   readonly metrics: MetricsReports
-  /** The audit trail: every use of a key, including rejected requests. */
+  /** The audit trail: uses of keys, including rejected requests. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
   /** The semantic cache. Neither method has an effect if the cache is disabled. */
   readonly cache: {
@@ -195,6 +199,31 @@ export function createGateway(options: GatewayOptions): Gateway {
 
 /** Fraction of `storeTimeoutMs` that one store call may take. */
 const STORE_CALL_SHARE = 0.4
+
+const CLOSED_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
+
+/** `close` closes the upstream connections. Later calls fail. */
+function createRuntime(options: RuntimeOptions = {}): Runtime & { readonly close: () => Promise<void> } {
+  const transport = options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
+  let isClosed = false
+  return {
+    now: options.now ?? Date.now,
+    random: options.random ?? Math.random,
+    uuid: options.uuid ?? (() => crypto.randomUUID()),
+    transport: (request, handler) => {
+      if (!isClosed) return transport(request, handler)
+      // A call after `close` would open a connection that is never closed.
+      const message = 'The gateway was closed before the request was answered. Send the request again.'
+      handler.onError(new GatewayError('overloaded', message))
+      return CLOSED_CALL
+    },
+    after,
+    close: () => {
+      isClosed = true
+      return transport.close()
+    },
+  }
+}
 
 /** Runs all steps, even if an earlier step fails. Rejects with the first failure. */
 async function closeAll(

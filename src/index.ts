@@ -11,7 +11,7 @@
  * @module
  */
 export { createGateway, type Gateway } from './gateway.ts'
-export type { CacheOptions, GatewayOptions, MarginRequest } from './options.ts'
+export type { CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
 export type { Limits } from './pipeline/services.ts'
 export type { AdminOptions } from './routes/admin.ts'
 export type { CacheMetrics, MetricsReports } from './routes/info.ts'
@@ -19,7 +19,6 @@ export type { MetricsSummary } from './records/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
 export type { FetchHandler } from './http/web-handler.ts'
-export type { RuntimeOptions } from './http/runtime.ts'
 export type { PassthroughEndpoint, PassthroughOptions, PassthroughRequest } from './pipeline/passthrough-request.ts'
 export type { BatchOptions } from './pipeline/batch-worker.ts'
 export type { StreamsOptions } from './wiring/services.ts'
@@ -93,8 +92,7 @@ export type {
   LogRecord,
   RequestLogRecord,
 } from './records/request-log.ts'
-export type { FinalOutcome, TierOutcome } from './records/audit.ts'
-export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
+export type { AuditPage, AuditQuery, AuditRecord, FinalOutcome, TierOutcome } from './records/audit.ts'
 
 // Stores
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
@@ -102,9 +100,8 @@ export type { Store } from './core/store.ts'
 
 // Answer cache (tier 1)
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
-export type { AnswerStore, CachedAnswer } from './core/cache-ports.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-anthropic.ts'
-export type { Embedder, Neighbor, VectorIndex } from './core/cache-ports.ts'
+export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache-ports.ts'
 
 // Failures
 export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'

@@ -16,7 +16,6 @@ import {
 import type { Provider, Timeouts } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { GovernanceConfiguration } from './governance/admin-api.ts'
-import type { RuntimeOptions } from './http/runtime.ts'
 import type { PassthroughEndpoint, PassthroughName, PassthroughOptions } from './pipeline/passthrough-request.ts'
 import type { Limits } from './pipeline/services.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
@@ -34,6 +33,18 @@ export interface MarginRequest {
   readonly keyName: string
   /** The model name in the request. */
   readonly model: string
+}
+
+/** Replaces platform functions, for tests and unusual platforms. */
+export interface RuntimeOptions {
+  /** Returns the current time in milliseconds since 1970. @default Date.now */
+  readonly now?: () => number
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). @default Math.random */
+  readonly random?: () => number
+  /** Returns a version 4 UUID. @default crypto.randomUUID */
+  readonly uuid?: () => string
+  /** Sends upstream calls. Called as `fetch(url, init)`. @default undici on Node, the global fetch elsewhere */
+  readonly fetch?: typeof globalThis.fetch
 }
 
 export const DEFAULT_LIMITS: Limits = {
@@ -59,7 +70,7 @@ export const DEFAULT_MARGIN = 1.5
 
 /** Options for `createGateway()`. Unknown options are rejected. */
 export interface GatewayOptions {
-  /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
+  /** The upstreams, such as `openai()`. At least one. */
   readonly providers: readonly Provider[]
   /**
    * The store for keys, budgets, usage and audit records.

@@ -11,7 +11,5 @@
  * @module
  */
 export { testStore } from './testing/store-contract.ts'
-export { testVectorIndex, type IndexLimits } from './testing/cache-contracts.ts'
-export { testAnswerStore } from './testing/cache-contracts.ts'
-export { testEmbedder } from './testing/cache-contracts.ts'
+export { testAnswerStore, testEmbedder, testVectorIndex, type IndexLimits } from './testing/cache-contracts.ts'
 export type { Expectation, MakeStore, Matchers, TestApi, TestClock } from './testing/test-api.ts'

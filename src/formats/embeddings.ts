@@ -9,7 +9,7 @@ import { asTokens } from './usage.ts'
 const MAX_INPUTS = 2048
 const MAX_TOKENS_PER_INPUT = 100_000
 const MAX_DIMENSIONS = 65_536
-/** Maximum length of an input string, in UTF-16 code units. Exceeds the context window of every embedding model. */
+/** Maximum length of an input string, in UTF-16 code units. */
 const MAX_TEXT_LENGTH = 1_048_576
 
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
@@ -66,12 +66,10 @@ export function readEmbeddings(body: JsonObject, inputCount: number): EmbeddingR
     const { index = position, embedding } = asObject(item) ?? {}
     if (typeof index === 'number' && index in vectors) vectors[index] = readVector(embedding)
   })
-  const embeddings = vectors.map((embedding) => {
-    if (embedding === undefined) {
-      throw new GatewayError('upstream', 'The model provider did not send one vector for each input.')
-    }
-    return embedding
-  })
+  const embeddings = vectors.filter((embedding) => embedding !== undefined)
+  if (embeddings.length < inputCount) {
+    throw new GatewayError('upstream', 'The model provider did not send one vector for each input.')
+  }
   const inputTokens = asTokens(asObject(body['usage'])?.['prompt_tokens'])
   return {
     model: asString(body['model']) ?? '',

@@ -2,14 +2,10 @@ import type { SseEvent } from '../core/answer.ts'
 import type { FailureKind, GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 
-export interface FailureDefaults {
-  readonly status: number
-  readonly type: string
-  readonly code?: string
-}
-
-/** Default status, type and code of each failure kind, in all formats. */
-export const FAILURE_DEFAULTS: Readonly<Record<FailureKind, FailureDefaults>> = {
+/** The default status, type and code of each failure kind. */
+const FAILURE_DEFAULTS: Readonly<
+  Record<FailureKind, { readonly status: number; readonly type: string; readonly code?: string }>
+> = {
   'invalid-request': { status: 400, type: 'invalid_request_error' },
   'invalid-admin-request': { status: 400, type: 'validation_error' },
   'invalid-model': { status: 404, type: 'invalid_request_error', code: 'invalid_model' },
@@ -35,34 +31,28 @@ export const FAILURE_DEFAULTS: Readonly<Record<FailureKind, FailureDefaults>> = 
   overloaded: { status: 503, type: 'overloaded_error' },
 }
 
-export interface FailureDescription {
+interface FailureDescription {
   readonly status: number
   readonly type: string
   readonly message: string
-  readonly param?: string
-  readonly code?: string
-  readonly retryAfterSeconds?: number
-  readonly details?: Json
+  readonly param: string | undefined
+  readonly code: string | undefined
+  readonly retryAfterSeconds: number | undefined
+  readonly details: Json | undefined
 }
 
-/**
- * The details of the failure override the defaults of its kind. A rejection by the upstream keeps its type and code.
- */
+/** The details of the failure override those of the upstream, which override the defaults of the kind. */
 export function describeFailure(failure: GatewayError): FailureDescription {
-  const defaults = FAILURE_DEFAULTS[failure.kind]
-  const { upstream } = failure.details
-  const code = failure.details.code ?? upstream?.code ?? defaults.code
-  const param = failure.details.param ?? (failure.kind === 'invalid-model' ? 'model' : undefined)
-  const details = failure.details.details ?? upstream?.details
-  const { retryAfterSeconds } = failure.details
+  const { kind, message, details } = failure
+  const { upstream } = details
   return {
     status: failureStatus(failure),
-    type: upstream?.type ?? defaults.type,
-    message: failure.message,
-    ...(param === undefined ? {} : { param }),
-    ...(code === undefined ? {} : { code }),
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    ...(details === undefined ? {} : { details }),
+    type: upstream?.type ?? FAILURE_DEFAULTS[kind].type,
+    message,
+    param: details.param ?? (kind === 'invalid-model' ? 'model' : undefined),
+    code: details.code ?? upstream?.code ?? FAILURE_DEFAULTS[kind].code,
+    retryAfterSeconds: details.retryAfterSeconds,
+    details: details.details ?? upstream?.details,
   }
 }
 
@@ -71,7 +61,7 @@ export function failureStatus(failure: GatewayError): number {
   return failure.details.upstream?.status ?? FAILURE_DEFAULTS['upstream-rejected'].status
 }
 
-/** Maximum delay in seconds after which clients should retry. For longer delays, `x-should-retry` is false. */
+/** Maximum delay in seconds after which clients should retry. */
 const MAX_RETRY_SECONDS = 60
 
 const MILLISECONDS = /^\d{1,15}(\.\d{1,9})?$/
@@ -121,13 +111,12 @@ export function writeChatFailure(failure: GatewayError): JsonObject {
       type,
       param: param ?? null,
       code: code ?? null,
-      ...(retryAfterSeconds === undefined ? {} : { retry_after: Math.ceil(retryAfterSeconds) }),
-      ...(details === undefined ? {} : { details }),
+      retry_after: retryAfterSeconds === undefined ? undefined : Math.ceil(retryAfterSeconds),
+      details,
     },
   }
 }
 
-/** A broken chat stream ends without `[DONE]`. */
 export function writeChatFailureEvent(failure: GatewayError): SseEvent {
   return { data: JSON.stringify(writeChatFailure(failure)) }
 }
@@ -137,14 +126,7 @@ export function writeMessageFailure(failure: GatewayError, requestId: string): J
   const { type, message, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
     type: 'error',
-    error: {
-      type,
-      message,
-      ...(param === undefined ? {} : { param }),
-      ...(code === undefined ? {} : { code }),
-      ...(retryAfterSeconds === undefined ? {} : { retry_after: retryAfterSeconds }),
-      ...(details === undefined ? {} : { details }),
-    },
+    error: { type, message, param, code, retry_after: retryAfterSeconds, details },
     request_id: requestId,
   }
 }

@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, isNodeBytes } from '../core/json.ts'
 import { isSafeModelName } from '../core/model.ts'
 import type { Part, Source } from '../core/prompt.ts'
@@ -35,13 +35,9 @@ export function stringAt(value: Json | undefined, param: string, expected = 'a s
 
 export function arrayAt(value: Json | undefined, param: string, maxLength: number): readonly Json[] {
   if (!Array.isArray(value)) throw fieldError(param, value, `an array of at most ${maxLength} elements`)
-  const items = value as readonly Json[]
-  if (items.length <= maxLength) return items
-  throw new GatewayError(
-    'invalid-request',
-    `${param} has ${items.length} elements; expected at most ${maxLength}. Send fewer.`,
-    { param },
-  )
+  if (value.length <= maxLength) return value as readonly Json[]
+  const message = `${param} has ${value.length} elements; expected at most ${maxLength}. Send fewer.`
+  throw new GatewayError('invalid-request', message, { param })
 }
 
 export function booleanAt(value: Json | undefined, param: string): boolean | undefined {
@@ -60,8 +56,8 @@ export interface NumberBounds {
 export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
   const { min, max = Number.MAX_VALUE, isInteger = false } = bounds
-  const isInRange = typeof value === 'number' && value >= min && value <= max && (!isInteger || Number.isInteger(value))
-  if (isInRange) return value
+  const isInRange = typeof value === 'number' && value >= min && value <= max
+  if (isInRange && (!isInteger || Number.isInteger(value))) return value
   throw fieldError(param, value, describeRange(bounds))
 }
 
@@ -72,16 +68,18 @@ export function describeRange({ min, max, isInteger = false }: NumberBounds): st
 export function readModelName(value: Json | undefined): string {
   if (typeof value !== 'string' || value === '') throw fieldError('model', value, 'the name of a model')
   if (isSafeModelName(value)) return value
-  throw new GatewayError(
+  throw invalidModelName({ code: 'invalid_model' })
+}
+
+export function invalidModelName(details: FailureDetails = {}): GatewayError {
+  return new GatewayError(
     'invalid-request',
     'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /. Send a name such as <provider>/<model_id>.',
-    { param: 'model', code: 'invalid_model' },
+    { param: 'model', ...details },
   )
 }
 
-/**
- * Returns the error for a prompt that exceeds every context window. Clients recognize the code and shorten the prompt.
- */
+/** Returns the error for a prompt with too much text. Clients recognize the code and shorten the prompt. */
 export function promptTooLongError(limit: number): GatewayError {
   return new GatewayError(
     'invalid-request',
@@ -96,7 +94,7 @@ export function nameSet(names: string): ReadonlySet<string> {
 
 /** Returns true for undefined, null, false and the empty array. */
 export function isUnset(value: Json | undefined): boolean {
-  return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
+  return isAbsent(value) || value === false || (Array.isArray(value) && value.length === 0)
 }
 
 /** Rethrows `invalid-request` as `upstream`, because the invalid field came from the upstream. */
@@ -140,7 +138,7 @@ const REPLACEMENT_CHARACTER = '\uFFFD'
  * Parses JSON. Throws `invalid-request`. If `text` is only part of the body, the message omits the position, which
  * would be relative to that part.
  */
-export function parseJsonText(text: string, isPart = true): unknown {
+export function parseJsonText(text: string, isPart: boolean): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {
@@ -158,6 +156,16 @@ export function decodeUtf8(bytes: Uint8Array): string {
   // `utf8Slice` is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
   const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT_CHARACTER
   return text.includes(REPLACEMENT_CHARACTER) ? createUtf8Decoder()(bytes, false) : text
+}
+
+export function concatenate(pieces: readonly Uint8Array[]): Uint8Array {
+  const result = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
+  let offset = 0
+  for (const piece of pieces) {
+    result.set(piece, offset)
+    offset += piece.byteLength
+  }
+  return result
 }
 
 /** Returns a decoder for consecutive chunks. The decoder throws `invalid-request` for invalid UTF-8. */

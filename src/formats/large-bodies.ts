@@ -6,7 +6,7 @@ import {
   isNodeBytes,
   createByteSearch,
 } from '../core/json.ts'
-import { decodeUtf8, parseJsonText, createUtf8Decoder } from './fields.ts'
+import { concatenate, createUtf8Decoder, decodeUtf8, parseJsonText } from './fields.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
@@ -27,14 +27,12 @@ const MAX_PART_HEAD_BYTES = 8 * 1024
 /** Maximum size of all fields except files, in bytes. */
 const MAX_TEXT_BYTES = 1024 * 1024
 
-/**
- * Returns the boundary of a form, or undefined for another content type. Does not accept additional parameters, or a
- * boundary with spaces, because not all parsers trim the spaces.
- */
+/** Does not match additional parameters, or a boundary with spaces, because not all parsers trim the spaces. */
+const FORM_TYPE = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i
+
+/** Returns the boundary of a form, or undefined for another content type. */
 export function boundaryOf(contentType: string): string | undefined {
-  const match = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
-    contentType,
-  )
+  const match = FORM_TYPE.exec(contentType)
   return match?.[1] ?? match?.[2]
 }
 
@@ -62,12 +60,7 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
 export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: string): Uint8Array {
   if (modelSpan === undefined) return bytes
   const replacement = new TextEncoder().encode(model)
-  const { start, end } = modelSpan
-  const result = new Uint8Array(bytes.length - (end - start) + replacement.length)
-  result.set(bytes.subarray(0, start))
-  result.set(replacement, start)
-  result.set(bytes.subarray(end), start + replacement.length)
-  return result
+  return concatenate([bytes.subarray(0, modelSpan.start), replacement, bytes.subarray(modelSpan.end)])
 }
 
 function readParts(search: ByteSearch, boundary: string): readonly FormPart[] {
@@ -139,9 +132,9 @@ function formError(problem: string, param?: string): GatewayError {
 const STEP_BYTES = 1024 * 1024
 
 /**
- * Parses JSON of several megabytes. `JSON.parse` would block the event loop for several milliseconds per megabyte. The
- * `strings`, in ascending order, are replaced with placeholders and parsed in separate steps. `placeholder` is random, so
- * that callers cannot send it. Throws `invalid-request` for invalid JSON or UTF-8.
+ * Parses a large body. `JSON.parse` would block the event loop for several milliseconds per megabyte. The `strings`, in
+ * ascending order, are replaced with placeholders and parsed in separate steps. `placeholder` is random, so that callers
+ * cannot send it. Throws `invalid-request` for invalid JSON or UTF-8.
  */
 export function* parseInSteps(bytes: Uint8Array, strings: readonly LongString[], placeholder: string): Steps<unknown> {
   let outline = ''
@@ -152,7 +145,7 @@ export function* parseInSteps(bytes: Uint8Array, strings: readonly LongString[],
   }
   outline += yield* decodeInSteps(bytes.subarray(offset))
   yield
-  const value = parseJsonText(outline)
+  const value = parseJsonText(outline, true)
   if (strings.length === 0) return value
   const parsed = yield* parseStrings(bytes, strings)
   yield
@@ -192,7 +185,7 @@ function* parseString(bytes: Uint8Array): Steps<string> {
     if (offset > 0) yield
     const end = endOfEscapes(bytes, offset, Math.min(offset + STEP_BYTES, bytes.length))
     const piece = decode(bytes.subarray(offset, end), end < bytes.length)
-    string += NEEDS_PARSING.test(piece) ? parseJsonText(`"${piece}"`) : piece
+    string += NEEDS_PARSING.test(piece) ? parseJsonText(`"${piece}"`, true) : piece
     offset = end
   }
   return flatten(string)

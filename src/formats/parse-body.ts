@@ -2,14 +2,14 @@ import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { decodeUtf8, bodyError, parseJsonText } from './fields.ts'
+import { bodyError, concatenate, decodeUtf8, parseJsonText } from './fields.ts'
 import { scanJson, scanSmallJson, type JsonScan, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** True if an object repeats a key. The last value wins, and the body is serialized again. */
+  /** True if an object repeats a key. The last value wins. The body is serialized again, because servers differ. */
   readonly hasRepeatedKeys: boolean
-  /** The bytes without a byte order mark. Absent if the model cannot be replaced in them. */
+  /** The bytes without a byte order mark. Absent if the body must be serialized again. */
   readonly received?: ReceivedBody
   /** Maximum size of the body in bytes if it is serialized again. Numbers can grow: `1e20` becomes 21 digits. */
   readonly maxSerializedBytes: number
@@ -22,10 +22,8 @@ export interface ParsedBody {
 const EXPONENT_GROWTH = 22
 
 /**
- * Parses a JSON object. Throws `invalid-request` for other input.
- *
- * The structure is checked before `JSON.parse`, which accepts nesting depths in the millions. A body with repeated keys
- * is serialized again, because servers treat repeated keys differently. A key `__proto__` becomes an own property.
+ * Parses a JSON object. Throws `invalid-request` for other input. The structure is checked before `JSON.parse`, which
+ * accepts nesting depths in the millions.
  */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
   if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
@@ -41,7 +39,7 @@ interface ParseRuntime {
   readonly uuid: () => string
 }
 
-/** Like `parseBody`, in steps of a few milliseconds. */
+/** Like `parseBody`, but parses larger bodies in steps. */
 export function parseBodyInSteps(
   bytes: Uint8Array,
   limits: ParseLimits,
@@ -146,16 +144,6 @@ export function replaceModel(received: ReceivedBody, model: string, addedFields:
     encoder.encode(JSON.stringify(model)),
     bytes.subarray(modelSpan.end),
   ])
-}
-
-function concatenate(pieces: readonly Uint8Array[]): Uint8Array {
-  const result = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
-  let offset = 0
-  for (const piece of pieces) {
-    result.set(piece, offset)
-    offset += piece.byteLength
-  }
-  return result
 }
 
 function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {

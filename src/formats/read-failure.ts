@@ -109,7 +109,7 @@ const MAX_DETAILS_LENGTH = 4096
 /**
  * Removes private data from upstream text, in linear time. Upstreams may repeat credentials, addresses and host names
  * in forms that no list of patterns covers. Therefore, only atoms with a safe shape are kept. Other atoms become
- * `[removed]`. An atom is a run of characters without spaces, quotes and brackets.
+ * `[removed]`. An atom is the text between two separators, such as spaces, quotes and brackets.
  */
 export function redactText(text: string): string {
   const state: RedactionState = { nextRule: 'none', labelRule: 'none', previousWord: '' }
@@ -178,7 +178,7 @@ function updateRules(state: RedactionState, word: string): void {
   state.previousWord = word
 }
 
-/** Returns true for URLs, addresses with credentials, paths with backslashes, and percent-encoded text. */
+/** Returns true for text with `//`, `@`, a backslash or percent-encoding. */
 function isAddress(chunk: string): boolean {
   return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
 }
@@ -204,7 +204,7 @@ const INVISIBLE_CHARACTERS = /[\p{Cf}\p{Co}\p{Cn}]|(?![\t\n\r])\p{Cc}/gu
 const SEPARATORS =
   /([\s"'`“”‘’«»()[\]{}<>,;=|!?…—–·•→、，；：！？（）「」『』【】《》]+|(?<![A-Za-z0-9])[。．｡]|[。．｡](?![A-Za-z0-9]))/u
 
-/** Returns true for words, numbers, model names, media types and field paths. */
+/** Returns true for text in the form of words, numbers, model names, media types, field paths or known ids. */
 function hasSafeShape(atom: string): boolean {
   const [start, end] = wordRange(atom)
   const word = atom.slice(start, end)
@@ -218,9 +218,7 @@ function hasSafeShape(atom: string): boolean {
   return segments.every(isSafeName)
 }
 
-/**
- * Dots are allowed in one version number (`gpt-4.1-mini`, `3.5`) and in paths of known fields (`messages.0.content`).
- */
+/** Dots are allowed in abbreviations, in one version number (`gpt-4.1-mini`) and in paths of known fields. */
 function isSafeName(name: string): boolean {
   if (name.includes('.')) {
     if (isFieldPath(name) || ABBREVIATIONS.has(name.toLowerCase())) return true
@@ -278,7 +276,7 @@ const SECRET_PREFIX =
   /^(?:(?:sk|pk|rk|sess|key|ghp|gho|hf|gsk|xai|pplx|xox[a-z])[-_].{4,}|AIza.{8,}|AKIA.{8,}|eyJ.{8,})/i
 /** Ids that callers received in earlier answers. */
 const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
-const ABBREVIATIONS: ReadonlySet<string> = new Set(['e.g', 'i.e', 'a.k.a', 'vs', 'u.s'])
+const ABBREVIATIONS = nameSet('e.g i.e a.k.a u.s')
 
 const INFRASTRUCTURE_WORDS = nameSet(
   'localhost db dbs database postgres postgresql pg mysql mariadb redis mongo mongodb kafka rabbitmq vllm primary ' +

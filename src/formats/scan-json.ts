@@ -4,7 +4,7 @@ import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, modelKeyKind, startOfBase64 } from '../core/json.ts'
 import { promptTooLongError } from './fields.ts'
 
-/** A computation in steps of about a millisecond. Callers yield to the event loop between steps. */
+/** A computation in short steps. Callers yield to the event loop between steps. */
 export type Steps<T> = Generator<void, T, undefined>
 
 /** Limits on a JSON body. They bound how long `JSON.parse` blocks the event loop. */
@@ -25,8 +25,8 @@ export interface JsonScan {
   readonly keyCount: number
   readonly exponentCount: number
   /**
-   * The byte range of the top-level `model`. Undefined unless `model` is a string and appears exactly once, without
-   * escapes.
+   * The byte range of the value of the top-level `model`, with its quotes. Undefined unless the value is a string and
+   * the key appears exactly once, without escapes.
    */
   readonly modelSpan: Span | undefined
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */

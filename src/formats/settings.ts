@@ -2,8 +2,7 @@ import { asObject, asString, isJsonObject, type Json, type JsonObject } from '..
 import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
 import { arrayAt, fieldError, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
 
-const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
-export const OUTPUT_TOKEN_BOUNDS: NumberBounds = { min: 1, max: MAX_OUTPUT_TOKENS, isInteger: true }
+export const OUTPUT_TOKEN_BOUNDS: NumberBounds = { min: 1, max: 2 ** 31 - 1, isInteger: true }
 
 const MAX_CHOICES = 128
 const MAX_STOP_SEQUENCES = 16
@@ -81,7 +80,7 @@ function readStopSequences(value: Json | undefined): readonly string[] | undefin
   return arrayAt(value, 'stop', MAX_STOP_SEQUENCES).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
-/** Returns undefined for an unknown choice. */
+/** Returns undefined for an absent choice, and for an object without the name of a function. */
 function readToolChoice(
   choice: Json | undefined,
   nameOf: (choice: JsonObject) => Json | undefined,
@@ -188,7 +187,7 @@ function changedTokenLimit(
   )
 }
 
-/** OpenAI models reject `max_tokens`. Many servers of other models support only `max_tokens`. */
+/** Newer OpenAI models reject `max_tokens`. Many servers of other models support only `max_tokens`. */
 function tokenLimitField(model: string): string {
   return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
 }
@@ -203,23 +202,22 @@ export function readChatTools(body: JsonObject): readonly Tool[] {
   const functions = isAbsent(body['functions']) ? [] : arrayAt(body['functions'], 'functions', MAX_TOOLS)
   return [
     ...tools.map((item, index) => readChatTool(item, `tools[${index}]`)),
-    ...functions.map((item, index) => readFunction(item, item, `functions[${index}]`)),
+    ...functions.map((item, index) =>
+      readFunctionTool(item, { dialect: 'openai', value: asObject(item) ?? {} }, `functions[${index}]`),
+    ),
   ]
 }
 
 function readChatTool(item: Json, param: string): Tool {
   const value = objectAt(item, param, 'a tool: an object with a type')
   const type = stringAt(value['type'], `${param}.type`)
-  if (type === 'function') return readFunction(value['function'], value, `${param}.function`)
-  return { name: asString(asObject(value[type])?.['name']) ?? type, native: { dialect: 'openai', value } }
+  const native: Native = { dialect: 'openai', value }
+  return type === 'function'
+    ? readFunctionTool(value['function'], native, `${param}.function`)
+    : { name: asString(asObject(value[type])?.['name']) ?? type, native }
 }
 
-function readFunction(declared: Json | undefined, tool: Json, param: string): Tool {
-  const value = objectAt(declared, param, 'an object with a name')
-  return readFunctionTool(value, { dialect: 'openai', value: objectAt(tool, param) }, param)
-}
-
-/** Reads only the name of a tool that is not a function, because the vendor runs the tool or defines its schema. */
+/** Reads only the name of a tool that is not a function. */
 export function readResponseTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {
@@ -235,10 +233,10 @@ export function readResponseTools(value: Json | undefined): readonly Tool[] {
 
 export const NO_PARAMETERS: JsonObject = { type: 'object', properties: {} }
 
-function readFunctionTool(declared: JsonObject, native: Native, param: string): Tool {
-  const { description, parameters, strict } = declared
+function readFunctionTool(declared: Json | undefined, native: Native, param: string): Tool {
+  const { name, description, parameters, strict } = objectAt(declared, param, 'an object with a name')
   return {
-    name: stringAt(declared['name'], `${param}.name`),
+    name: stringAt(name, `${param}.name`),
     ...(typeof description === 'string' ? { description } : {}),
     parameters: isAbsent(parameters)
       ? NO_PARAMETERS
@@ -260,6 +258,9 @@ export function writeResponseTool({ native, name, description, parameters, stric
 
 export function writeChatCall(part: ToolCallPart): JsonObject {
   if (part.native?.dialect === 'openai') return part.native.value
-  const input = part.input.trim() === '' ? '{}' : part.input
-  return { id: part.id, type: 'function', function: { name: part.name, arguments: input } }
+  return { id: part.id, type: 'function', function: { name: part.name, arguments: callArguments(part) } }
+}
+
+export function callArguments({ input }: ToolCallPart): string {
+  return input.trim() === '' ? '{}' : input
 }

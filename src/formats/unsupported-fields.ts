@@ -112,7 +112,7 @@ function chatHintsInPart(part: Part): readonly string[] {
   return asObject(chatValueOf(part)['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
 }
 
-const OUTPUT_HINTS: ReadonlySet<string> = nameSet('effort task_budget')
+const OUTPUT_HINT = 'task_budget'
 
 const MESSAGES: SourceFormat = {
   handledFields: nameSet(
@@ -146,9 +146,7 @@ const MESSAGES: SourceFormat = {
   toolChoiceOf: (body) => body['tool_choice'],
   shapeOf: (body) => asObject(body['output_config'])?.['format'] ?? body['output_format'],
   findNestedHints: ({ native }) =>
-    nestedFields(MESSAGES, native.value, 'output_config', 'format')
-      .filter((name) => name !== 'effort' && OUTPUT_HINTS.has(name))
-      .map((name) => `output_config.${name}`),
+    otherOutputFields(native.value).includes(OUTPUT_HINT) ? [`output_config.${OUTPUT_HINT}`] : [],
   findNestedUnsupported: unsupportedInMessages,
   /** A system prompt outside `messages` is the first message of the prompt. */
   pathOf: (prompt, index) => {
@@ -159,9 +157,13 @@ const MESSAGES: SourceFormat = {
   settingNames: { shape: 'output_config.format', effort: 'output_config.effort', stop: 'stop_sequences' },
 }
 
+function otherOutputFields(body: JsonObject): readonly string[] {
+  return nestedFields(MESSAGES, body, 'output_config', 'format', 'effort')
+}
+
 function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
-  for (const name of nestedFields(MESSAGES, prompt.native.value, 'output_config', 'format')) {
-    if (!OUTPUT_HINTS.has(name)) yield unsupportedField('output_config', name)
+  for (const name of otherOutputFields(prompt.native.value)) {
+    if (name !== OUTPUT_HINT) yield unsupportedField('output_config', name)
   }
   for (const [index, { native }] of prompt.tools.entries()) {
     if (native.dialect !== 'anthropic') continue
@@ -280,10 +282,10 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
-/** Returns the inner fields that are set. Omits `promptField`, the inner field that is part of the prompt. */
-function nestedFields(source: SourceFormat, body: JsonObject, field: string, promptField: string): readonly string[] {
+/** Returns the inner fields that are set, except those that are part of the prompt. */
+function nestedFields(source: SourceFormat, body: JsonObject, field: string, ...promptFields: string[]): string[] {
   const value = asObject(body[field]) ?? {}
-  return Object.keys(value).filter((name) => name !== promptField && !source.isUnset(value[name]))
+  return Object.keys(value).filter((name) => !promptFields.includes(name) && !source.isUnset(value[name]))
 }
 
 const MAX_NAME_LENGTH = 100

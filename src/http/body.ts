@@ -4,8 +4,8 @@ import { type HttpRequest, LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /**
- * Throws for a compressed body (its size is unknown until it is decompressed), a content type other than JSON, or a
- * length above the limit.
+ * Throws `unsupported-media` for a compressed body, whose size is unknown, and for a content type other than JSON. Throws
+ * `too-large` for a Content-Length above the limit.
  */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
@@ -14,14 +14,9 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
     throw new GatewayError('unsupported-media', message, { param: 'Content-Encoding' })
   }
   const type = request.header('content-type')
-  if (type !== JSON_TYPE && (type === undefined || !/^application\/([\w.-]+\+)?json\b/i.test(type))) {
-    throw new GatewayError(
-      'unsupported-media',
-      'The Content-Type is not application/json. Send a JSON body with Content-Type: application/json.',
-      {
-        param: 'Content-Type',
-      },
-    )
+  if (type !== 'application/json' && (type === undefined || !/^application\/([\w.-]+\+)?json\b/i.test(type))) {
+    const message = 'The Content-Type is not application/json. Send a JSON body with Content-Type: application/json.'
+    throw new GatewayError('unsupported-media', message, { param: 'Content-Type' })
   }
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }
@@ -30,8 +25,6 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
 export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: number): number {
   return request.header('transfer-encoding') === undefined ? Number(request.header('content-length') ?? 0) : maxBytes
 }
-
-const JSON_TYPE = 'application/json'
 
 export function bodyTooLarge(maxBytes: number): GatewayError {
   const message = `The request body exceeds the maximum of ${maxBytes} bytes. Send a smaller body.`
@@ -148,7 +141,7 @@ export class BodyCapacity {
     const owner = this.#ownerOf(keyId)
     if (owner.waiting.size === 0 && this.#fits(owner, size)) return this.#occupy(owner, keyId, size)
     if (owner.waiting.size >= MAX_WAITING_REQUESTS) throw tooManyLargeRequests()
-    return this.#wait(owner, { keyId, bytes: size, cancellation })
+    return this.#wait(owner, keyId, size, cancellation)
   }
 
   /** Changes the number of bytes that a key occupies, up or down. Starts the waiting requests that then fit. */
@@ -180,10 +173,8 @@ export class BodyCapacity {
     return new OccupiedCapacity(this, keyId, bytes)
   }
 
-  #wait(
-    owner: Owner,
-    { keyId, bytes, cancellation }: { keyId: string; bytes: number; cancellation: Cancellation },
-  ): Promise<OccupiedCapacity> {
+  #wait(owner: Owner, keyId: string, bytes: number, cancellation: Cancellation): Promise<OccupiedCapacity> {
+    if (cancellation.isCanceled) return Promise.reject(clientDisconnected(cancellation.reason))
     return new Promise((resolve, reject) => {
       const end = (): void => {
         owner.waiting.delete(waiter)

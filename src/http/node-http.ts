@@ -241,7 +241,7 @@ export class NodeSink implements ResponseSink {
     for (const name of this.#outgoing.getHeaderNames()) this.#outgoing.removeHeader(name)
     const message =
       'The gateway produced a response that cannot be sent. Retry, and contact the operator if the problem persists.'
-    const { status, headers, body } = plainFailure(500, message)
+    const { status, headers, body } = plainFailure(message)
     this.#outgoing.writeHead(status, headers)
     this.#finish(body)
   }

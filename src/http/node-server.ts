@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { HttpHandling } from '../core/http.ts'
@@ -48,15 +49,15 @@ export interface RunningServer {
   readonly url: string
   /**
    * Stops listening, answers the requests that have arrived, and closes the remaining connections after `drainMs`.
-   * Waits one second for the first request of a new connection. Does not close the gateway; call `gateway.close()`
-   * afterwards.
+   * Waits at most one second for the first request of a new connection. Does not close the gateway; call
+   * `gateway.close()` afterwards.
    */
   close(): Promise<void>
 }
 
 /**
  * Serves a gateway with node:http, with limits that are suitable for the public internet: 10 s for the headers of a
- * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or the port is unavailable.
+ * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or the address is unavailable.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   checkOptions('serve', options, checkServeOptions)
@@ -68,11 +69,12 @@ export async function serve(gateway: HttpHandling, options: ServeOptions): Promi
     connectionsCheckingInterval: 5_000,
   })
   server.maxHeadersCount = 200
-  const connections = trackConnections(server)
+  const connections = new ConnectionTracker(server)
   server.on('request', (incoming, outgoing) =>
     gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing)),
   )
-  await listen(server, options)
+  server.listen({ port: options.port, host: options.hostname })
+  await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   let closed: Promise<void> | undefined
   return {
@@ -86,27 +88,6 @@ function hostOf(hostname = 'localhost'): string {
   return hostname.includes(':') ? `[${hostname}]` : hostname
 }
 
-function listen(server: Server, { port, hostname }: ServeOptions): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen({ port, host: hostname }, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
-}
-
-interface ConnectionTracker {
-  /** The number of connections and requests so far. */
-  arrivals(): number
-  /**
-   * Closes idle connections immediately, and busy connections after their responses. Leaves connections without a first
-   * request open until `endUnused`.
-   */
-  end(): void
-  endUnused(): void
-}
-
 interface Connection {
   /** The number of unanswered requests. */
   runningRequests: number
@@ -117,44 +98,49 @@ interface Connection {
  * Tracks the connections of a server. Node itself treats a new connection as busy, and closes an idle connection even
  * if an unread request has arrived on it.
  */
-function trackConnections(server: Server): ConnectionTracker {
-  const openConnections = new Map<Socket, Connection>()
-  let isEnding = false
-  let isEndingUnused = false
-  let arrivals = 0
-  const closeIfDone = (socket: Socket, { runningRequests: running, wasUsed }: Connection): void => {
-    if (isEnding && running === 0 && (wasUsed || isEndingUnused)) socket.destroySoon()
-  }
-  const closeDone = (): void => {
-    for (const [socket, connection] of openConnections) closeIfDone(socket, connection)
-  }
-  server.on('connection', (socket: Socket) => {
-    arrivals++
-    openConnections.set(socket, { runningRequests: 0, wasUsed: false })
-    socket.once('close', () => openConnections.delete(socket))
-  })
-  server.on('request', ({ socket }, outgoing) => {
-    const connection = openConnections.get(socket)
-    arrivals++
-    if (connection === undefined) return
-    connection.runningRequests++
-    connection.wasUsed = true
-    if (isEnding) outgoing.shouldKeepAlive = false
-    outgoing.once('close', () => {
-      connection.runningRequests--
-      closeIfDone(socket, connection)
+class ConnectionTracker {
+  /** The number of connections and requests so far. */
+  arrivals = 0
+  readonly #connections = new Map<Socket, Connection>()
+  #isEnding = false
+  #isEndingUnused = false
+
+  constructor(server: Server) {
+    server.on('connection', (socket: Socket) => {
+      this.arrivals++
+      this.#connections.set(socket, { runningRequests: 0, wasUsed: false })
+      socket.once('close', () => this.#connections.delete(socket))
     })
-  })
-  return {
-    arrivals: () => arrivals,
-    end: () => {
-      isEnding = true
-      closeDone()
-    },
-    endUnused: () => {
-      isEndingUnused = true
-      closeDone()
-    },
+    server.on('request', ({ socket }, outgoing) => {
+      const connection = this.#connections.get(socket)
+      this.arrivals++
+      if (connection === undefined) return
+      connection.runningRequests++
+      connection.wasUsed = true
+      if (this.#isEnding) outgoing.shouldKeepAlive = false
+      outgoing.once('close', () => {
+        connection.runningRequests--
+        this.#closeIfDone(socket, connection)
+      })
+    })
+  }
+
+  /**
+   * Closes idle connections immediately, and busy connections after their responses. Leaves connections without a first
+   * request open until `endUnused`.
+   */
+  end(): void {
+    this.#isEnding = true
+    for (const [socket, connection] of this.#connections) this.#closeIfDone(socket, connection)
+  }
+
+  endUnused(): void {
+    this.#isEndingUnused = true
+    this.end()
+  }
+
+  #closeIfDone(socket: Socket, { runningRequests, wasUsed }: Connection): void {
+    if (this.#isEnding && runningRequests === 0 && (wasUsed || this.#isEndingUnused)) socket.destroySoon()
   }
 }
 
@@ -181,10 +167,10 @@ async function drain(server: Server, connections: ConnectionTracker, drainMs: nu
  * Resolves after several turns of the event loop without new data, because Node accepts only one connection per turn.
  */
 async function waitUntilQuiet(connections: ConnectionTracker, deadline: number): Promise<void> {
-  let previousArrivals = connections.arrivals()
+  let previousArrivals = connections.arrivals
   for (let quietTurns = 0; quietTurns < QUIET_TURNS; quietTurns++) {
     await new Promise((resolve) => setImmediate(resolve))
-    const arrivals = connections.arrivals()
+    const { arrivals } = connections
     if (arrivals !== previousArrivals && Date.now() < deadline) quietTurns = -1
     previousArrivals = arrivals
   }

@@ -4,7 +4,7 @@ import type { HeaderRecord } from '../core/http.ts'
 /** Decoded path variables by name. */
 export type PathVariables = Readonly<Record<string, string>>
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 export interface Endpoint<Handler> {
   readonly method: Method
@@ -26,26 +26,21 @@ interface PathEntry<Handler> {
 export type Router<Handler> = (method: string, pathname: string) => Match<Handler>
 
 /**
- * Returns a router that matches paths literally and case-sensitively. Paths with empty segments, dot segments or a
- * trailing slash do not match. The router throws 404 for an unknown path, and 405 for a known path with another method.
- * It treats HEAD as GET.
+ * Returns a router that matches paths literally and case-sensitively. The router throws `not-found` for an unknown path,
+ * and `method-not-allowed` for a known path with another method. It treats HEAD as GET.
  * @param fallback Handles every unknown path.
- * @default unknown paths throw 404
  */
 export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], fallback?: Handler): Router<Handler> {
   const exact = new Map<string, PathEntry<Handler>>()
-  const patterns: PathEntry<Handler>[] = []
+  const patterns = new Map<string, PathEntry<Handler>>()
   for (const { path, method, handle } of endpoints) {
-    const segments = path.split('/')
-    const isPattern = segments.some((segment) => segment.startsWith(':') || segment.startsWith('*'))
-    const known = isPattern ? patterns.find((entry) => entry.segments.join('/') === path) : exact.get(path)
-    const entry: PathEntry<Handler> = known ?? { segments, methods: new Map() }
+    const entries = /\/[:*]/.test(path) ? patterns : exact
+    const entry: PathEntry<Handler> = entries.get(path) ?? { segments: path.split('/'), methods: new Map() }
     entry.methods.set(method, handle)
-    if (!isPattern) exact.set(path, entry)
-    else if (known === undefined) patterns.push(entry)
+    entries.set(path, entry)
   }
   return (method, pathname) => {
-    const match = findEntry(pathname, exact, patterns)
+    const match = findEntry(pathname, exact, patterns.values())
     if (match === undefined && fallback !== undefined) return { handle: fallback, variables: {} }
     if (match === undefined) throw unknownPath(pathname)
     const handle = match.entry.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
@@ -57,7 +52,7 @@ export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], f
 function findEntry<Handler>(
   pathname: string,
   exact: ReadonlyMap<string, PathEntry<Handler>>,
-  patterns: readonly PathEntry<Handler>[],
+  patterns: Iterable<PathEntry<Handler>>,
 ): { readonly entry: PathEntry<Handler>; readonly variables: PathVariables } | undefined {
   const entry = exact.get(pathname)
   if (entry !== undefined) return { entry, variables: {} }
@@ -108,10 +103,7 @@ function wrongMethod(method: string, methods: readonly Method[]): GatewayError {
   return new GatewayError('method-not-allowed', message, { allow })
 }
 
-/**
- * Returns at most 100 characters of printable ASCII, because an error message must not contain control characters or
- * keys.
- */
+/** Returns at most 100 characters of the caller's text, without control characters and keys. */
 function printable(text: string): string {
   return text
     .slice(0, 100)
@@ -120,11 +112,8 @@ function printable(text: string): string {
 }
 
 /** Returns the response for a failure outside the pipeline. The official clients of every format can parse it. */
-export function plainFailure(
-  status: 400 | 500,
-  message: string,
-): { status: number; headers: HeaderRecord; body: string } {
-  const type = status === 400 ? 'invalid_request_error' : 'api_error'
-  const body = JSON.stringify({ type: 'error', error: { type, message, param: null, code: null } })
-  return { status, headers: { 'content-type': 'application/json' }, body }
+export function plainFailure(message: string): { status: number; headers: HeaderRecord; body: string } {
+  const error = { type: 'api_error', message, param: null, code: null }
+  const body = JSON.stringify({ type: 'error', error })
+  return { status: 500, headers: { 'content-type': 'application/json' }, body }
 }

@@ -8,8 +8,8 @@ import { createByteSearch } from '../core/json.ts'
  */
 const SLICE_BYTES = 16 * 1024
 /**
- * Maximum number of lines of a stream with an unknown field or an invalid `retry` value. The parser creates an `Error`
- * for each of these lines, so a stream of them would block the event loop for seconds.
+ * Maximum number of lines in a stream that have an unknown field or an invalid `retry` value. The parser creates an
+ * `Error` for each of these lines, so a stream of them would block the event loop for seconds.
  */
 const MAX_INVALID_LINES = 1_000
 
@@ -43,11 +43,10 @@ export function createSseParser(maxEventChars: number): SseParser {
     onError: ({ type }) => {
       const isTooLarge = type === 'max-buffer-size-exceeded'
       if (!isTooLarge && ++invalidLines <= MAX_INVALID_LINES) return
-      failure ??= limitError(
-        isTooLarge
-          ? `an event of more than ${maxEventChars} characters`
-          : `more than ${MAX_INVALID_LINES} invalid lines`,
-      )
+      const excess = isTooLarge
+        ? `an event of more than ${maxEventChars} characters`
+        : `more than ${MAX_INVALID_LINES} invalid lines`
+      failure ??= new GatewayError('upstream', `The upstream sent ${excess}.`)
     },
   })
   const feed = (text: string): void => {
@@ -73,13 +72,9 @@ export function createSseParser(maxEventChars: number): SseParser {
   }
 }
 
-function limitError(excess: string): GatewayError {
-  return new GatewayError('upstream', `The upstream sent ${excess}.`)
-}
-
 /**
  * Serializes an event. Writes the id first, as in a forwarded event, which is sent unchanged after its id line. Writes
- * each line of the data as a data line, which parsers join with LF. Removes line breaks and NUL from names and ids.
+ * each line of the data as a data line. Removes line breaks and NUL from names and ids.
  */
 export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = sseEvent.id): string {
   const { event = '', data } = sseEvent

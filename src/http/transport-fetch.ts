@@ -1,4 +1,4 @@
-import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
+import type { ClosableTransport, Runtime, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
 /** The part of the platform's `fetch` that the transport uses. Called without `this`. */
 type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
@@ -23,10 +23,15 @@ export function defaultTransport(): ClosableTransport {
 }
 
 /**
- * Undefined, because on Cloudflare Workers a timer ends with the request that created it and cannot run the deadlines
- * of other requests.
+ * The timer of the runtime. Requests do not share a timer, because on Cloudflare Workers a timer ends with the request
+ * that created it.
  */
-export const sharedTimer: undefined = undefined
+export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
+  const timer = setTimeout(callback, ms)
+  // Only some platforms return timers that can be unreferenced.
+  if (isBackground && typeof timer === 'object') timer.unref?.()
+  return () => clearTimeout(timer)
+}
 
 /** One upstream call. Does not call the handler after `abort`. */
 class FetchCall implements TransportCall {

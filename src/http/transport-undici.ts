@@ -2,10 +2,10 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Agent, Dispatcher } from 'undici'
 import { LARGE_BODY_BYTES } from '../core/http.ts'
-import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
+import type { ClosableTransport, Runtime, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
 export interface UndiciOptions {
-  /** Maximum time to connect, including TLS, in milliseconds. Applies if the request sets none. @default 10_000 */
+  /** Maximum time to connect, including TLS, in milliseconds. A request may override it. @default 10_000 */
   readonly connectTimeoutMs?: number
   /**
    * Idle timeout of a connection, in milliseconds. The upstream's Keep-Alive header takes precedence, up to 10 minutes.
@@ -280,5 +280,15 @@ export class TimerWheel {
 
 function noop(): void {}
 
-/** Shared by all requests, because Node timers belong to the process. */
-export const sharedTimer: TimerWheel | undefined = new TimerWheel()
+const sharedTimer = new TimerWheel()
+
+/** Minimum wait that uses the shared timer, in milliseconds. Shorter waits use a separate, exact timer. */
+const MIN_SHARED_MS = 1_000
+
+/** The timer of the runtime. Longer waits of all requests share one timer of the process. */
+export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
+  if (ms >= MIN_SHARED_MS) return sharedTimer.add(ms, callback, isBackground)
+  const timer = setTimeout(callback, ms)
+  if (isBackground) timer.unref()
+  return () => clearTimeout(timer)
+}

@@ -17,33 +17,21 @@ export function toFetch(gateway: HttpHandling): FetchHandler {
 }
 
 class WebRequest implements HttpRequest {
+  readonly method: string
+  readonly path: string
+  readonly query: string
+  readonly origin: string
   readonly #request: Request
   readonly #sink: WebSink
-  #url: URL | undefined
 
   constructor(request: Request, sink: WebSink) {
+    const { pathname, search, origin } = new URL(request.url)
+    this.method = request.method
+    this.path = pathname
+    this.query = search.slice(1)
+    this.origin = origin
     this.#request = request
     this.#sink = sink
-  }
-
-  get method(): string {
-    return this.#request.method
-  }
-
-  get path(): string {
-    return this.#address.pathname
-  }
-
-  get query(): string {
-    return this.#address.search.slice(1)
-  }
-
-  get origin(): string {
-    return this.#address.origin
-  }
-
-  get #address(): URL {
-    return (this.#url ??= new URL(this.#request.url))
   }
 
   header(name: string): string | undefined {
@@ -142,8 +130,8 @@ class WebSink implements ResponseSink {
     try {
       this.#resolve(new Response(body, { status, headers }))
     } catch {
-      const failure = plainFailure(500, 'The gateway produced a response that cannot be sent. Contact the operator.')
-      this.#resolve(new Response(failure.body, { status: failure.status, headers: failure.headers }))
+      const failure = plainFailure('The gateway produced a response that cannot be sent. Contact the operator.')
+      this.#resolve(new Response(failure.body, failure))
     }
   }
 }
@@ -176,43 +164,24 @@ async function readLimited(request: Request, { maxBytes, readMs, after }: BodyLi
   throw bodyTooLarge(maxBytes)
 }
 
-/** A request whose body is read once and shared among several readers. */
-export class SharedRequest implements HttpRequest {
-  readonly method: string
-  readonly path: string
-  readonly query: string
-  readonly origin: string
-  readonly #request: HttpRequest
-  #body: Promise<Uint8Array> | undefined
-
-  constructor(request: HttpRequest) {
-    this.#request = request
-    this.method = request.method
-    this.path = request.path
-    this.query = request.query
-    this.origin = request.origin
-  }
-
-  header(name: string): string | undefined {
-    return this.#request.header(name)
-  }
-
-  headerNames(): Iterable<string> {
-    return this.#request.headerNames()
-  }
-
-  /** The limits of the first call apply. */
-  body(limits: BodyLimits): Promise<Uint8Array> {
-    return (this.#body ??= Promise.resolve(this.#request.body(limits)))
-  }
-
-  onDisconnect(listener: () => void): void {
-    this.#request.onDisconnect(listener)
+/** Returns a request whose body several readers can read. The limits of the first reader apply. */
+export function shareBody(request: HttpRequest): HttpRequest {
+  const { method, path, query, origin } = request
+  let body: Promise<Uint8Array> | undefined
+  return {
+    method,
+    path,
+    query,
+    origin,
+    header: (name) => request.header(name),
+    headerNames: () => request.headerNames(),
+    body: (limits) => (body ??= Promise.resolve(request.body(limits))),
+    onDisconnect: (listener) => request.onDisconnect(listener),
   }
 }
 
 /** Converts a request to the platform's `Request`, for the operator's code. Its body is read on demand. */
-export function toWebRequest(request: SharedRequest, limits: BodyLimits): Request {
+export function toWebRequest(request: HttpRequest, limits: BodyLimits): Request {
   const headers = new Headers()
   for (const name of request.headerNames()) {
     const value = request.header(name)
@@ -224,7 +193,7 @@ export function toWebRequest(request: SharedRequest, limits: BodyLimits): Reques
   return new Request(`${origin}${path}${query === '' ? '' : `?${query}`}`, init)
 }
 
-function lazyBody(request: SharedRequest, limits: BodyLimits): ReadableStream<Uint8Array> {
+function lazyBody(request: HttpRequest, limits: BodyLimits): ReadableStream<Uint8Array> {
   const pull = async (controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> => {
     const bytes = await request.body(limits)
     if (bytes.byteLength > 0) controller.enqueue(bytes)

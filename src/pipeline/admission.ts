@@ -6,6 +6,7 @@ import { isSafeModelName } from '../core/model.ts'
 import { editDistance } from '../core/option-checks.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
+import { invalidModelName } from '../formats/fields.ts'
 import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
@@ -157,14 +158,6 @@ export function routeName({ provider, model }: Route): string {
 /** Returns undefined if there are no routes. */
 export function toResolvedModel(name: string, [first, ...others]: readonly Route[]): ResolvedModel | undefined {
   return first === undefined ? undefined : { name, routes: [first, ...others] }
-}
-
-export function invalidModelName(): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /. Send a name such as <provider>/<model_id>.',
-    { param: 'model' },
-  )
 }
 
 const MAX_SHOWN_LENGTH = 100

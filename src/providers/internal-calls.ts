@@ -5,7 +5,7 @@ import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts
 import { costOf } from '../core/money.ts'
 import type { Route, Runtime, Timeouts, Transport } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { after } from '../http/runtime.ts'
+import { after } from '#transport'
 import type { SmallModel } from '../savings/models.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { sendRequest } from './http-call.ts'

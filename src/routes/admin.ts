@@ -10,7 +10,7 @@ import { isSafeId, parsePageQuery } from '../governance/record-table.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import type { Endpoint } from '../http/router.ts'
-import { SharedRequest, toWebRequest } from '../http/web-handler.ts'
+import { shareBody, toWebRequest } from '../http/web-handler.ts'
 import { findCallerKey, readBearer } from '../pipeline/admission.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
@@ -209,7 +209,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     }
     if (key !== undefined && hasAdminKey(request, key)) return request
     if (authorize !== undefined) {
-      const shared = new SharedRequest(request)
+      const shared = shareBody(request)
       if (await isTrueWithin(AUTHORIZE_TIMEOUT_MS, () => authorize(toWebRequest(shared, limits)), runtime))
         return shared
     }

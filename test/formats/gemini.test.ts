@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import OpenAI from 'openai'
 import Anthropic from '@anthropic-ai/sdk'
+import { chatClient } from '../../src/formats/chat/client.ts'
+import { geminiUpstream } from '../../src/formats/gemini/upstream.ts'
 import { createGateway, type Gateway } from '../../src/index.ts'
 import { gemini } from '../../src/providers.ts'
 import { serve, type RunningServer } from '../../src/node.ts'
@@ -136,6 +138,13 @@ describe('requests to a Gemini model', () => {
         thinkingConfig: { thinkingLevel: 'low' },
       },
     })
+  })
+
+  it.each(['maximum', 'constructor'])('sends the highest thinking budget for the unknown effort %s', (effort) => {
+    const messages = [{ role: 'user', content: 'Hi' }]
+    const prompt = chatClient.readPrompt({ model: 'gemini-2.5-flash', messages, reasoning_effort: effort })
+    const body: unknown = JSON.parse(String(geminiUpstream.writePrompt(prompt, 'gemini-2.5-flash').body))
+    expect(body).toMatchObject({ generationConfig: { thinkingConfig: { thinkingBudget: 24_576 } } })
   })
 
   it('rejects content that the format cannot express, and reports the field', async () => {

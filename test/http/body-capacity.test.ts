@@ -94,6 +94,15 @@ describe('the capacity for large bodies', () => {
     expect(runtime.pending()).toBe(0)
   })
 
+  it('rejects a request whose caller disconnected before it has to wait', async () => {
+    const { capacity, runtime } = createSubject()
+    await capacity.acquire('key', 10 * MIB, nextRequest())
+    const gone = nextRequest()
+    gone.cancel(new Error('left'))
+    await expect(capacity.acquire('key', 10 * MIB, gone)).rejects.toMatchObject({ kind: 'cancelled' })
+    expect(runtime.pending()).toBe(0)
+  })
+
   it('never exceeds the maximum of a key, and finally admits every request', async () => {
     const step = fc.record({ bytes: fc.integer({ min: 0, max: 14 * MIB }), leaves: fc.nat(5) })
     const run = async (steps: readonly { readonly bytes: number; readonly leaves: number }[]): Promise<void> => {

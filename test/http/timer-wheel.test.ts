@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { after } from '../../src/http/runtime.ts'
-import { TimerWheel } from '../../src/http/transport-undici.ts'
+import { after, TimerWheel } from '../../src/http/transport-undici.ts'
 
 const TICK_MS = 100
 

@@ -21,10 +21,15 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   // The vendor bills all candidates, but the gateway reads only one.
   if ((prompt.settings.choices ?? 1) > 1) throw contentError('n', 'more than one choice')
   const { settings, tools } = prompt
+  const contents = writeContents(prompt, model)
+  if (contents.length === 0) {
+    const message = 'messages: there is no content to answer. Send at least one user message that is not empty.'
+    throw new GatewayError('invalid-request', message, { param: 'messages' })
+  }
   const generationConfig = writeSettings(settings, model)
-  const body: JsonObject = {
+  const body = {
     ...writeSystem(prompt),
-    contents: writeContents(prompt, model),
+    contents,
     ...(tools.length > 0 && {
       tools: [{ functionDeclarations: tools.map(writeFunction) }],
       ...(settings.toolChoice !== undefined && {
@@ -33,15 +38,10 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
     }),
     ...(Object.keys(generationConfig).length > 0 && { generationConfig }),
   }
-  if (asArray(body['contents']).length > 0) {
-    const ignoredSettings = Object.entries({ parallel_tool_calls: settings.parallelToolCalls, user: settings.user })
-    return {
-      body: JSON.stringify(body),
-      ignored: [...omitted, ...ignoredSettings.flatMap(([name, value]) => (value === undefined ? [] : [name]))],
-    }
-  }
-  const message = 'messages: there is no content to answer. Send at least one user message that is not empty.'
-  throw new GatewayError('invalid-request', message, { param: 'messages' })
+  const ignored = [...omitted]
+  if (settings.parallelToolCalls !== undefined) ignored.push('parallel_tool_calls')
+  if (settings.user !== undefined) ignored.push('user')
+  return { body: JSON.stringify(body), ignored }
 }
 
 /** Gemini 3 and later reject a tool call of the current turn without its thought signature. */
@@ -88,17 +88,17 @@ function writeSettings(settings: Settings, model: string): JsonObject {
 }
 
 /** Thinking budgets by effort, in tokens, as in Google's chat-completions endpoint. */
-const THINKING_BUDGETS: Readonly<Record<string, number>> = {
-  none: 0,
-  minimal: 1024,
-  low: 1024,
-  medium: 8192,
-  high: 24_576,
-}
+const THINKING_BUDGETS: ReadonlyMap<string, number> = new Map([
+  ['none', 0],
+  ['minimal', 1024],
+  ['low', 1024],
+  ['medium', 8192],
+])
+const MAX_THINKING_BUDGET = 24_576
 
 function writeEffort(effort: string, model: string): JsonObject {
   if (isGemini3OrLater(model)) return { thinkingLevel: effort === 'none' ? 'minimal' : effort }
-  return { thinkingBudget: THINKING_BUDGETS[effort] ?? 24_576 }
+  return { thinkingBudget: THINKING_BUDGETS.get(effort) ?? MAX_THINKING_BUDGET }
 }
 
 /** The value that Google documents for calls without a signature, such as calls of another vendor's model. */
@@ -169,7 +169,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   ]
 }
 
-/** Google signs only the first of several parallel calls. */
+/** Signs only the first of several parallel calls, as Google does. */
 function signFirstCall(parts: JsonObject[]): void {
   const index = parts.findIndex((part) => part['functionCall'] !== undefined)
   const call = parts[index]
@@ -192,11 +192,10 @@ function readFailure(status: number, body: JsonObject | undefined): GatewayError
   const error = asObject(body?.['error'])
   const isGatewayKeyRejected = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
   if (!isGatewayKeyRejected) return readAnyFailure(status, body)
-  const message = "The model provider rejected the gateway's credentials. Notify the operator of the gateway."
-  return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' } })
+  return new GatewayError('upstream', readAnyFailure(401, body).message, { advice: { shouldRetry: 'false' } })
 }
 
-/** A blocked prompt has no candidates. Its answer is empty and marked as filtered. */
+/** A blocked prompt has no candidates. Its answer is marked as filtered. */
 function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -226,8 +225,10 @@ function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
+type AnswerPart = Extract<Part, { readonly type: 'text' | 'thinking' | 'tool-call' }>
+
 /** Drops content that only this vendor supports, such as executed code. */
-function readPart(part: JsonObject): readonly Part[] {
+function readPart(part: JsonObject): readonly AnswerPart[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
     const id = nonEmptyString(call['id']) ?? generateCallId('call')
@@ -262,7 +263,7 @@ function createReader(): StreamReader {
   return Object.assign(read, { isComplete: () => state.hasFinished })
 }
 
-/** Usage is cumulative and present in every chunk. The `answer-end` part must come last. */
+/** The `answer-end` part must come last. */
 function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
   if (!state.hasStarted) {
@@ -276,21 +277,19 @@ function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[]
   return [...parts, ...endParts(state, chunk, candidate?.['finishReason'])]
 }
 
-function endParts(state: ReaderState, chunk: JsonObject, reason: JsonObject[string]): readonly StreamPart[] {
+function endParts(state: ReaderState, chunk: JsonObject, reason: Json | undefined): readonly StreamPart[] {
   const isBlocked = isPromptBlocked(chunk)
   if (state.hasFinished || (!isBlocked && typeof reason !== 'string')) return []
   state.hasFinished = true
   return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, state.callCount > 0) }]
 }
 
-function streamParts(state: ReaderState, part: Part): readonly StreamPart[] {
-  if (part.type === 'tool-call') {
-    const index = state.callCount++
-    state.openType = undefined
-    return [
-      { type: 'tool-call-start', index, id: part.id, name: part.name },
-      { type: 'tool-call-delta', index, input: part.input },
-    ]
-  }
-  return part.type === 'text' || part.type === 'thinking' ? blockParts(state, part.type, part.text) : []
+function streamParts(state: ReaderState, part: AnswerPart): readonly StreamPart[] {
+  if (part.type !== 'tool-call') return blockParts(state, part.type, part.text)
+  const index = state.callCount++
+  state.openType = undefined
+  return [
+    { type: 'tool-call-start', index, id: part.id, name: part.name },
+    { type: 'tool-call-delta', index, input: part.input },
+  ]
 }

@@ -25,13 +25,15 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const hasRefusal = items.some((item) =>
     asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
   )
-  const { id, model } = identityOf(body)
-  const parts = items.flatMap(partsOf)
-  const finish = readResponseFinishReason(body, hasCalls, hasRefusal)
-  const native = nativeAnswer('responses', body, received, text)
   const unmappedText = items.map((item) => (MAPPED_ITEMS.has(item['type']) ? '' : writtenText(item))).join('')
-  const completion = { id, model, parts, finish, native, ...(unmappedText !== '' && { unmappedText }) }
-  return usage === undefined ? completion : { ...completion, usage }
+  return {
+    ...identityOf(body),
+    parts: items.flatMap(partsOf),
+    finish: readResponseFinishReason(body, hasCalls, hasRefusal),
+    native: nativeAnswer('responses', body, received, text),
+    ...(unmappedText !== '' && { unmappedText }),
+    ...(usage !== undefined && { usage }),
+  }
 }
 
 function partsOf(item: JsonObject): readonly Part[] {
@@ -197,7 +199,7 @@ function readItemStart(state: ReaderState, data: JsonObject): readonly StreamPar
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
-/** The end event of an item contains the parts that were not streamed. */
+/** The end event of an item may contain parts that were not streamed. */
 function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const item = asObject(data['item'])
   if (item === undefined) return []

@@ -28,7 +28,7 @@ import { readResponseSettings, readResponseTools } from '../settings.ts'
 import { writeResponseStatus, RESPONSE_USAGE_FIELDS, writeUsage } from '../usage.ts'
 import { readCompletion, LAST_EVENTS } from './answer-reader.ts'
 import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem, echoedFields } from './items.ts'
-import { createOutputWriter, customAndNamespacedTools, type OutputWriter, type ResponseEvent } from './output-items.ts'
+import { customAndNamespacedTools, OutputWriter, type ResponseEvent } from './output-items.ts'
 
 /** Fields that refer to data stored by the server. */
 const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
@@ -69,7 +69,7 @@ function readConversation(body: JsonObject): readonly Message[] {
 
 function checkOtherFields(body: JsonObject): void {
   booleanAt(body['store'], 'store')
-  // Vendors may accept other values as true.
+  // Rejects other values, which a vendor may treat as true.
   booleanAt(body['background'], 'background')
   if (!isAbsent(body['previous_response_id'])) {
     stringAt(body['previous_response_id'], 'previous_response_id', 'the id of a response')
@@ -77,7 +77,7 @@ function checkOtherFields(body: JsonObject): void {
   if (!isAbsent(body['metadata'])) objectAt(body['metadata'], 'metadata')
 }
 
-export const responseTurns: TurnFormat = {
+const turns: TurnFormat = {
   referencesIn,
   resolveReferences,
   turnToStore,
@@ -119,7 +119,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((object) => asString(asObject(object)?.['id']) ?? [])
 }
 
-/** Returns the id of a referenced item. An item with only an id is a reference. */
+/** Returns the id of a referenced item. An item without a type and a role is a reference. */
 function referencedId(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -137,8 +137,8 @@ function resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject {
   })
   if (!hasPrevious && !hasReferences) return body
   const earlierItems = hasPrevious ? previousConversation(previousId, turns) : []
-  const items = body['input'] === undefined ? [] : inputItems(body['input'])
-  const input = [...earlierItems, ...items.map((item, index) => resolveReference(item, `input[${index}]`, turns))]
+  const items = inputItems(body['input']).map((item, index) => resolveReference(item, `input[${index}]`, turns))
+  const input = [...earlierItems, ...items]
   return hasPrevious ? { ...others, input } : { ...body, input }
 }
 
@@ -180,7 +180,7 @@ function turnToStore({ prompt, requestBody }: WriteContext, serialized: string):
 
 /**
  * Writes named events with sequence numbers. Forwards events of this format unchanged, except that the last event is
- * held until the bill is known.
+ * held and receives the bill.
  */
 function createStreamWriter(context: WriteContext): StreamWriter {
   const writer = createResponseWriter(context)
@@ -212,54 +212,52 @@ function createStreamWriter(context: WriteContext): StreamWriter {
   }
 }
 
-interface WriterState {
-  started: { readonly response: JsonObject; readonly output: OutputWriter } | undefined
-  usage: Partial<Usage> | undefined
-  finish: FinishReason
+interface OpenedResponse {
+  readonly requestFields: JsonObject
+  readonly output: OutputWriter
 }
 
 function createResponseWriter(context: WriteContext) {
-  const state: WriterState = { started: undefined, usage: undefined, finish: 'stop' }
+  let opened: OpenedResponse | undefined
+  let usage: Usage | undefined
+  let finish: FinishReason = 'stop'
 
-  const startResponse = (id: string, model: string): NonNullable<WriterState['started']> => {
+  /** Adds the first events of the response to `events`, unless they have been written. */
+  const open = (events: ResponseEvent[], id = '', model = context.prompt.model): OpenedResponse => {
+    if (opened !== undefined) return opened
     const stem = idStem(context.requestId ?? id)
-    return {
-      response: echoedFields(context, responseId(stem), model),
-      output: createOutputWriter(stem, customAndNamespacedTools(context)),
-    }
-  }
-  const writeOpening = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
-    if (state.started !== undefined) return []
-    state.started = startResponse(id, model)
-    const progress = { status: 'in_progress', incomplete_details: null, output: [], usage: null }
-    const response = { ...state.started.response, ...progress }
-    return [
-      { type: 'response.created', response },
-      { type: 'response.in_progress', response },
-    ]
+    const requestFields = echoedFields(context, responseId(stem), model)
+    const response = { ...requestFields, status: 'in_progress', incomplete_details: null, output: [], usage: null }
+    events.push({ type: 'response.created', response }, { type: 'response.in_progress', response })
+    return (opened = { requestFields, output: new OutputWriter(stem, customAndNamespacedTools(context)) })
   }
 
   return {
     write: (part: StreamPart): readonly ResponseEvent[] => {
-      if (part.type === 'answer-start') return writeOpening(part.id, part.model)
-      if (part.type === 'usage') state.usage = { ...state.usage, ...part.usage }
-      if (part.type === 'answer-end') state.finish = part.finish
-      if (part.type === 'usage' || part.type === 'answer-end' || part.type === 'done') return []
-      return [...writeOpening(), ...(state.started?.output.writePart(part) ?? [])]
+      const events: ResponseEvent[] = []
+      if (part.type === 'answer-start') open(events, part.id, part.model)
+      else if (part.type === 'usage') usage = { ...NO_USAGE, ...usage, ...part.usage }
+      else if (part.type === 'answer-end') finish = part.finish
+      else if (part.type !== 'done') {
+        const { output } = open(events)
+        events.push(...output.writePart(part))
+      }
+      return events
     },
-    end: (metrics: SvcMetrics): readonly [...ResponseEvent[], ResponseEvent] => {
-      const opening = writeOpening()
-      const { response: requestFields, output } = state.started ?? startResponse('', context.prompt.model)
+    end: (metrics: SvcMetrics): readonly ResponseEvent[] => {
+      const events: ResponseEvent[] = []
+      const { requestFields, output } = open(events)
       // A refusal is a complete answer in this format.
-      const finalStatus = writeResponseStatus(
-        state.finish === 'filtered' && output.hasRefusal() ? 'stop' : state.finish,
-      )
-      const closing = output.finish(finalStatus.status)
-      const usage =
-        state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_USAGE_FIELDS)
-      const svc_metrics = writeMetrics(metrics)
-      const response = { ...requestFields, ...finalStatus, output: output.items(), usage, svc_metrics }
-      return [...opening, ...closing, { type: `response.${finalStatus.status}`, response }]
+      const finalStatus = writeResponseStatus(finish === 'filtered' && output.hasRefusal ? 'stop' : finish)
+      events.push(...output.finish(finalStatus.status))
+      const response = {
+        ...requestFields,
+        ...finalStatus,
+        output: output.items,
+        usage: usage === undefined ? null : writeUsage(usage, RESPONSE_USAGE_FIELDS),
+        svc_metrics: writeMetrics(metrics),
+      }
+      return [...events, { type: `response.${finalStatus.status}`, response }]
     },
   }
 }
@@ -277,7 +275,7 @@ function writeCompletion(completion: Completion, metrics: SvcMetrics, context: W
 }
 
 /** The client side of the responses format. Errors outside streams use the chat format. */
-export const responsesClient: ClientFormat = {
+export const responsesClient: ClientFormat & { readonly turns: TurnFormat } = {
   dialect: 'responses',
   readPrompt,
   writeCompletion,
@@ -285,7 +283,7 @@ export const responsesClient: ClientFormat = {
   writeFailure: writeChatFailure,
   writeFailureEvent: (failure) => writeResponseFailureEvent(failure, 0),
   heartbeat: 'comment',
-  turns: responseTurns,
+  turns,
 }
 
 export const compactClient: ClientFormat = {

@@ -42,12 +42,10 @@ interface InputItem {
 
 /** The items of one answer (reasoning, text, calls) become one message. */
 export function readInput(input: Json | undefined): readonly Message[] {
-  if (typeof input === 'string') {
-    const native = nativeFromItems([{ role: 'user', content: input }])
-    return [{ role: 'user', parts: [{ type: 'text', text: input }], native }]
+  if (typeof input !== 'string' && !Array.isArray(input)) {
+    throw fieldError('input', input, 'a string or an array of items')
   }
-  if (!Array.isArray(input)) throw fieldError('input', input, 'a string or an array of items')
-  const items = arrayAt(input, 'input', MAX_ITEMS).map((item, index) => readItem(item, `input[${index}]`))
+  const items = arrayAt(inputItems(input), 'input', MAX_ITEMS).map((item, index) => readItem(item, `input[${index}]`))
   return groupItems(items).map((group) => ({
     role: group[0].role,
     parts: group.flatMap((inputItem) => inputItem.parts),
@@ -123,10 +121,7 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
   }
 }
 
-/**
- * Reads the full reasoning text if present, otherwise the summary. Ignores invalid fields, because it also
- * reads the items of upstream answers.
- */
+/** Reads the full reasoning text if present, otherwise the summary. Ignores invalid fields, which upstreams may send. */
 export function readReasoning(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
@@ -190,11 +185,6 @@ interface OpaqueReasoning {
   readonly redacted?: string
 }
 
-function encodeReasoning({ signature, redacted }: OpaqueReasoning): string | undefined {
-  if (redacted !== undefined) return REDACTED_PREFIX + redacted
-  return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
-}
-
 /** Returns true for reasoning that only another vendor can read. */
 export function isEncodedReasoning(item: JsonObject): boolean {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
@@ -208,14 +198,11 @@ export function decodeReasoning(content: unknown): OpaqueReasoning {
   return content.startsWith(REDACTED_PREFIX) ? { redacted: content.slice(REDACTED_PREFIX.length) } : {}
 }
 
-export function reasoningItem(id: string, text: string, opaque: OpaqueReasoning): JsonObject {
-  const encoded = encodeReasoning(opaque)
-  return {
-    id,
-    type: 'reasoning',
-    summary: text === '' ? [] : [{ type: 'summary_text', text }],
-    ...(encoded === undefined ? {} : { encrypted_content: encoded }),
-  }
+export function reasoningItem(id: string, text: string, { signature = '', redacted }: OpaqueReasoning): JsonObject {
+  const summary = text === '' ? [] : [{ type: 'summary_text', text }]
+  const encodedSignature = signature === '' ? undefined : SIGNATURE_PREFIX + signature
+  const encrypted_content = redacted === undefined ? encodedSignature : REDACTED_PREFIX + redacted
+  return { id, type: 'reasoning', summary, encrypted_content }
 }
 
 export function idStem(id: string): string {
@@ -226,18 +213,18 @@ export function responseId(stem: string): string {
   return `resp_${stem}`
 }
 
-/** The id contains the stem of the request id, from which `responseIdOfItem` derives the id of the response. */
+/** Returns an id from which `responseIdOfItem` derives the id of the response. */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }
 
-/** Returns undefined for an id that the gateway did not create. */
+/** Returns undefined for an id in another form. */
 export function responseIdOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)
 }
 
-/** Returns the request fields that a response echoes, with the vendor's defaults. */
+/** Returns the fields that do not depend on the output. Most echo the request, with the vendor's defaults. */
 export function echoedFields(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt

@@ -12,12 +12,12 @@ import {
 import { omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
-import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
+import type { DocumentPart, Message, Part, Prompt, Source, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure } from '../read-failure.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { canForwardResponses } from '../answer-fields.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
-import { type BodyChanges, changedResponseSettings, writeResponseTool } from '../settings.ts'
+import { type BodyChanges, callArguments, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'responses' ? writeResponsesBody(prompt, model) : translateToResponses(prompt, model)
@@ -104,30 +104,23 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
 
 /** Returns the items of a part, or undefined for a part that belongs in the content of a message. */
 function writeSeparateItems(part: Part, path: string): readonly JsonObject[] | undefined {
+  const native = nativeOf(part)
   switch (part.type) {
     case 'tool-call':
-      return [nativeOf(part) ?? { type: 'function_call', call_id: part.id, name: part.name, arguments: inputOf(part) }]
+      return [native ?? { type: 'function_call', call_id: part.id, name: part.name, arguments: callArguments(part) }]
     case 'tool-result':
-      return [nativeOf(part) ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
+      return [native ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
     case 'thinking':
       // Reasoning from another vendor is omitted, because only that vendor's models can read it.
-      return [nativeOf(part) ?? []].flat()
+      return native === undefined ? [] : [native]
     case 'opaque': {
-      const native = nativeOf(part)
-      if (native === undefined) throw contentError(path, `a ${String(part.native.value['type'])} block`)
-      return isContentBlock(native) ? undefined : [native]
+      const type = String(part.native.value['type'])
+      if (native === undefined) throw contentError(path, `a ${type} block`)
+      return type.startsWith('input_') ? undefined : [native]
     }
     default:
       return undefined
   }
-}
-
-function isContentBlock(block: JsonObject): boolean {
-  return String(block['type']).startsWith('input_')
-}
-
-function inputOf({ input }: Extract<Part, { readonly type: 'tool-call' }>): string {
-  return input.trim() === '' ? '{}' : input
 }
 
 function writeContent(message: Message, parts: readonly Part[], path: string): JsonObject {
@@ -146,11 +139,7 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'text':
       return { type: role === 'assistant' ? 'output_text' : 'input_text', text: part.text }
     case 'image':
-      return {
-        type: 'input_image',
-        image_url: urlOf(part.source, (description) => contentError(path, description)),
-        detail: 'auto',
-      }
+      return { type: 'input_image', image_url: writeUrl(part.source, path), detail: 'auto' }
     case 'document':
       return writeDocument(part, path)
     default:
@@ -160,11 +149,13 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
 
 function writeDocument(part: DocumentPart, path: string): JsonObject {
   const { source, title } = part
-  const text = documentText(part)
-  if (source.type === 'text' || text !== undefined) return { type: 'input_text', text }
+  if (source.type === 'text') return { type: 'input_text', text: documentText(part) }
   if (source.type === 'url') return { type: 'input_file', file_url: source.url }
-  const data = urlOf(source, (description) => contentError(path, description))
-  return { type: 'input_file', filename: title ?? 'document', file_data: data }
+  return { type: 'input_file', filename: title ?? 'document', file_data: writeUrl(source, path) }
+}
+
+function writeUrl(source: Source, path: string): string {
+  return urlOf(source, (description) => contentError(path, description))
 }
 
 /** Marks a failed result in its text, because the format has no field for failures. */

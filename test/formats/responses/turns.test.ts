@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
 import type { StoredTurn, RecalledTurns } from '../../../src/formats/format.ts'
-import { responsesClient, responseTurns } from '../../../src/formats/responses/client.ts'
+import { responsesClient } from '../../../src/formats/responses/client.ts'
 import { failureOf } from '../chat/support.ts'
 
+const { turns } = responsesClient
 const message = { id: 'msg_77_0', type: 'message', role: 'assistant', content: [] }
 const turn: StoredTurn = {
   id: 'resp_77',
@@ -17,7 +18,7 @@ describe('the references of a body', () => {
   it('are the continued response and the responses of referenced items, without duplicates', () => {
     const input = [reference('msg_77_0'), { id: 'fc_77_1' }, reference('rs_8_8_2'), reference('elsewhere')]
 
-    expect(responseTurns.referencesIn({ previous_response_id: 'resp_1', input })).toEqual({
+    expect(turns.referencesIn({ previous_response_id: 'resp_1', input })).toEqual({
       previousTurnId: 'resp_1',
       referencedTurnIds: ['resp_77', 'resp_8_8'],
       foreignItemIds: ['elsewhere'],
@@ -27,12 +28,12 @@ describe('the references of a body', () => {
   it('are empty in a body without references, and the body is not copied', () => {
     const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
 
-    expect(responseTurns.referencesIn(body)).toEqual({
+    expect(turns.referencesIn(body)).toEqual({
       previousTurnId: undefined,
       referencedTurnIds: [],
       foreignItemIds: [],
     })
-    expect(responseTurns.resolveReferences(body, nothing)).toBe(body)
+    expect(turns.resolveReferences(body, nothing)).toBe(body)
   })
 })
 
@@ -40,7 +41,7 @@ describe('a recalled body', () => {
   it('contains the complete conversation instead of the reference', () => {
     const body = { model: 'a/b', previous_response_id: 'resp_77', instructions: 'Be brief.', input: 'Two' }
 
-    expect(responseTurns.resolveReferences(body, { ...nothing, previousTurn: turn })).toEqual({
+    expect(turns.resolveReferences(body, { ...nothing, previousTurn: turn })).toEqual({
       model: 'a/b',
       instructions: 'Be brief.',
       input: [{ role: 'user', content: 'One' }, message, { role: 'user', content: 'Two' }],
@@ -48,9 +49,7 @@ describe('a recalled body', () => {
   })
 
   it('does not require new input', () => {
-    expect(
-      responseTurns.resolveReferences({ previous_response_id: 'resp_77' }, { ...nothing, previousTurn: turn }),
-    ).toEqual({
+    expect(turns.resolveReferences({ previous_response_id: 'resp_77' }, { ...nothing, previousTurn: turn })).toEqual({
       input: [{ role: 'user', content: 'One' }, message],
     })
   })
@@ -59,7 +58,7 @@ describe('a recalled body', () => {
     const input = [{ role: 'user', content: 'One' }, reference('msg_77_0'), { role: 'user', content: 'Two' }]
     const quoted = new Map([['resp_77', turn.answer]])
 
-    expect(responseTurns.resolveReferences({ input }, { ...nothing, referencedAnswers: quoted })).toEqual({
+    expect(turns.resolveReferences({ input }, { ...nothing, referencedAnswers: quoted })).toEqual({
       input: [input[0], message, input[2]],
     })
   })
@@ -71,9 +70,7 @@ describe('a recalled body', () => {
     [{ input: ['a', reference('elsewhere')] }, 'input[1]', undefined],
   ])('is rejected if the reference in %j is unknown', (body, param, code) => {
     const quoted = new Map([['resp_77', turn.answer]])
-    const { details, kind } = failureOf(() =>
-      responseTurns.resolveReferences(body, { ...nothing, referencedAnswers: quoted }),
-    )
+    const { details, kind } = failureOf(() => turns.resolveReferences(body, { ...nothing, referencedAnswers: quoted }))
 
     expect({ kind, param: details.param, code: details.code }).toEqual({ kind: 'invalid-request', param, code })
   })
@@ -87,13 +84,13 @@ describe('a stored turn', () => {
     const whole = JSON.stringify(turn.answer)
     const event = JSON.stringify({ type: 'response.completed', response: turn.answer })
 
-    expect(responseTurns.turnToStore(context, whole)).toEqual(turn)
-    expect(responseTurns.turnToStore(context, event)).toEqual(turn)
+    expect(turns.turnToStore(context, whole)).toEqual(turn)
+    expect(turns.turnToStore(context, event)).toEqual(turn)
   })
 
   it('is not created with store: false', () => {
     expect(
-      responseTurns.turnToStore({ ...context, requestBody: { ...asked, store: false } }, '{"id":"resp_77"}'),
+      turns.turnToStore({ ...context, requestBody: { ...asked, store: false } }, '{"id":"resp_77"}'),
     ).toBeUndefined()
   })
 })
