@@ -4,7 +4,7 @@ import type { HeaderRecord } from '../core/http.ts'
 /** Decoded path variables by name. */
 export type PathVariables = Readonly<Record<string, string>>
 
-type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 export interface Endpoint<Handler> {
   readonly method: Method
