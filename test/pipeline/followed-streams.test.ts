@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { ZERO } from '../../src/core/money.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
-import { createRuntime } from '../../src/http/runtime.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
 import { followStream } from '../../src/pipeline/follow.ts'
 import type { LiveStream } from '../../src/replay/live-stream.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
 import { getReader } from '../support/read-stream.ts'
 import {
   CUT,
@@ -179,7 +179,7 @@ it.each([
     },
     { countAsHit: () => {}, spent: ZERO },
     { live },
-    { runtime: createRuntime() },
+    { runtime: manualRuntime(() => expect.unreachable()) },
   )
 
   expect(followed !== undefined).toBe(isFollowed)
