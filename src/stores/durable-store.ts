@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { functionCheck, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
+import { functionCheck, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import {
   type Claim,
   type Level,
@@ -15,6 +15,7 @@ import {
   bytesOf,
   checkAmount,
   checkClaims,
+  checkPool,
   duplicateReservationError,
   expiredCounterError,
   limitOf,
@@ -30,20 +31,15 @@ import {
  */
 export interface BulkLimits {
   /**
-   * Values without an expiry that count against a quota: message batches and records of uploaded files. If the pool is
-   * full, a write fails with `quota-exceeded`.
+   * Values without an expiry that count against a key's quota, such as message batches. If the pool is full, a write
+   * fails with `quota-exceeded`.
    */
   readonly owned: PoolLimit
-  /**
-   * Values with an expiry, such as recordings, stored responses and transcripts. A full pool drops the oldest value of
-   * its largest share.
-   */
+  /** Values with an expiry, such as recordings. A full pool drops the oldest value of its largest share. */
   readonly expiring: PoolLimit
-  /** Log entries: the audit trail. A full pool drops the oldest entry of its largest share. */
+  /** Log entries, such as audit records. A full pool drops the oldest entry of its largest share. */
   readonly logs: PoolLimit
 }
-
-const checkPool = optionsOf({ entries: integerFrom(0), bytes: integerFrom(0) }, ['entries', 'bytes'])
 
 export const STORE_CHECKS: Readonly<Record<'limits' | 'now', OptionCheck>> = {
   limits: optionsOf({ owned: checkPool, expiring: checkPool, logs: checkPool }),
@@ -75,8 +71,8 @@ const ESCAPED_UNIT = /\ufdd0([0-9a-f]{4})/g
 /**
  * Encodes any string so that every store returns it unchanged. PostgreSQL rejects NUL and lone surrogates, and SQLite
  * and Redis clients truncate or replace them. The encoding replaces each such code unit, and U+FDD0 itself, with the
- * noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged, and an encoded prefix of a string is also a
- * prefix of the encoded string.
+ * noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged. The encoded prefix of a string is a prefix of
+ * the encoded string, unless the prefix splits a surrogate pair.
  */
 export function encodeText(text: string): string {
   return text.replace(UNSAFE_UNIT, escapeUnit).replaceAll('\0', escapeUnit)
@@ -106,9 +102,10 @@ export type RemoteOperation =
 /** Runs an operation on the server. Requests and replies are JSON, whose strings are encoded with `encodeText`. */
 export type CallOperation = (operation: RemoteOperation, request: object) => Promise<unknown>
 
-type RemoteValues = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'append'>
-
-export function createRemoteValues(call: CallOperation, limits: BulkLimits): RemoteValues {
+export function createRemoteValues(
+  call: CallOperation,
+  limits: BulkLimits,
+): Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'append'> {
   async function write(
     key: string,
     value: string | undefined,
@@ -135,7 +132,7 @@ export function createRemoteValues(call: CallOperation, limits: BulkLimits): Rem
     list: async (prefix, { after, limit }) => {
       const encodedPrefix = encodeText(prefix)
       const keys: string[] = []
-      let cursor: string | undefined = after === undefined ? after : encodeText(after)
+      let cursor = after === undefined ? undefined : encodeText(after)
       do {
         const range = { limit: limit - keys.length, ...(cursor !== undefined && { after: cursor }) }
         const reply = await call('list_keys', { prefix: encodedPrefix, ...range })
@@ -153,7 +150,7 @@ export function createRemoteValues(call: CallOperation, limits: BulkLimits): Rem
   }
 }
 
-type RemoteCounters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
+export type RemoteCounters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
 
 export function createRemoteCounters(call: CallOperation, limits: BulkLimits): RemoteCounters {
   return {
@@ -249,7 +246,7 @@ export function toSettlementRequest(settlement: Settlement, limits: BulkLimits):
   }
 }
 
-/** Omits entries larger than their quota, which must not prevent the settlement. */
+/** Omits oversized entries, because they must not prevent the settlement. */
 export function toEntriesRequest(entries: readonly SettledEntry[], limits: BulkLimits): object {
   const fitting = entries.filter(({ log, value, quota }) => !isOversized(bytesOf(log, value), limits.logs, quota))
   return { entries: fitting.map((entry) => toEntryRequest(entry, limits)), logLimit: limits.logs }

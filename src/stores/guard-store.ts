@@ -3,24 +3,23 @@ import { isPromise, type MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 
-export interface StoreGuardOptions {
+interface StoreGuardOptions {
   readonly after: Runtime['after']
-  /** Maximum duration of one call, in milliseconds. @default 2,000 */
-  readonly timeoutMs?: number
+  /** Maximum duration of one call, in milliseconds. */
+  readonly timeoutMs: number
 }
 
-const TIMEOUT_MS = 2_000
 /** Interval between pings of an unresponsive store. */
 const PROBE_INTERVAL_MS = 250
 
 /**
- * Returns a store whose calls do not hang. A call that fails or times out rejects with `overloaded`, so the request
- * gets a 503 instead of being served without limits. The store error becomes the cause, which clients do not see. A
- * GatewayError, or a RangeError for an invalid argument, is rethrown. A call that timed out may still take effect in the
- * store; every operation except `append` can safely be repeated. If the store answers no call within one timeout period,
- * further calls reject immediately until the store answers a ping or an earlier call.
+ * Limits the duration of all calls except `close`. A call that fails or times out rejects with `overloaded`, so the
+ * request gets a 503 instead of being served without limits. The store's error becomes the cause. A GatewayError, or a
+ * RangeError for an invalid argument, is rethrown. A call that timed out may still take effect in the store. If the store
+ * answers no call within one timeout period, further calls reject immediately until the store answers a ping or an
+ * earlier call. A local store is returned unchanged.
  */
-export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
+export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions): Store {
   if (store.local === true) return store
   let answerCount = 0
   let isUnresponsive = false

@@ -1,32 +1,43 @@
 import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/option-checks.ts'
-import type { Store } from '../core/store.ts'
+import { type Quota, quotaExceededError, type Store, type WriteOptions } from '../core/store.ts'
+import { ExpiryQueue, OrderedKeys, Pool, type PoolEntry, storeFullError } from './memory/collections.ts'
 import { createCounters, createTallies } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
-import { createValues } from './memory/values.ts'
-import type { PoolLimit } from './store-rules.ts'
+import {
+  bytesOf,
+  checkPool,
+  exceedsQuota,
+  growthOf,
+  limitOf,
+  type PoolLimit,
+  poolOf,
+  shareOf,
+  type ValuePool,
+  withDefaults,
+  wouldExceed,
+} from './store-rules.ts'
 
 /** Limits of a memory store. */
 export interface MemoryBounds {
   /**
-   * Values with neither an expiry nor a quota: keys, budgets and rate limits. If the pool is full, a write fails with
-   * `overloaded`.
+   * Values with neither an expiry nor a quota, such as keys. A write that exceeds the limit fails with `overloaded`.
    * @default 500,000 entries, 256 MiB
    */
   readonly durable: PoolLimit
   /**
-   * Values without an expiry that count against a key's quota: message batches. A write fails with `quota-exceeded` if
-   * the key would use more than its quota, or more than remains free for other keys.
+   * Values without an expiry that count against a key's quota, such as message batches. A write fails with
+   * `quota-exceeded` if the key would use more than its quota, or more than remains free for other keys.
    * @default 500,000 entries, 256 MiB
    */
   readonly owned: PoolLimit
   /**
-   * Values with an expiry: contexts, recordings, answers. A full pool drops the least recently used value of its
-   * largest share (all values of one kind that belong to one key), which protects the values of keys that use less.
+   * Values with an expiry, such as recordings. A full pool drops the least recently used value of its largest share
+   * (all values of one kind that belong to one key), which protects the values of keys that use less.
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolLimit
   /**
-   * Maximum number of counters for limits and budgets. Above it, a reservation that needs another counter fails with
+   * Maximum number of counters for limits and budgets. Above it, a call that needs another counter fails with
    * `overloaded`. @default 500,000
    */
   readonly counters: number
@@ -39,7 +50,8 @@ export interface MemoryBounds {
   readonly tallies: number
   /**
    * Log entries. A full pool drops the oldest entry of its largest share (one key, or one log for entries without a
-   * quota). @default 100,000 entries and 64 MiB in total, 50,000 entries per log
+   * quota). `maxEntriesPerLog` applies to the entries without a quota.
+   * @default 100,000 entries and 64 MiB in total, 50,000 entries per log
    */
   readonly logs: PoolLimit & { readonly maxEntriesPerLog: number }
 }
@@ -62,8 +74,6 @@ const DEFAULTS: MemoryBounds = {
   logs: { entries: 100_000, bytes: 64 * MIB, maxEntriesPerLog: 50_000 },
 }
 
-const pool = { entries: integerFrom(0), bytes: integerFrom(0) }
-const checkPool = optionsOf(pool, ['entries', 'bytes'])
 const CHECK = optionsOf({
   now: functionCheck('now()'),
   durable: checkPool,
@@ -72,53 +82,156 @@ const CHECK = optionsOf({
   counters: integerFrom(0),
   reservations: integerFrom(0),
   tallies: integerFrom(0),
-  logs: optionsOf({ ...pool, maxEntriesPerLog: integerFrom(0) }, ['entries', 'bytes', 'maxEntriesPerLog']),
+  logs: optionsOf({ entries: integerFrom(0), bytes: integerFrom(0), maxEntriesPerLog: integerFrom(0) }, [
+    'entries',
+    'bytes',
+    'maxEntriesPerLog',
+  ]),
 })
 
 /**
  * Creates a store in the memory of this process. Limits and budgets apply to this process only, and a restart loses all
- * data. Each UTF-16 code unit counts as two bytes.
+ * data.
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
   checkOptions('memoryStore', options, CHECK)
   const { now = Date.now, ...bounds } = options
-  const limits = { ...DEFAULTS, ...bounds }
-  const values = createValues(now, limits)
-  const counters = createCounters(now, { counters: limits.counters, reservations: limits.reservations })
-  const tallies = createTallies(now, limits.tallies)
-  const logs = createLogs(now, limits.logs)
+  const limits = withDefaults(DEFAULTS, bounds)
+  const createState = () => ({
+    values: createValues(now, limits),
+    counters: createCounters(now, limits),
+    tallies: createTallies(now, limits.tallies),
+    logs: createLogs(now, limits.logs),
+  })
+  let state = createState()
   const store: Store = {
-    get: (key) => values.get(key),
-    set: async (key, value, options) => values.set(key, value, options),
+    get: (key) => state.values.get(key),
+    set: async (key, value, options) => state.values.set(key, value, options),
     swap: async (key, expected, value, options) => {
+      const { values } = state
       if (values.get(key) !== expected) return false
       if (value === undefined) values.delete(key)
       else values.set(key, value, options)
       return true
     },
-    delete: async (key) => values.delete(key),
-    list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
-    reserve: (request) => counters.reserve(request),
-    settle: ({ reservationId, charges, tallies: added, entries = [] }) => {
-      if (!counters.settle(reservationId, charges)) return false
-      for (const tally of added) tallies.add(tally)
+    delete: async (key) => state.values.delete(key),
+    list: async (prefix, { after, limit }) => state.values.list(prefix, after, limit),
+    reserve: (request) => state.counters.reserve(request),
+    settle: ({ reservationId, charges, tallies, entries = [] }) => {
+      if (!state.counters.settle(reservationId, charges)) return false
+      for (const tally of tallies) state.tallies.add(tally)
       for (const entry of entries) {
         // An entry larger than its quota must not prevent the settlement.
-        if (!logs.isOversized(entry.log, entry)) logs.append(entry.log, entry)
+        if (!state.logs.isOversized(entry.log, entry)) state.logs.append(entry.log, entry)
       }
       return true
     },
-    levels: (names) => names.map((name) => counters.level(name)),
-    tallies: (names) => names.map((name) => tallies.get(name)),
+    levels: (names) => names.map((name) => state.counters.level(name)),
+    tallies: (names) => names.map((name) => state.tallies.get(name)),
     append: (log, entry) => {
-      for (const name of [log].flat()) logs.append(name, entry)
+      const names = [log].flat()
+      const isOversized = names.some((name) => state.logs.isOversized(name, entry))
+      if (isOversized && entry.quota !== undefined) throw quotaExceededError(entry.quota)
+      for (const name of names) state.logs.append(name, entry)
     },
-    entries: async (log, query) => logs.entries(log, query),
+    entries: async (log, query) => state.logs.entries(log, query),
     ping: async () => {},
-    close: async () => {
-      for (const collection of [values, counters, tallies, logs]) collection.clear()
-    },
+    close: async () => void (state = createState()),
   }
   // Not enumerable, because a spread copy of the store may replace calls with asynchronous ones and is not local.
   return Object.defineProperty(store, 'local', { value: true })
+}
+
+function createValues(now: () => number, limits: Readonly<Record<ValuePool, PoolLimit>>) {
+  const pools = {
+    durable: new Pool(limits.durable),
+    owned: new Pool(limits.owned),
+    expiring: new Pool(limits.expiring),
+  }
+  const { expiring } = pools
+  const entries = new Map<string, PoolEntry>()
+  const keys = new OrderedKeys()
+  const expiries = new ExpiryQueue<PoolEntry>()
+
+  function remove(entry: PoolEntry): void {
+    entries.delete(entry.key)
+    entry.pool.remove(entry)
+    expiries.schedule(entry, Infinity)
+    keys.remove(entry.key)
+  }
+
+  function find(key: string): PoolEntry | undefined {
+    expiries.forEachDue(now(), remove)
+    return entries.get(key)
+  }
+
+  function get(key: string): string | undefined {
+    const entry = find(key)
+    if (entry?.pool === expiring) expiring.markUsed(entry)
+    return entry?.value
+  }
+
+  function set(key: string, value: string, options: WriteOptions = {}): void {
+    const { ttlMs, quota, mayExceedQuota = false } = options
+    const old = find(key)
+    const pool = pools[poolOf(options)]
+    const entry: PoolEntry = {
+      key,
+      value,
+      bytes: bytesOf(key, value),
+      pool,
+      share: shareOf(key, quota),
+      dueAt: Infinity,
+    }
+    if (pool === expiring) rejectOversized(entry, quota)
+    else if (!mayExceedQuota) throwIfFull(entry, old, quota)
+    if (old !== undefined) remove(old)
+    if (ttlMs !== undefined && !(ttlMs > 0)) return
+    if (pool === expiring) dropUntilFits(entry, quota)
+    entries.set(key, entry)
+    pool.put(entry)
+    keys.add(key)
+    if (ttlMs !== undefined) expiries.schedule(entry, now() + ttlMs)
+  }
+
+  function dropUntilFits({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
+    const nextToDrop = (): PoolEntry | undefined => {
+      const isQuotaExceeded = quota !== undefined && wouldExceed(expiring.sizeOfShare(share), bytes, limitOf(quota))
+      if (isQuotaExceeded) return expiring.oldestOf(share)
+      return wouldExceed(expiring, bytes, expiring.limit) ? expiring.oldestOfLargest(share) : undefined
+    }
+    for (let entry = nextToDrop(); entry !== undefined; entry = nextToDrop()) remove(entry)
+  }
+
+  function deleteValue(key: string): boolean {
+    const entry = find(key)
+    if (entry !== undefined) remove(entry)
+    return entry !== undefined
+  }
+
+  function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
+    expiries.forEachDue(now(), remove)
+    return keys.list(prefix, after, limit)
+  }
+
+  return { get, set, delete: deleteValue, list }
+}
+
+/** Throws if a value would not fit even if all other values were dropped. */
+function rejectOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
+  if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceededError(quota)
+  if (bytes > pool.limit.bytes) throw storeFullError()
+}
+
+/** Throws if a value without an expiry does not fit. A value may always replace one that is at least as large. */
+function throwIfFull({ pool, share, bytes }: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
+  const isReplaced = old?.pool === pool && old.share === share
+  const growth = growthOf(bytes, isReplaced ? old.bytes : undefined)
+  if (quota !== undefined) {
+    if (exceedsQuota(growth, pool.sizeOfShare(share), pool, quota)) throw quotaExceededError(quota)
+    return
+  }
+  if (growth.entries === 0 && growth.bytes <= 0) return
+  const { entries, bytes: poolBytes, limit } = pool
+  if (entries + growth.entries > limit.entries || poolBytes + growth.bytes > limit.bytes) throw storeFullError()
 }

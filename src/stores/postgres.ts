@@ -16,6 +16,7 @@ import {
   toText,
 } from './durable-store.ts'
 import { migratePostgres, type RunQuery } from './postgres/schema.ts'
+import { withDefaults } from './store-rules.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `postgresStore()`. */
@@ -24,10 +25,7 @@ export interface PostgresStoreOptions {
   readonly client: PostgresClient
   /** Schema that contains the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
   readonly schema?: string
-  /**
-   * Limits on batches, recordings and audit records. Keys and budgets are unlimited.
-   * @default 1,000,000 entries and 1 GiB each
-   */
+  /** Limits on the data that requests write. @default 1,000,000 entries and 1 GiB each */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default the clock of the PostgreSQL server */
   readonly now?: () => number
@@ -57,12 +55,12 @@ const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['c
 
 /**
  * Creates a store in PostgreSQL 14 or newer. Each operation is one function call, so any number of processes can share
- * exact limits and budgets. A committed operation survives a power failure.
+ * exact limits and budgets. With the server's default settings, a committed operation survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
   const { client, schema = 'sluice', now } = options
-  const limits = { ...DEFAULT_BULK_LIMITS, ...options.limits }
+  const limits = withDefaults(DEFAULT_BULK_LIMITS, options.limits)
   const runQuery = createRunQuery(client)
   const callFunction = createCallFunction(runQuery, schema, now)
   const sweeper = createSweeper(callFunction, limits)
@@ -77,7 +75,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     entries: async (log, query) =>
       toList(await call('read_entries', { ...toRangeRequest(query), log: encodeText(log) })).map(toLogEntry),
     ping: async () => void (await runQuery('SELECT 1', [])),
-    warnings: async () => (await runQuery(UNSAFE_SETTINGS, [])).map(toWarning),
+    warnings: async () => (await runQuery(FIND_UNSAFE_SETTINGS, [])).map(toWarning),
     close: () => sweeper.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
@@ -86,8 +84,8 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
 /** Operations after which a sweep may start. */
 const SWEEP_TRIGGERS: ReadonlySet<string> = new Set(['write_value', 'append', 'settle_reservation'])
 
-/** Settings that can cause the loss of a committed operation. */
-const UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
+/** Returns the names of the settings that can cause the loss of a committed operation. */
+const FIND_UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
 function toWarning(row: unknown): string {
   return `The PostgreSQL setting ${toText(fieldOf(row, 'name'))} is off: a host failure can lose the last settled requests. Set it to on.`
@@ -185,17 +183,10 @@ function missingSchemaError(schema: string, cause: unknown): Error {
   )
 }
 
-/** Removes expired rows in the background. Reads ignore expired rows, so a failure only delays the removal. */
-interface Sweeper {
-  /** Starts a sweep, unless one started within the last 10 seconds. */
-  start(): void
-  /** Resolves when no sweep is running. */
-  finish(): Promise<void>
-}
-
 const SWEEP_INTERVAL_MS = 10_000
 
-function createSweeper(call: CallFunction, limits: BulkLimits): Sweeper {
+/** Removes expired rows in the background. Reads ignore expired rows, so a failure only delays the removal. */
+function createSweeper(call: CallFunction, limits: BulkLimits) {
   let startedAt = Date.now()
   let running: Promise<unknown> = Promise.resolve()
 
@@ -207,11 +198,13 @@ function createSweeper(call: CallFunction, limits: BulkLimits): Sweeper {
   }
 
   return {
-    start: () => {
+    /** Has no effect within 10 seconds of the last start. */
+    start: (): void => {
       if (Date.now() - startedAt < SWEEP_INTERVAL_MS) return
       startedAt = Date.now()
       running = sweep()
     },
-    finish: async () => void (await running),
+    /** Resolves when no sweep is running. */
+    finish: async (): Promise<void> => void (await running),
   }
 }

@@ -14,10 +14,10 @@ import {
   toNumber,
   toText,
 } from './durable-store.ts'
-import { createRunScript, type RedisClient } from './redis/client.ts'
 import { OPERATION_SCRIPTS } from './redis/counter-scripts.ts'
 import { createShardedCounters } from './redis/sharded-counters.ts'
-import { READ_SETTINGS } from './redis/value-scripts.ts'
+import { READ_SETTINGS, type RunScript } from './redis/value-scripts.ts'
+import { withDefaults } from './store-rules.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `redisStore()`. */
@@ -27,14 +27,11 @@ export interface RedisStoreOptions {
   /** Prefix of all Redis keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
   readonly prefix?: string
   /**
-   * Puts each key's limits, and each shared budget or rate limit, in a separate slot of a Redis Cluster. If `false`,
-   * all data is in one slot, and each reservation or settlement is one call. See docs/stores.md. @default false
+   * Distributes the limits of keys, and the shared budgets and rate limits, over the slots of a Redis Cluster. If
+   * `false`, all data is in one slot, and each reservation or settlement is one call. See docs/stores.md. @default false
    */
   readonly shardByOwner?: boolean
-  /**
-   * Limits on batches, recordings and audit records. Keys and budgets are unlimited.
-   * @default 1,000,000 entries and 256 MiB each
-   */
+  /** Limits on the data that requests write. @default 1,000,000 entries and 256 MiB each */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default the clock of the Redis server */
   readonly now?: () => number
@@ -48,6 +45,7 @@ export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCh
 
 const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByOwner: oneOf(true, false) }, ['client'])
 const DEFAULT_LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
+const DEFAULT_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT }
 
 /**
  * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Lua scripts update counters atomically, so any number of
@@ -57,8 +55,8 @@ const DEFAULT_LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 export function redisStore(options: RedisStoreOptions): Store {
   checkOptions('redisStore', options, CHECK)
   const { client, prefix = 'sluice', shardByOwner = false, now } = options
-  const limits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT, ...options.limits }
-  const run = createRunScript(client, { prefix, isSharded: shardByOwner, now })
+  const limits = withDefaults(DEFAULT_LIMITS, options.limits)
+  const run = createRunScript(client, prefix, now)
   const call: CallOperation = (operation, request) => run(OPERATION_SCRIPTS[operation], request)
   const values = createRemoteValues(call, limits)
   return {
@@ -78,15 +76,15 @@ async function readEntries(
   { from, to, after = '', limit }: LogQuery,
 ): Promise<readonly LogEntry[]> {
   const range = { log, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
-  const found: LogEntry[] = []
+  const entries: LogEntry[] = []
   let cursor: string | undefined = /^\d{1,16}$/.test(after) ? String(Number(after)) : '0'
-  while (cursor !== undefined && found.length < limit) {
-    const reply: unknown = await call('read_entries', { ...range, after: cursor, limit: limit - found.length })
-    found.push(...toList(fieldOf(reply, 'entries')).map(toLogEntry))
+  while (cursor !== undefined && entries.length < limit) {
+    const reply: unknown = await call('read_entries', { ...range, after: cursor, limit: limit - entries.length })
+    entries.push(...toList(fieldOf(reply, 'entries')).map(toLogEntry))
     const next = fieldOf(reply, 'next')
     cursor = next === undefined ? undefined : toText(next)
   }
-  return found
+  return entries
 }
 
 function toLogEntry(entry: unknown): LogEntry {
@@ -121,4 +119,82 @@ export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore 
   checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
   return createStoredAnswers(redisStore(storeOptions), options, options.now ?? Date.now)
+}
+
+/** ioredis: `new Redis()` or `new Cluster()`. Set `enableOfflineQueue: false` to report outages immediately. */
+export interface IoredisClient {
+  evalsha(sha: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
+  eval(script: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
+  /** Distinguishes this client from an Upstash client. */
+  call(command: string): Promise<unknown>
+}
+
+interface ScriptArguments {
+  keys: string[]
+  arguments: string[]
+}
+
+/** node-redis: `createClient()` or `createCluster()`. Set `disableOfflineQueue: true`. */
+export interface NodeRedisClient {
+  evalSha(sha: string, options: ScriptArguments): Promise<unknown>
+  eval(script: string, options: ScriptArguments): Promise<unknown>
+}
+
+/** An Upstash client, or an HTTP client with the same interface. */
+export interface UpstashClient {
+  evalsha(sha: string, keys: string[], args: string[]): Promise<unknown>
+  eval(script: string, keys: string[], args: string[]): Promise<unknown>
+}
+
+/** A connected Redis client: ioredis, node-redis or Upstash. */
+export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
+
+/**
+ * Sends EVALSHA, or EVAL if the server does not have the script, for example after a restart, SCRIPT FLUSH or a
+ * failover. Scripts take and return JSON. Clients with the Upstash interface parse the returned JSON.
+ */
+export function createRunScript(client: RedisClient, prefix: string, now: (() => number) | undefined): RunScript {
+  const send = createSend(client)
+  /** The braces form a hash tag, from which a cluster derives the slot. */
+  const baseOf = (owner: string | undefined): string =>
+    owner === undefined ? `{${escapeTag(prefix)}}` : `${prefix}:{o:${escapeTag(owner)}}`
+  return async (script, request, owner) => {
+    const base = baseOf(owner)
+    const argument = JSON.stringify(now === undefined ? request : { ...request, now: now() })
+    const sha = await script.sha
+    let result: unknown
+    try {
+      result = await send('evalsha', sha, base, argument)
+    } catch (error) {
+      if (!(error instanceof Error && error.message.includes('NOSCRIPT'))) throw error
+      result = await send('eval', script.text, base, argument)
+    }
+    return typeof result === 'string' ? JSON.parse(result) : result
+  }
+}
+
+function escapeTag(name: string): string {
+  return name.replaceAll('}', '%7D')
+}
+
+type Send = (command: 'evalsha' | 'eval', script: string, base: string, argument: string) => Promise<unknown>
+
+/**
+ * Every script declares two nonexistent keys in the same slot. While a slot moves to another cluster node, a call with
+ * one nonexistent key goes to the new node, which lacks some counters and would count from zero. A call with two
+ * nonexistent keys fails with TRYAGAIN until the move is complete.
+ */
+function keysOf(base: string): [string, string] {
+  return [base, `${base}:slot`]
+}
+
+function createSend(client: RedisClient): Send {
+  if ('evalSha' in client) {
+    return (command, script, base, argument) =>
+      client[command === 'eval' ? 'eval' : 'evalSha'](script, { keys: keysOf(base), arguments: [argument] })
+  }
+  if ('call' in client) {
+    return (command, script, base, argument) => client[command](script, 2, ...keysOf(base), argument)
+  }
+  return (command, script, base, argument) => client[command](script, keysOf(base), [argument])
 }

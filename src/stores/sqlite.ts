@@ -8,19 +8,10 @@ import {
   isOversized,
   STORE_CHECKS,
 } from './durable-store.ts'
-import { addAmount } from './memory/counters.ts'
-import {
-  createSql,
-  migrateSqlite,
-  NEVER,
-  numberIn,
-  type Row,
-  type Sql,
-  type SqliteDatabase,
-  textIn,
-} from './sqlite/database.ts'
+import { createSql, migrateSqlite, NEVER, numberIn, type Sql, type SqliteDatabase, textIn } from './sqlite/database.ts'
 import { createLogs, createValues } from './sqlite/values.ts'
 import {
+  addAmount,
   bytesOf,
   checkAmount,
   checkReserveRequest,
@@ -29,6 +20,7 @@ import {
   heldAmount,
   LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
+  withDefaults,
 } from './store-rules.ts'
 
 /** Options for `sqliteStore()`. */
@@ -45,10 +37,7 @@ export interface SqliteStoreOptions {
    * @default 'normal'
    */
   readonly synchronous?: 'normal' | 'full'
-  /**
-   * Limits on batches, recordings and audit records. Keys and budgets are unlimited.
-   * @default 1,000,000 entries and 1 GiB each
-   */
+  /** Limits on the data that requests write. @default 1,000,000 entries and 1 GiB each */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default Date.now */
   readonly now?: () => number
@@ -67,12 +56,12 @@ const CHECK = optionsOf(
 
 /**
  * Creates a store in one SQLite file, which survives restarts and can be shared by several processes on one host. Each
- * operation is one transaction. Creates or migrates the schema immediately.
+ * write is one transaction. Creates or migrates the schema immediately.
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)
   const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal', now = Date.now } = options
-  const limits = { ...DEFAULT_BULK_LIMITS, ...options.limits }
+  const limits = withDefaults(DEFAULT_BULK_LIMITS, options.limits)
   const sql = createSql(database)
   // Must precede the switch to WAL, which waits for a lock that another process may hold.
   sql.row(`PRAGMA busy_timeout = ${Math.ceil(busyTimeoutMs)}`)
@@ -114,81 +103,76 @@ function isInMemory(sql: Sql): boolean {
   return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
 }
 
-const ZERO_LEVEL: Level = { spent: 0, held: 0 }
 const SWEEP_INTERVAL_MS = 1_000
 
 /** `reserve`, `settle` and `addTally` must run within a transaction. */
 function createCounters(sql: Sql, now: () => number) {
   let nextSweepAt = 0
 
-  function releaseExpired(at: number): void {
+  function releaseExpired(time: number): void {
     const expired = sql.rows(
       'SELECT counter, sum(amount) AS amount FROM holds WHERE expires_at <= ? GROUP BY counter',
-      at,
+      time,
     )
     for (const row of expired) release(row)
-    if (expired.length > 0) sql.run('DELETE FROM holds WHERE expires_at <= ?', at)
-    if (at >= nextSweepAt) sweep(at)
+    if (expired.length > 0) sql.run('DELETE FROM holds WHERE expires_at <= ?', time)
+    if (time >= nextSweepAt) sweep(time)
   }
 
   /** Reads ignore expired rows, so their removal is not urgent. */
-  function sweep(at: number): void {
-    nextSweepAt = at + SWEEP_INTERVAL_MS
-    sql.run('DELETE FROM reservations WHERE expires_at <= ?', at - LATE_SETTLEMENT_MS)
-    sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', at)
-    sql.run('DELETE FROM counters WHERE ends_at <= ?', at)
-    sql.run('DELETE FROM tallies WHERE ends_at <= ?', at)
+  function sweep(time: number): void {
+    nextSweepAt = time + SWEEP_INTERVAL_MS
+    sql.run('DELETE FROM reservations WHERE expires_at <= ?', time - LATE_SETTLEMENT_MS)
+    sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', time)
+    sql.run('DELETE FROM counters WHERE ends_at <= ?', time)
+    sql.run('DELETE FROM tallies WHERE ends_at <= ?', time)
   }
 
-  function release(hold: Row): void {
+  function release(hold: unknown): void {
     sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(hold, 'amount'), textIn(hold, 'counter'))
   }
 
   function reserve(request: ReserveRequest): ReserveResult {
-    const at = now()
-    checkReserveRequest(request, at)
-    releaseExpired(at)
+    const { claims } = request
+    const time = now()
+    checkReserveRequest(request, time)
+    releaseExpired(time)
     const id = encodeText(request.reservationId)
     if (isOpenReservation(id)) throw duplicateReservationError()
-    const levelsBefore = request.claims.map(({ counter }) => {
-      const { spent, held } = readCounter(encodeText(counter), at) ?? ZERO_LEVEL
-      return Math.min(MAX_AMOUNT, spent + held)
-    })
-    const decision = decideReservation(request, levelsBefore)
-    if ('rejectedIndex' in decision)
-      return { accepted: false, rejectedIndex: decision.rejectedIndex, levels: levelsBefore }
-    const { granted } = decision
-    const expiresAt = at + request.expiresAfterMs
+    const counters = claims.map(({ counter }) => readCounter(encodeText(counter), time))
+    const levels = counters.map((level) => (level === undefined ? 0 : Math.min(MAX_AMOUNT, level.spent + level.held)))
+    const result = decideReservation(request, levels)
+    if (!result.accepted) return result
+    const expiresAt = time + request.expiresAfterMs
     sql.run('INSERT INTO reservations VALUES (?, ?)', id, expiresAt)
-    for (const claim of request.claims) {
-      const amount = heldAmount(claim, granted)
+    for (const [index, claim] of claims.entries()) {
+      const amount = heldAmount(claim, result.granted)
       const counter = encodeText(claim.counter)
-      writeCounter(counter, readCounter(counter, at), { spent: 0, held: amount }, claim.expiresAt)
+      writeCounter(counter, counters[index], { spent: 0, held: amount }, claim.expiresAt)
       sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', id, counter, amount, expiresAt)
     }
-    const levels = request.claims.map((claim, index) => (levelsBefore[index] ?? 0) + heldAmount(claim, granted))
-    return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
+    return result
   }
 
   /** Returns false if the reservation is unknown or already settled. */
   function settle(reservationId: string, charges: readonly Charge[]): boolean {
-    const at = now()
-    releaseExpired(at)
+    const time = now()
+    releaseExpired(time)
     const id = encodeText(reservationId)
     if (!isOpenReservation(id)) return false
     for (const { counter, amount } of charges) checkAmount(counter, amount)
     for (const hold of sql.rows('SELECT counter, amount FROM holds WHERE reservation = ?', id)) release(hold)
     sql.run('DELETE FROM holds WHERE reservation = ?', id)
     sql.run('DELETE FROM reservations WHERE id = ?', id)
-    for (const charge of charges) addCharge(charge, at)
+    for (const charge of charges) addCharge(charge, time)
     return true
   }
 
   /** Drops a charge to an expired counter, because no request can read it. */
-  function addCharge({ counter, amount, expiresAt }: Charge, at: number): void {
+  function addCharge({ counter, amount, expiresAt }: Charge, time: number): void {
     const name = encodeText(counter)
-    const current = readCounter(name, at)
-    if (current === undefined && expiresAt <= at) return
+    const current = readCounter(name, time)
+    if (current === undefined && expiresAt <= time) return
     writeCounter(name, current, { spent: amount, held: 0 }, expiresAt)
   }
 
@@ -208,8 +192,8 @@ function createCounters(sql: Sql, now: () => number) {
     )
   }
 
-  function readCounter(counter: string, at: number): Level | undefined {
-    const row = sql.row('SELECT spent, held FROM counters WHERE name = ? AND ends_at > ?', counter, at)
+  function readCounter(counter: string, time: number): Level | undefined {
+    const row = sql.row('SELECT spent, held FROM counters WHERE name = ? AND ends_at > ?', counter, time)
     return row === undefined ? undefined : { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }
 
@@ -219,14 +203,14 @@ function createCounters(sql: Sql, now: () => number) {
 
   /** Subtracts expired amounts instead of deleting them, because a deletion requires the write lock. */
   function level(name: string): Level {
-    const at = now()
+    const time = now()
     const row = sql.row(
       `SELECT spent, held - coalesce(
          (SELECT sum(amount) FROM holds WHERE holds.counter = counters.name AND expires_at <= ?), 0) AS held
        FROM counters WHERE name = ? AND ends_at > ?`,
-      at,
+      time,
       encodeText(name),
-      at,
+      time,
     )
     return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }

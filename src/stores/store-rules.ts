@@ -1,4 +1,5 @@
-import type { Claim, Quota, ReserveRequest, WriteOptions } from '../core/store.ts'
+import { integerFrom, type OptionCheck, optionsOf } from '../core/option-checks.ts'
+import type { Claim, Quota, ReserveRequest, ReserveResult, WriteOptions } from '../core/store.ts'
 
 /** Maximum absolute value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
@@ -6,24 +7,21 @@ export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 /** How long an expired reservation can still be settled, in milliseconds. */
 export const LATE_SETTLEMENT_MS: number = 2 * 3_600_000
 
-export type ReservationDecision = { readonly rejectedIndex: number } | { readonly granted: number }
-
 /**
- * Returns the amount granted to elastic claims (Infinity without any), or the index of the first claim that does not
- * fit. `levels[i]` is the sum of the spent and held amounts of claim i's counter.
+ * Returns the result of a reservation. `levels[i]` is the sum of the spent and held amounts of claim i's counter before
+ * the reservation.
  */
-export function decideReservation(
-  { claims, minGrant }: ReserveRequest,
-  levels: readonly number[],
-): ReservationDecision {
-  let granted = Infinity
+export function decideReservation({ claims, minGrant }: ReserveRequest, levels: readonly number[]): ReserveResult {
+  let smallestGrant = Infinity
   for (const [index, { max, amount, elastic }] of claims.entries()) {
     const remaining = max - (levels[index] ?? 0)
     const needed = elastic === true ? Math.min(amount, minGrant ?? amount) : amount
-    if (needed > remaining) return { rejectedIndex: index }
-    if (elastic === true) granted = Math.min(granted, amount, remaining)
+    if (needed > remaining) return { accepted: false, rejectedIndex: index, levels }
+    if (elastic === true) smallestGrant = Math.min(smallestGrant, amount, remaining)
   }
-  return { granted }
+  const granted = smallestGrant === Infinity ? 0 : smallestGrant
+  const levelsAfter = claims.map((claim, index) => (levels[index] ?? 0) + heldAmount(claim, granted))
+  return { accepted: true, granted, levels: levelsAfter }
 }
 
 export function heldAmount({ elastic, amount }: Claim, granted: number): number {
@@ -73,6 +71,17 @@ export function checkAmount(name: string, amount: number): void {
   throw new RangeError(`The amount of ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
 }
 
+/** Maximum number of fields per tally. Further fields are ignored. */
+const MAX_FIELDS = 4_096
+
+/** Adds an amount to a field of a tally. Ignores amounts that are not safe integers, and fields beyond the maximum. */
+export function addAmount(amounts: Map<string, number>, field: string, amount: number): void {
+  if (!Number.isSafeInteger(amount)) return
+  if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return
+  const sum = (amounts.get(field) ?? 0) + amount
+  amounts.set(field, Math.min(MAX_AMOUNT, Math.max(-MAX_AMOUNT, sum)))
+}
+
 /**
  * Maximum number of values, and maximum total size in bytes. A value takes two bytes per UTF-16 code unit of its key
  * and content, plus a fixed overhead.
@@ -80,6 +89,17 @@ export function checkAmount(name: string, amount: number): void {
 export interface PoolLimit {
   readonly entries: number
   readonly bytes: number
+}
+
+export const checkPool: OptionCheck = optionsOf({ entries: integerFrom(0), bytes: integerFrom(0) }, [
+  'entries',
+  'bytes',
+])
+
+/** Returns the defaults, overridden by the options that are not undefined. */
+export function withDefaults<Options extends object>(defaults: Options, options: Partial<Options> = {}): Options {
+  const defined = Object.entries(options).filter(([, value]) => value !== undefined)
+  return { ...defaults, ...Object.fromEntries(defined) }
 }
 
 /** The size of a pool, or of a share of a pool. */

@@ -27,9 +27,8 @@ const MAX_AMEND_ATTEMPTS = 3
 const MAX_COUNTED_ANSWERS = 10_000
 
 /**
- * Creates an answer store in a general-purpose store. The id contains the hash of the scope, so a request cannot read
- * answers of another scope. Keys with the prefix `answer-of` list the answers of one API key, and keys with the prefix
- * `answer-in` list the comparable answers of a scope.
+ * Creates an answer store in a general-purpose store. Keys with the prefix `answer-of` list the answers of one API key,
+ * and keys with the prefix `answer-in` list the comparable answers of a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = DEFAULT_MAX_ENTRIES, maxBytesPerKey = DEFAULT_MAX_BYTES } = options

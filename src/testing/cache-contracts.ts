@@ -1,5 +1,5 @@
 import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache-ports.ts'
-import type { TestApi, TestClock } from './test-api.ts'
+import type { TestApi, TestClock } from './store-suite.ts'
 
 /** Limits on the vector index under test. */
 export interface IndexLimits {

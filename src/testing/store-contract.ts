@@ -1,14 +1,14 @@
-import type { LogQuery } from '../core/store.ts'
-import { testQuotas, testReservations } from './reservation-and-quota-contracts.ts'
-import { testSettlements } from './settlement-contract.ts'
+import type { Quota } from '../core/store.ts'
+import { testReservations, testSettlements } from './reservation-contract.ts'
 import {
   createStoreSuite,
-  type MakeStore,
   EDGE_CASE_STRINGS,
+  type MakeStore,
   START_TIME,
   type StoreSuite,
   type TestApi,
-} from './test-api.ts'
+  testLogs,
+} from './store-suite.ts'
 
 /**
  * Declares the tests that every `Store` must pass.
@@ -156,59 +156,133 @@ function testValues(suite: StoreSuite, { describe, expect, it }: TestApi): void 
   })
 }
 
-function testLogs(suite: StoreSuite, { describe, expect, it }: TestApi): void {
-  const { clock } = suite
+function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi): void {
+  const { claim, clock, reserve } = suite
 
-  describe('logs', () => {
-    it('returns no entries of an unknown log', async () => {
-      expect(await suite.store.entries('none', { limit: 10 })).toEqual([])
+  describe('quotas', () => {
+    const quotaError = { kind: 'quota-exceeded' }
+    const quota = (name: string, overrides: Partial<Quota> = {}): Quota => ({
+      name,
+      maxEntries: 3,
+      maxBytes: 10_000,
+      ...overrides,
     })
-
-    it('returns the entries of each log in the order in which they were appended, with ascending cursors', async () => {
-      for (let n = 0; n < 25; n += 1) {
-        await suite.store.append('a', { at: START_TIME + n, value: `a${n}` })
-        await suite.store.append('b', { at: START_TIME + n, value: `b${n}` })
+    const fill = async (prefix: string, quotaName: string, ttlMs?: number) => {
+      for (let n = 0; n < 3; n += 1) {
+        const options = { quota: quota(quotaName), ...(ttlMs !== undefined && { ttlMs }) }
+        await suite.store.set(`${prefix}:${n}`, `${prefix}${n}`, options)
       }
-      const entries = await suite.store.entries('a', { limit: 100 })
-      expect(entries.map((entry) => entry.value)).toEqual(Array.from({ length: 25 }, (_, n) => `a${n}`))
-      expect(entries[3]).toMatchObject({ at: START_TIME + 3 })
-      const cursors = entries.map((entry) => entry.cursor)
-      expect(cursors.toSorted()).toEqual(cursors)
-      expect(new Set(cursors).size).toBe(25)
-    })
-
-    it('returns each entry once to a reader that continues after a cursor, including new entries', async () => {
-      for (let n = 0; n < 7; n += 1) await suite.store.append('a', { at: START_TIME, value: String(n) })
-      const first = await suite.store.entries('a', { limit: 3 })
-      await suite.store.append('a', { at: START_TIME, value: '7' })
-      const further = await suite.store.entries('a', { after: first.at(-1)?.cursor ?? '', limit: 100 })
-      expect([...first, ...further].map((entry) => entry.value)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
-    })
-
-    const valuesOf = async (log: string, query: LogQuery) =>
-      (await suite.store.entries(log, query)).map((entry) => entry.value)
-
-    it('includes the start of a time range and excludes its end, and applies the limit to matching entries', async () => {
-      for (const at of [10, 20, 30, 25, 40]) await suite.store.append('a', { at: START_TIME + at, value: String(at) })
-      const query = { from: START_TIME + 20, to: START_TIME + 40 }
-      expect(await valuesOf('a', { ...query, limit: 10 })).toEqual(['20', '30', '25'])
-      expect(await valuesOf('a', { ...query, limit: 2 })).toEqual(['20', '30'])
-    })
-
-    it('expires an entry exactly at its expiry', async () => {
-      await suite.store.append('a', { at: START_TIME, value: 'short', ttlMs: 1000 })
-      await suite.store.append('a', { at: START_TIME, value: 'long' })
-      clock.advance(999)
-      expect(await suite.store.entries('a', { limit: 10 })).toHaveLength(2)
-      clock.advance(1)
-      expect(await valuesOf('a', { limit: 10 })).toEqual(['long'])
-    })
-
-    for (const text of EDGE_CASE_STRINGS) {
-      it(`stores the text ${JSON.stringify(text)} unchanged`, async () => {
-        await suite.store.append(`log:${text}`, { at: START_TIME, value: text })
-        expect(await valuesOf(`log:${text}`, { limit: 10 })).toEqual([text])
-      })
     }
+    const keysOf = (prefix: string) => suite.store.list(`${prefix}:`, { limit: 100 })
+
+    it('reject a further value without an expiry and change nothing', async () => {
+      await fill('a', 'q:one')
+      await expect(suite.store.set('a:3', 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
+      await expect(suite.store.swap('a:3', undefined, 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
+      expect(await keysOf('a')).toEqual(['a:0', 'a:1', 'a:2'])
+      expect(await suite.store.get('a:3')).toBeUndefined()
+    })
+
+    it('do not count values of other quotas or values without a quota', async () => {
+      await fill('a', 'q:one')
+      await fill('b', 'q:two')
+      await suite.store.set('a:free', 'x')
+      expect(await keysOf('b')).toHaveLength(3)
+      expect(await suite.store.get('a:free')).toBe('x')
+    })
+
+    it('accept a value after another is deleted, by delete or by swap', async () => {
+      await fill('a', 'q:one')
+      await suite.store.delete('a:0')
+      await suite.store.set('a:3', 'x', { quota: quota('q:one') })
+      await suite.store.swap('a:1', 'a1', undefined)
+      await suite.store.set('a:4', 'x', { quota: quota('q:one') })
+      expect(await keysOf('a')).toEqual(['a:2', 'a:3', 'a:4'])
+    })
+
+    it('count a value once when it is written repeatedly, and not after it is written without a quota', async () => {
+      await fill('a', 'q:one')
+      await fill('a', 'q:one')
+      expect(await suite.store.swap('a:0', 'a0', 'again', { quota: quota('q:one') })).toBe(true)
+      await suite.store.set('a:1', 'free')
+      await suite.store.set('a:3', 'x', { quota: quota('q:one') })
+      await expect(suite.store.set('a:4', 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
+    })
+
+    it('limit bytes, and keep the old value when a replacement is rejected', async () => {
+      await suite.store.set('a:0', 'x'.repeat(1_000), { quota: quota('q:one') })
+      for (const key of ['a:0', 'a:1']) {
+        const tooLarge = suite.store.set(key, 'y'.repeat(10_000), { quota: quota('q:one') })
+        await expect(tooLarge).rejects.toMatchObject(quotaError)
+      }
+      expect(await suite.store.get('a:0')).toBe('x'.repeat(1_000))
+      expect(await keysOf('a')).toEqual(['a:0'])
+    })
+
+    it('accept and count values with mayExceedQuota even when full', async () => {
+      await fill('a', 'q:one')
+      await suite.store.set('a:3', 'x', { quota: quota('q:one'), mayExceedQuota: true })
+      expect(await suite.store.swap('a:4', undefined, 'x', { quota: quota('q:one'), mayExceedQuota: true })).toBe(true)
+      await suite.store.delete('a:0')
+      await expect(suite.store.set('a:5', 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
+    })
+
+    it('drop their least recently written value when a further expiring value is written', async () => {
+      await fill('b', 'q:two', 10_000)
+      await fill('a', 'q:one', 10_000)
+      await suite.store.set('a:3', 'x', { ttlMs: 10_000, quota: quota('q:one') })
+      expect(await suite.store.swap('a:4', undefined, 'x', { ttlMs: 10_000, quota: quota('q:one') })).toBe(true)
+      expect(await keysOf('a')).toEqual(['a:2', 'a:3', 'a:4'])
+      expect(await keysOf('b')).toEqual(['b:0', 'b:1', 'b:2'])
+    })
+
+    it('drop several values for a large value, and reject a value larger than the quota', async () => {
+      const bytes = { maxEntries: 100, maxBytes: 20_000 }
+      for (let n = 0; n < 4; n += 1) {
+        await suite.store.set(`a:${n}`, 'x'.repeat(1_500), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+      }
+      await suite.store.set('a:big', 'x'.repeat(9_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+      const tooLarge = suite.store.set('a:giant', 'x'.repeat(30_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+      await expect(tooLarge).rejects.toMatchObject(quotaError)
+      expect(await suite.store.get('a:big')).toBe('x'.repeat(9_000))
+      expect(await suite.store.get('a:giant')).toBeUndefined()
+      expect(await suite.store.get('a:0')).toBeUndefined()
+    })
+
+    it('of expiring values and logs never evict or block keys, budgets and batches when they are full', async () => {
+      const expiring = quota('recording:one', { maxBytes: 20_000 })
+      const log = quota('audit:one', { maxBytes: 20_000 })
+      await suite.store.set('key:1', 'key')
+      await suite.store.set('budget:1', 'budget')
+      await fill('batch', 'batch:one')
+      await reserve('open', [claim('spent', 60, 100)])
+      for (let n = 0; n < 20; n += 1) {
+        await suite.store.set(`recording:${n}`, 'x'.repeat(3_000), { ttlMs: 10_000, quota: expiring })
+        await suite.store.append('audit', { at: START_TIME, value: 'x'.repeat(3_000), quota: log })
+      }
+      expect((await keysOf('recording')).length).toBeLessThanOrEqual(3)
+      expect([await suite.store.get('key:1'), await suite.store.get('budget:1')]).toEqual(['key', 'budget'])
+      expect(await keysOf('batch')).toEqual(['batch:0', 'batch:1', 'batch:2'])
+      await suite.store.set('key:2', 'x'.repeat(30_000))
+      expect(await suite.store.swap('key:1', 'key', 'changed')).toBe(true)
+      expect(await reserve('next', [claim('spent', 41, 100)])).toMatchObject({ accepted: false })
+      expect(await reserve('last', [claim('spent', 40, 100)])).toMatchObject({ accepted: true })
+      expect(await suite.store.list('key:', { limit: 10 })).toEqual(['key:1', 'key:2'])
+    })
+
+    it('do not count values that have expired', async () => {
+      await fill('a', 'q:one', 1_000)
+      clock.advance(1_000)
+      await fill('b', 'q:one', 1_000)
+      expect(await keysOf('b')).toEqual(['b:0', 'b:1', 'b:2'])
+    })
+
+    it('are not exceeded by concurrent writes', async () => {
+      const written = await Promise.allSettled(
+        Array.from({ length: 20 }, (_, n) => suite.store.set(`a:${n}`, 'x', { quota: quota('q:one') })),
+      )
+      expect(written.filter(({ status }) => status === 'fulfilled')).toHaveLength(3)
+      expect(await keysOf('a')).toHaveLength(3)
+    })
   })
 }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { VectorIndex } from '../../src/core/cache-ports.ts'
-import type { TestClock } from '../../src/testing/test-api.ts'
+import type { TestClock } from '../../src/testing/store-suite.ts'
 import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/cache-contracts.ts'
 
 /** Declares the published tests with vitest. */

@@ -6,8 +6,9 @@ import { testStore } from '../contract/store.ts'
 import { resultOrError, settled } from '../support/result-or-error.ts'
 
 const never = (): (() => void) => () => {}
+const timeoutMs = 500
 
-testStore('a guarded store', async (clock) => guardStore(memoryStore({ now: clock.now }), { after: never }))
+testStore('a guarded store', async (clock) => guardStore(memoryStore({ now: clock.now }), { after: never, timeoutMs }))
 
 const request = { reservationId: 't', claims: [], expiresAfterMs: 1 }
 const settlement = { reservationId: 't', charges: [], tallies: [] }
@@ -33,7 +34,7 @@ const every = (method: () => Promise<never>): Store =>
 it('returns a store of the same process unchanged', () => {
   const store = memoryStore()
 
-  expect(guardStore(store, { after: () => () => {} })).toBe(store)
+  expect(guardStore(store, { after: never, timeoutMs })).toBe(store)
 })
 
 describe.each(calls)('%s', (_name, call) => {
@@ -46,7 +47,7 @@ describe.each(calls)('%s', (_name, call) => {
       },
     ],
   ])('of a store that %s is overloaded, without the words of the store', async (_label, method) => {
-    const error: unknown = await resultOrError(() => call(guardStore(every(method), { after: never })))
+    const error: unknown = await resultOrError(() => call(guardStore(every(method), { after: never, timeoutMs })))
     expect(error).toMatchObject({ kind: 'overloaded' })
     expect((error as Error).message).not.toContain('secret')
   })
@@ -60,7 +61,7 @@ describe.each(calls)('%s', (_name, call) => {
     const waiting = call(
       guardStore(
         every(() => new Promise(() => {})),
-        { after, timeoutMs: 500 },
+        { after, timeoutMs },
       ),
     )
     expect(timers.map((timer) => timer.ms)).toEqual([500])
@@ -77,13 +78,13 @@ describe.each(calls)('%s', (_name, call) => {
       open += 1
       return () => void (open -= 1)
     }
-    await call(guardStore(memoryStore(), { after }))
+    await call(guardStore(memoryStore(), { after, timeoutMs }))
     expect(open).toBe(0)
   })
 })
 
 it('rethrows rejections of the store and range errors unchanged', async () => {
-  const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
+  const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never, timeoutMs })
   await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('The in-memory store has no capacity for more values')
   await expect(settled(() => full.reserve({ ...request, expiresAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)
 })

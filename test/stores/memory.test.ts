@@ -205,6 +205,23 @@ describe('the limits of memoryStore', () => {
     for (const { length } of held) expect(length).toBeGreaterThan(20)
   })
 
+  it('reject an entry that is too large for one of its logs before it is appended to another', async () => {
+    const store = memoryStore({ now: () => 0 })
+    const entry = { at: 0, value: 'x', quota: quota('audit:a', 10, 1_000) }
+    await store.append(['all', 'own'], entry)
+    await expect(settled(() => store.append(['all', 'own'.repeat(1_000)], entry))).rejects.toMatchObject({
+      kind: 'quota-exceeded',
+    })
+    expect(await store.entries('all', { limit: 10 })).toHaveLength(1)
+  })
+
+  it('have their defaults if they are undefined', async () => {
+    const options: object = { expiring: undefined, counters: undefined }
+    const store = memoryStore(options)
+    await store.set('a', 'x', { ttlMs: 1000 })
+    expect(await store.get('a')).toBe('x')
+  })
+
   it('returns no data after the store is closed', async () => {
     const store = memoryStore({ now: () => 0 })
     await store.set('a', '1')

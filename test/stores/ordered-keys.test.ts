@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { createExpiryQueue, createOrderedKeys } from '../../src/stores/memory/sorted-collections.ts'
+import { ExpiryQueue, OrderedKeys } from '../../src/stores/memory/collections.ts'
 
 it('lists the same keys as sorting and filtering after any additions and removals', () => {
   const key = fc.string({ unit: fc.constantFrom('a', 'b', ':', '\ud800'), maxLength: 5 })
@@ -8,7 +8,7 @@ it('lists the same keys as sorting and filtering after any additions and removal
   const query = fc.tuple(fc.string({ unit: fc.constantFrom('a', ':'), maxLength: 2 }), fc.option(key), fc.nat(20))
   fc.assert(
     fc.property(fc.array(change, { maxLength: 200 }), query, (changes, [prefix, after, limit]) => {
-      const keys = createOrderedKeys()
+      const keys = new OrderedKeys()
       const plain = new Set<string>()
       for (const [adds, text] of changes) {
         if (adds) keys.add(text)
@@ -23,7 +23,7 @@ it('lists the same keys as sorting and filtering after any additions and removal
 })
 
 it('keeps thousands of keys in order over many buckets', () => {
-  const keys = createOrderedKeys()
+  const keys = new OrderedKeys()
   const names = Array.from({ length: 5_000 }, (_, n) => String((n * 2_003) % 5_000).padStart(4, '0'))
   for (const name of names) keys.add(name)
   for (const name of names) if (Number(name) % 3 === 0) keys.remove(name)
@@ -36,7 +36,7 @@ it('returns scheduled, rescheduled and removed items once, in order, at their la
   const change = fc.tuple(fc.nat(9), fc.option(fc.nat(100)))
   fc.assert(
     fc.property(fc.array(change, { maxLength: 300 }), (changes) => {
-      const queue = createExpiryQueue<{ dueAt: number; id: number }>()
+      const queue = new ExpiryQueue<{ dueAt: number; id: number }>()
       const items = Array.from({ length: 10 }, (_, id) => ({ id, dueAt: Infinity }))
       const expected = new Map<number, number>()
       for (const [id, at] of changes) {
@@ -46,7 +46,8 @@ it('returns scheduled, rescheduled and removed items once, in order, at their la
       }
       const came: [number, number][] = []
       for (let now = 0; now <= 100; now += 1) {
-        for (let item = queue.takeDue(now); item !== undefined; item = queue.takeDue(now)) came.push([item.id, now])
+        expect(queue.peek()?.dueAt ?? Infinity).toBe(Math.min(...items.map(({ dueAt }) => dueAt)))
+        queue.forEachDue(now, (item) => came.push([item.id, now]))
       }
       expect(came.toSorted()).toEqual([...expected].toSorted())
     }),

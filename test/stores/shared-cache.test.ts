@@ -70,6 +70,12 @@ function testShared(open: (limits?: { maxPerScope?: number; maxPerKey?: number }
     expect([await idsIn(index, 't'), await idsIn(index, 'u')]).toEqual([['own 1'], ['own 2']])
   })
 
+  it.each([{ maxPerScope: 0 }, { maxPerKey: 0 }])('stores no vector with the limit %o', async (limits) => {
+    const index = await open(limits)
+    await add(index, { id: 'a' })
+    expect(await idsIn(index)).toEqual([])
+  })
+
   it('finds vectors that another process added, and none that it removed', async () => {
     const [one, other] = [await open(), await open()]
     await add(one, { id: 'a' })

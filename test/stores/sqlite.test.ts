@@ -101,6 +101,13 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       expect(await store.get('vk:1')).toBe('record')
     })
 
+    it('have the default limit if it is undefined', async () => {
+      const limits: object = { expiring: undefined }
+      const store = sqliteStore({ database: open(newFile()), limits })
+      await store.set('turn:1', 'x', { ttlMs: 60_000 })
+      expect(await store.get('turn:1')).toBe('x')
+    })
+
     it('of log entries drop the oldest entry of the largest share', async () => {
       const store = sqliteStore({ database: open(newFile()), limits: { logs: small } })
       const quota = { name: 'audit:small', maxEntries: 100, maxBytes: 100_000 }

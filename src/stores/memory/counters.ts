@@ -1,5 +1,6 @@
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/store.ts'
 import {
+  addAmount,
   checkAmount,
   checkReserveRequest,
   decideReservation,
@@ -8,15 +9,13 @@ import {
   duplicateReservationError,
   heldAmount,
 } from '../store-rules.ts'
-import { createExpiryQueue, type Schedulable } from './sorted-collections.ts'
-import { storeFullError } from './values.ts'
+import { ExpiryQueue, type Schedulable, storeFullError } from './collections.ts'
 
 export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
   /** Returns false if the reservation is unknown or already settled. */
   settle(reservationId: string, charges: readonly Charge[]): boolean
   level(counter: string): Level
-  clear(): void
 }
 
 interface Counter extends Schedulable {
@@ -41,23 +40,23 @@ export function createCounters(
 ): MemoryCounters {
   const counters = new Map<string, Counter>()
   const reservations = new Map<string, Reservation>()
-  const counterExpiries = createExpiryQueue<Counter>()
-  const reservationExpiries = createExpiryQueue<Reservation>()
+  const counterExpiries = new ExpiryQueue<Counter>()
+  const reservationExpiries = new ExpiryQueue<Reservation>()
 
-  function sweep(at: number): void {
-    reservationExpiries.forEachDue(at, expire)
-    counterExpiries.forEachDue(at, removeCounter)
+  function sweep(time: number): void {
+    reservationExpiries.forEachDue(time, expire)
+    counterExpiries.forEachDue(time, removeCounter)
   }
 
   /** Releases an expired reservation, which can still be settled. Removes the reservation when it is due again. */
-  function expire(reservation: Reservation, at: number): void {
+  function expire(reservation: Reservation, time: number): void {
     if (reservation.isExpired) {
       reservations.delete(reservation.id)
       return
     }
     release(reservation)
     reservation.isExpired = true
-    reservationExpiries.schedule(reservation, at + LATE_SETTLEMENT_MS)
+    reservationExpiries.schedule(reservation, time + LATE_SETTLEMENT_MS)
   }
 
   function removeCounter({ name }: Counter): void {
@@ -72,8 +71,8 @@ export function createCounters(
 
   function level(name: string): Level {
     sweep(now())
-    const counter = counters.get(name)
-    return { spent: counter?.spent ?? 0, held: counter?.held ?? 0 }
+    const { spent = 0, held = 0 } = counters.get(name) ?? {}
+    return { spent, held }
   }
 
   function levelSum(name: string): number {
@@ -99,36 +98,34 @@ export function createCounters(
   }
 
   function reserve(request: ReserveRequest): ReserveResult {
-    const at = now()
-    checkReserveRequest(request, at)
-    sweep(at)
-    if (reservations.has(request.reservationId)) throw duplicateReservationError()
-    const levelsBefore = request.claims.map((claim) => levelSum(claim.counter))
-    const decision = decideReservation(request, levelsBefore)
-    if ('rejectedIndex' in decision)
-      return { accepted: false, rejectedIndex: decision.rejectedIndex, levels: levelsBefore }
-    throwIfFull(request.claims)
+    const { reservationId, claims } = request
+    const time = now()
+    checkReserveRequest(request, time)
+    sweep(time)
+    if (reservations.has(reservationId)) throw duplicateReservationError()
+    const levels = claims.map(({ counter }) => levelSum(counter))
+    const result = decideReservation(request, levels)
+    if (!result.accepted) return result
+    throwIfFull(claims)
     if (reservations.size >= limits.reservations) throw storeFullError('open reservations')
-    const { granted } = decision
-    const holds = request.claims.map((claim) => {
+    const holds = claims.map((claim) => {
       const counter = getOrCreate(claim.counter, claim.expiresAt)
-      const amount = heldAmount(claim, granted)
+      const amount = heldAmount(claim, result.granted)
       counter.held += amount
       return { counter, amount }
     })
-    const reservation: Reservation = { id: request.reservationId, holds, isExpired: false, dueAt: Infinity }
-    reservations.set(reservation.id, reservation)
-    reservationExpiries.schedule(reservation, at + request.expiresAfterMs)
-    const levels = levelsBefore.map((sum, index) => sum + (holds[index]?.amount ?? 0))
-    return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
+    const reservation: Reservation = { id: reservationId, holds, isExpired: false, dueAt: Infinity }
+    reservations.set(reservationId, reservation)
+    reservationExpiries.schedule(reservation, time + request.expiresAfterMs)
+    return result
   }
 
   function settle(reservationId: string, charges: readonly Charge[]): boolean {
-    const at = now()
-    sweep(at)
+    const time = now()
+    sweep(time)
     const reservation = reservations.get(reservationId)
     if (reservation === undefined) return false
-    const isOpen = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
+    const isOpen = (charge: Charge): boolean => charge.expiresAt > time || counters.has(charge.counter)
     const openCharges = charges.every(isOpen) ? charges : charges.filter(isOpen)
     for (const charge of openCharges) checkAmount(charge.counter, charge.amount)
     throwIfFull(openCharges)
@@ -142,24 +139,12 @@ export function createCounters(
     return true
   }
 
-  function clear(): void {
-    counters.clear()
-    reservations.clear()
-    counterExpiries.clear()
-    reservationExpiries.clear()
-  }
-
-  return { reserve, settle, level, clear }
+  return { reserve, settle, level }
 }
 
-/**
- * Sums for reports and for the amounts that a budget carries over. Above the maximum size, the least recently updated
- * tally is dropped.
- */
 interface Tallies {
   add(tally: Tally): void
   get(name: string): Readonly<Record<string, number>>
-  clear(): void
 }
 
 interface Sums extends Schedulable {
@@ -167,13 +152,15 @@ interface Sums extends Schedulable {
   readonly amounts: Map<string, number>
 }
 
-/** Maximum number of fields per tally. Further fields are ignored. */
-const MAX_FIELDS = 4_096
-
-/** @param maxSize Maximum number of tallies and fields together. */
+/**
+ * Sums for reports and for the amounts that a budget carries over. Above the maximum size, the least recently updated
+ * tally is dropped.
+ *
+ * @param maxSize Maximum number of tallies and fields together.
+ */
 export function createTallies(now: () => number, maxSize: number): Tallies {
   const tallies = new Map<string, Sums>()
-  const expiries = createExpiryQueue<Sums>()
+  const expiries = new ExpiryQueue<Sums>()
   let size = 0
 
   function remove(sums: Sums): void {
@@ -183,9 +170,9 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
   }
 
   function add({ name, amounts, expiresAt }: Tally): void {
-    const at = now()
-    expiries.forEachDue(at, remove)
-    if (expiresAt !== undefined && expiresAt <= at) return
+    const time = now()
+    expiries.forEachDue(time, remove)
+    if (expiresAt !== undefined && expiresAt <= time) return
     const sums = moveToEnd(name)
     if (expiresAt !== undefined) expiries.schedule(sums, expiresAt)
     size -= sums.amounts.size
@@ -216,19 +203,5 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
     return Object.fromEntries(tallies.get(name)?.amounts ?? [])
   }
 
-  function clear(): void {
-    tallies.clear()
-    size = 0
-    expiries.clear()
-  }
-
-  return { add, get, clear }
-}
-
-/** Ignores amounts that are not safe integers, and fields beyond the maximum. */
-export function addAmount(amounts: Map<string, number>, field: string, amount: number): void {
-  if (!Number.isSafeInteger(amount)) return
-  if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return
-  const sum = (amounts.get(field) ?? 0) + amount
-  amounts.set(field, Math.min(MAX_AMOUNT, Math.max(-MAX_AMOUNT, sum)))
+  return { add, get }
 }

@@ -1,5 +1,5 @@
-import { type LogEntry, type LogQuery, type NewLogEntry, quotaExceededError } from '../../core/store.ts'
-import { createExpiryQueue, findFirstIndex, type Schedulable } from './sorted-collections.ts'
+import type { LogEntry, LogQuery, NewLogEntry } from '../../core/store.ts'
+import { ExpiryQueue, findFirstIndex, type Schedulable } from './collections.ts'
 import { logShareOf, type PoolLimit } from '../store-rules.ts'
 
 /**
@@ -7,11 +7,11 @@ import { logShareOf, type PoolLimit } from '../store-rules.ts'
  * share drops its oldest entry. If all logs together are full, the largest share drops its oldest entry.
  */
 export interface MemoryLogs {
+  /** The entry must not be oversized. */
   append(log: string, entry: NewLogEntry): void
-  /** Returns true for an entry that is larger than its quota. `append` throws for such an entry. */
+  /** Returns true for an entry that is larger than its quota. */
   isOversized(log: string, entry: NewLogEntry): boolean
   entries(log: string, query: LogQuery): readonly LogEntry[]
-  clear(): void
 }
 
 interface Line extends Pick<LogEntry, 'at'> {
@@ -53,8 +53,8 @@ const CURSOR_DIGITS = 16
 export function createLogs(now: () => number, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
-  /** Scheduled at their negative sizes, so that `takeDue` returns the largest share. */
-  const bySize = createExpiryQueue<Share>()
+  /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
+  const sharesBySize = new ExpiryQueue<Share>()
   let entryCount = 0
   let bytes = 0
   let sequence = 0
@@ -68,7 +68,6 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     const limit = quota ?? { maxEntries: bounds.maxEntriesPerLog, maxBytes: bounds.bytes }
     const name = logShareOf(log, quota)
     const lineBytes = bytesOfLine(log, entry.value)
-    if (quota !== undefined && isOversized(log, entry)) throw quotaExceededError(quota)
     const existingShare = shares.get(name)
     if (existingShare !== undefined) dropExpired(existingShare)
     while (existingShare !== undefined && lineCount(existingShare.queue) > 0) {
@@ -105,21 +104,19 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
 
   function updateOrder(share: Share): void {
     const fraction = Math.max(lineCount(share.queue) / bounds.entries, share.bytes / bounds.bytes)
-    bySize.schedule(share, lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS))
+    sharesBySize.schedule(share, lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS))
   }
 
   /** Returns the largest share. Of equally large shares, prefers `preferredName`. */
   function largestShare(preferredName: string): Share | undefined {
-    const largest = bySize.takeDue(0)
-    if (largest === undefined) return undefined
-    updateOrder(largest)
+    const largest = sharesBySize.peek()
     const preferred = shares.get(preferredName)
-    return preferred?.dueAt === largest.dueAt ? preferred : largest
+    return preferred?.dueAt === largest?.dueAt ? preferred : largest
   }
 
   function dropExpired(share: Share): void {
-    const at = now()
-    while ((firstOf(share.queue)?.expiresAt ?? Infinity) <= at) dropFirst(share)
+    const time = now()
+    while ((firstOf(share.queue)?.expiresAt ?? Infinity) <= time) dropFirst(share)
   }
 
   function dropFirst(share: Share): void {
@@ -153,25 +150,19 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
   function entries(log: string, query: LogQuery): readonly LogEntry[] {
     const queue = logs.get(log)
     if (queue === undefined) return []
-    const at = now()
+    const time = now()
     const results: LogEntry[] = []
     for (let index = firstAfter(queue, query.after); index < queue.lines.length; index += 1) {
       const line = queue.lines[index]
       if (line === undefined || results.length >= query.limit) break
-      if (line.isDropped || line.expiresAt <= at) continue
+      if (line.isDropped || line.expiresAt <= time) continue
       if (line.at < (query.from ?? -Infinity) || line.at >= (query.to ?? Infinity)) continue
       results.push({ cursor: cursorOf(line), at: line.at, value: line.value })
     }
     return results
   }
 
-  function clear(): void {
-    for (const collection of [logs, shares, bySize]) collection.clear()
-    entryCount = 0
-    bytes = 0
-  }
-
-  return { append, isOversized, entries, clear }
+  return { append, isOversized, entries }
 }
 
 function bytesOfLine(log: string, value: string): number {

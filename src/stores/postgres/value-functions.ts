@@ -5,7 +5,7 @@ const NEVER = MAX_AMOUNT
 /**
  * Returns the SQL functions for values.
  *
- * A write takes the advisory lock of its key, then locks the shares that it changes, in order of name. API keys,
+ * A write takes the advisory lock of its key, then locks the shares that it changes, in order of pool and name. Keys,
  * budgets and rate limits are in the pool `durable`, which has no shares and no limits.
  */
 export function valueFunctions(schema: string): string {

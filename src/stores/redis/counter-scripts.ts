@@ -1,7 +1,16 @@
 import type { RemoteOperation } from '../durable-store.ts'
 import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
-import { PREAMBLE, defineScript, type Script } from './client.ts'
-import { APPEND, ENTRIES, GET, ITEM_FUNCTIONS, LIST, WRITE } from './value-scripts.ts'
+import {
+  APPEND,
+  defineScript,
+  ENTRIES,
+  GET,
+  ITEM_FUNCTIONS,
+  LIST,
+  PREAMBLE,
+  type Script,
+  WRITE,
+} from './value-scripts.ts'
 
 /**
  * Counters: `c:<name>` contains "spent held end generation". A counter that is created again after its expiry has a new
@@ -59,7 +68,7 @@ local function levelOf(counter)
 end
 `
 
-/** A tally is a hash with the field `ends` and at most 4,096 sums, in the fields `f<name>`. */
+/** Tallies: `y:<name>` is a hash with the field `ends`, and a sum in each field `f<name>`. */
 const TALLY_FUNCTIONS = `
 local function addTally(tally)
   local key = base .. ':y:' .. tally.name

@@ -1,18 +1,17 @@
 import type { MaybePromise } from '../../core/async.ts'
-import type { Claim, ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../../core/store.ts'
+import type { Claim, Level, ReserveRequest, ReserveResult, SettledEntry, Settlement } from '../../core/store.ts'
 import {
   type BulkLimits,
   encodeText,
   createRemoteCounters,
   fieldOf,
+  type RemoteCounters,
   toEntriesRequest,
   toSettlementRequest,
 } from '../durable-store.ts'
 import { checkAmount, checkClaims, heldAmount } from '../store-rules.ts'
-import type { RunScript } from './client.ts'
 import { SHRINK, OPERATION_SCRIPTS } from './counter-scripts.ts'
-
-type Counters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
+import type { RunScript } from './value-scripts.ts'
 
 /** The part of a reservation that one owner has accepted. `indexes` are the positions of its claims in the request. */
 interface AcceptedPart {
@@ -22,22 +21,22 @@ interface AcceptedPart {
   readonly indexes: readonly number[]
 }
 
-/** Maximum number of reservations whose owners this process remembers. */
+/** Maximum size of `owners`, and of `unappended`. */
 const MAX_REMEMBERED = 100_000
 
 /**
- * Creates counters whose owners are in different slots. An operation on the data of one owner is one call.
+ * Creates counters whose owners are in different slots. A reservation that involves one owner is one call.
  *
  * A reservation that involves several owners is made one owner at a time. The key comes first, because otherwise a key
  * above its own limits could hold a part of a shared budget. A rejection releases the amounts held by earlier owners.
  * No limit is exceeded, because each owner holds at least the granted amount until the settlement.
  */
-export function createShardedCounters(run: RunScript, limits: BulkLimits): Counters {
+export function createShardedCounters(run: RunScript, limits: BulkLimits): RemoteCounters {
   /** Owners by reservation id. */
   const owners = new Map<string, readonly string[]>()
   /** Ids of settled reservations whose entries could not be appended. */
   const unappended = new Set<string>()
-  const countersOf = (owner: string): Counters =>
+  const countersOf = (owner: string): RemoteCounters =>
     createRemoteCounters((operation, request) => run(OPERATION_SCRIPTS[operation], request, owner), limits)
 
   async function reserve(request: ReserveRequest): Promise<ReserveResult> {
@@ -55,11 +54,11 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
       for (const [position, level] of result.levels.entries()) levels[indexes[position] ?? 0] = level
       if (!result.accepted) {
         await releaseAll(request, acceptedParts, levels)
-        await readLevels(
-          request,
-          ownerGroups.slice(acceptedParts.length + 1).flatMap(([, laterIndexes]) => laterIndexes),
-          levels,
-        )
+        // A rejection reports the levels of all claims.
+        const laterIndexes = ownerGroups.slice(acceptedParts.length + 1).flatMap(([, groupIndexes]) => groupIndexes)
+        const laterLevels = await readLevels(select(claims, laterIndexes).map(({ counter }) => counter))
+        for (const [position, { spent, held }] of laterLevels.entries())
+          levels[laterIndexes[position] ?? 0] = spent + held
         return { accepted: false, rejectedIndex: indexes[result.rejectedIndex] ?? 0, levels }
       }
       const isElastic = groupClaims.some(({ elastic }) => elastic === true)
@@ -85,15 +84,6 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     owners.delete(reservationId)
   }
 
-  /** Reads the levels of the owners after the rejecting one, because a rejection reports the levels of all claims. */
-  async function readLevels({ claims }: ReserveRequest, indexes: readonly number[], levels: number[]): Promise<void> {
-    const read = await readByOwner(
-      select(claims, indexes).map(({ counter }) => counter),
-      (counters, names) => counters.levels(names),
-    )
-    for (const [position, { spent, held }] of read.entries()) levels[indexes[position] ?? 0] = spent + held
-  }
-
   /** Reduces a part to the smallest grant, because all elastic claims of a request get the same grant. */
   async function shrink(
     { reservationId, claims }: ReserveRequest,
@@ -109,8 +99,8 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
   }
 
   /**
-   * Settles with the first owner that has the reservation, then with the others. Each owner marks the reservation as
-   * settled, so a repeated settlement completes only the missing parts.
+   * Settles with the first owner that has the reservation, then with the others. If several owners are involved, each
+   * marks the reservation as settled, so a repeated settlement completes only the missing parts.
    */
   async function settle(settlement: Settlement): Promise<boolean> {
     const { reservationId, entries = [] } = settlement
@@ -170,7 +160,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
 
   async function readByOwner<Value>(
     names: readonly string[],
-    read: (counters: Counters, groupNames: readonly string[]) => MaybePromise<readonly Value[]>,
+    read: (counters: RemoteCounters, groupNames: readonly string[]) => MaybePromise<readonly Value[]>,
   ): Promise<readonly Value[]> {
     const results: Value[] = []
     const reads = Array.from(
@@ -184,10 +174,14 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     return results
   }
 
+  function readLevels(names: readonly string[]): Promise<readonly Level[]> {
+    return readByOwner(names, (counters, groupNames) => counters.levels(groupNames))
+  }
+
   return {
     reserve,
     settle,
-    levels: (names) => readByOwner(names, (counters, groupNames) => counters.levels(groupNames)),
+    levels: readLevels,
     tallies: (names) => readByOwner(names, (counters, groupNames) => counters.tallies(groupNames)),
   }
 }

@@ -1,10 +1,48 @@
-import { PREAMBLE, defineScript, type Script } from './client.ts'
+export interface Script {
+  readonly text: string
+  readonly sha: Promise<string>
+}
+
+/** Runs a script on the data of `owner` or, without an owner, in the shared slot. Usually makes one server call. */
+export type RunScript = (script: Script, request: object, owner?: string) => Promise<unknown>
+
+export function defineScript(text: string): Script {
+  return { text, sha: sha1(text) }
+}
+
+async function sha1(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-1', new TextEncoder().encode(text))
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
 
 /**
- * Maximum number of expired items that one write removes, and of log entries that one call reads. A script blocks the
- * server for all clients. Each write adds at most two items, so the removals keep up with the writes.
+ * Preamble of the scripts that access data. All keys begin with KEYS[1], whose hash tag puts them in one slot.
+ *
+ * Without `request.now`, all processes use the server's clock. With `request.now`, the scripts check expiries
+ * themselves, and the server deletes expired keys an hour late, because its clock may be ahead of the caller's. Amounts
+ * are returned as text, because cjson writes only 14 digits.
+ */
+export const PREAMBLE: string = `
+local base, request = KEYS[1], cjson.decode(ARGV[1])
+local call = redis.call
+local now, slack = request.now, 3600000
+if not now then
+  local time = call('TIME')
+  now, slack = time[1] * 1000 + math.floor(time[2] / 1000), 0
+end
+local function text(number) return string.format('%.0f', number) end
+local function lifetime(expiresAt) return text(math.max(1, expiresAt - now + slack)) end
+local function keepFor(key, ms)
+  if call('PTTL', key) < ms + slack then call('PEXPIRE', key, text(ms + slack)) end
+end
+`
+
+/**
+ * Maximum number of expired items that one sweep removes. A script blocks the server for all clients. Each new item
+ * causes a sweep, so the removals keep up with the writes.
  */
 const MAX_SWEPT_ITEMS = 20
+/** Maximum number of log entries that one call reads. */
 const MAX_SCANNED_ENTRIES = 2_000
 const PAGE_SIZE = 200
 
@@ -20,6 +58,7 @@ const PAGE_SIZE = 200
  * - `ends`: items by expiry
  * - `index`: value keys in order
  * - `log:<log>`: entries of a log in order
+ * - `sequence`: the last sequence number
  */
 export const ITEM_FUNCTIONS: string = `
 local function sizeOfShare(pool, share)

@@ -3,9 +3,9 @@ import { lazy } from '../../core/async.ts'
 import type { Neighbor, VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
 import { fieldOf, toList, toNumber, toText } from '../durable-store.ts'
-import { REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
+import { createRunScript, REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
 import { checkVector } from '../stored-answers.ts'
-import { PREAMBLE, createRunScript, defineScript, type Script } from './client.ts'
+import { PREAMBLE, defineScript, type Script } from './value-scripts.ts'
 
 /** Options for `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
@@ -40,7 +40,7 @@ const MAX_PER_COPIED_SCOPE = 256
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)
   const { client, prefix = 'sluice', now, dimensions = 1024, maxPerKey = DEFAULT_MAX_VECTORS } = options
-  const run = createRunScript(client, { prefix, isSharded: false, now })
+  const run = createRunScript(client, prefix, now)
   const hasVectorSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, {}), 'sets') === true)
   const send = async (script: Script, request: object): Promise<unknown> =>
     run(script, { ...request, dimensions, usesCopies: !(await hasVectorSets()) })
@@ -64,6 +64,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
       const usesVectorSets = await hasVectorSets()
       const maxPerScope = options.maxPerScope ?? (usesVectorSets ? DEFAULT_MAX_VECTORS : MAX_PER_COPIED_SCOPE)
       const encoded = usesVectorSets ? Array.from(vector) : encodeVector(vector)
+      if (maxPerScope < 1 || maxPerKey < 1) return
       await send(ADD_VECTOR, { id, scope, owner, vector: encoded, ends: expiresAt, maxPerScope, maxPerKey })
     },
     nearest: async (scope, vector, { minSimilarity, limit }) => {
@@ -112,7 +113,7 @@ function createFindNearestInCopies(read: ReadVectors, dimensions: number): FindN
 
   async function copyVectors(scope: string): Promise<ReadonlyMap<number, CopiedVector>> {
     const copies = new Map(scopes.get(scope))
-    let after = Math.max(0, ...copies.keys())
+    let after = [...copies.keys()].at(-1) ?? 0
     for (let hasRestarted = false; ;) {
       const reply = await read(scope, after)
       const sequenceNumbers = new Set(toList(fieldOf(reply, 'numbers')).map(toNumber))

@@ -1,3 +1,5 @@
+import { fieldOf, toNumber, toText } from '../durable-store.ts'
+
 /** A statement parameter. */
 export type SqliteValue = string | number
 
@@ -18,12 +20,11 @@ export interface SqliteDatabase {
   prepare(sql: string): SqliteStatement
 }
 
-export type Row = Readonly<Record<string, unknown>>
-
 export interface Sql {
   run(sql: string, ...parameters: SqliteValue[]): void
-  row(sql: string, ...parameters: SqliteValue[]): Row | undefined
-  rows(sql: string, ...parameters: SqliteValue[]): readonly Row[]
+  /** Returns undefined if there is no row. */
+  row(sql: string, ...parameters: SqliteValue[]): unknown
+  rows(sql: string, ...parameters: SqliteValue[]): readonly unknown[]
   /**
    * Runs `work` in one transaction. `BEGIN IMMEDIATE` takes the write lock first, because upgrading a read lock fails
    * immediately while another process writes, regardless of the busy timeout.
@@ -54,11 +55,8 @@ export function createSql(database: SqliteDatabase): Sql {
 
   return {
     run: (sql, ...parameters) => void prepare(sql).run(...parameters),
-    row: (sql, ...parameters) => toRow(prepare(sql).get(...parameters)),
-    rows: (sql, ...parameters) =>
-      prepare(sql)
-        .all(...parameters)
-        .map((row) => toRow(row) ?? {}),
+    row: (sql, ...parameters) => prepare(sql).get(...parameters) ?? undefined,
+    rows: (sql, ...parameters) => prepare(sql).all(...parameters),
     atomically,
   }
 }
@@ -70,18 +68,12 @@ function rollBack(database: SqliteDatabase): void {
   } catch {}
 }
 
-function toRow(value: unknown): Row | undefined {
-  return typeof value === 'object' && value !== null ? { ...value } : undefined
+export function numberIn(row: unknown, column: string): number {
+  return toNumber(fieldOf(row, column))
 }
 
-export function numberIn(row: Row | undefined, column: string): number {
-  const value = row?.[column]
-  return typeof value === 'number' ? value : Number(value ?? 0)
-}
-
-export function textIn(row: Row, column: string): string {
-  const value = row[column]
-  return typeof value === 'string' ? value : ''
+export function textIn(row: unknown, column: string): string {
+  return toText(fieldOf(row, column))
 }
 
 /**

@@ -20,7 +20,7 @@ import {
   type PoolSize,
   shareOf,
 } from '../store-rules.ts'
-import { NEVER, numberIn, type Row, type Sql, textIn } from './database.ts'
+import { NEVER, numberIn, type Sql, textIn } from './database.ts'
 
 type Values = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list'>
 
@@ -32,16 +32,8 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
     return row === undefined ? undefined : decodeText(textIn(row, 'value'))
   }
 
-  function sweep(): void {
-    sql.run(
-      'DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
-      now(),
-      MAX_SWEPT_ROWS,
-    )
-  }
-
   function write(key: string, value: string, options: WriteOptions): void {
-    sweep()
+    removeExpired(sql, 'entries', now())
     const { ttlMs, quota, mayExceedQuota = false } = options
     const pool = poolOf(options)
     const encodedKey = encodeText(key)
@@ -64,15 +56,15 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
     )
   }
 
-  function throwIfFull(share: string, bytes: number, old: Row | undefined, quota: Quota): void {
-    const isReplaced = old?.['pool'] === 'owned' && old['share'] === share
+  function throwIfFull(share: string, bytes: number, old: unknown, quota: Quota): void {
+    const isReplaced = textIn(old, 'pool') === 'owned' && textIn(old, 'share') === share
     const growth = growthOf(bytes, isReplaced ? numberIn(old, 'bytes') : undefined)
     const pool = { ...sizeOfPool(sql, 'owned'), limit: limits.owned }
     if (exceedsQuota(growth, sizeOfShare(sql, 'owned', share), pool, quota)) throw quotaExceededError(quota)
   }
 
   function remove(key: string): boolean {
-    sweep()
+    removeExpired(sql, 'entries', now())
     const encodedKey = encodeText(key)
     if (sql.row('SELECT 1 FROM entries WHERE key = ?', encodedKey) === undefined) return false
     sql.run('DELETE FROM entries WHERE key = ?', encodedKey)
@@ -105,6 +97,11 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
     delete: async (key) => sql.atomically(() => remove(key)),
     list: async (prefix, { after, limit }) => list(prefix, after, limit),
   }
+}
+
+function removeExpired(sql: Sql, table: 'entries' | 'log_entries', time: number): void {
+  const expired = `SELECT id FROM ${table} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?`
+  sql.run(`DELETE FROM ${table} WHERE id IN (${expired})`, time, MAX_SWEPT_ROWS)
 }
 
 interface NewRow {
@@ -141,7 +138,7 @@ function sizeOfPool(sql: Sql, pool: string): PoolSize {
   return sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', pool))
 }
 
-function sizeOf(row: Row | undefined): PoolSize {
+function sizeOf(row: unknown): PoolSize {
   return { entries: numberIn(row, 'entries'), bytes: numberIn(row, 'bytes') }
 }
 
@@ -160,11 +157,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
     const bytes = bytesOf(log, value)
     rejectOversized(bytes, limits.logs, quota)
     const time = now()
-    sql.run(
-      'DELETE FROM log_entries WHERE id IN (SELECT id FROM log_entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
-      time,
-      MAX_SWEPT_ROWS,
-    )
+    removeExpired(sql, 'log_entries', time)
     const share = encodeText(logShareOf(log, quota))
     dropUntilFits(sql, { pool: 'logs', share, bytes, quota, limit: limits.logs })
     sql.run(

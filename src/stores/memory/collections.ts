@@ -1,0 +1,255 @@
+import { GatewayError } from '../../core/errors.ts'
+import type { PoolLimit, PoolSize } from '../store-rules.ts'
+
+/** An item with a due time, which is Infinity while the item is not scheduled. Only the queue writes `dueAt`. */
+export interface Schedulable {
+  dueAt: number
+}
+
+interface Slot<Item> {
+  readonly dueAt: number
+  readonly item: Item
+}
+
+/**
+ * Rescheduled and removed items leave stale slots. The heap is rebuilt when it has this many more stale slots than live
+ * ones.
+ */
+const MAX_EXCESS_SLOTS = 256
+
+/**
+ * Items ordered by due time, in a binary heap. The queue has no timer: its owner calls `forEachDue`. Each operation
+ * takes O(log n) per item, and the cost of removing stale slots is amortized.
+ */
+export class ExpiryQueue<Item extends Schedulable> {
+  #heap: Slot<Item>[] = []
+  #scheduledCount = 0
+
+  /** Replaces the due time of an item. Infinity removes the item from the queue. */
+  schedule(item: Item, dueAt: number): void {
+    if (item.dueAt === dueAt) return
+    if (item.dueAt !== Infinity) this.#scheduledCount -= 1
+    item.dueAt = dueAt
+    if (dueAt === Infinity) return
+    this.#scheduledCount += 1
+    this.#heap.push({ dueAt, item })
+    siftUp(this.#heap, this.#heap.length - 1)
+    if (this.#heap.length > 2 * this.#scheduledCount + MAX_EXCESS_SLOTS) this.#rebuild()
+  }
+
+  #rebuild(): void {
+    const live = new Map<Item, Slot<Item>>()
+    for (const slot of this.#heap) if (slot.item.dueAt === slot.dueAt) live.set(slot.item, slot)
+    this.#heap = [...live.values()].sort((a, b) => a.dueAt - b.dueAt)
+  }
+
+  /** Removes all due items, earliest first, and calls `handle` for each. */
+  forEachDue(now: number, handle: (item: Item, now: number) => void): void {
+    for (let first = this.#heap[0]; first !== undefined && first.dueAt <= now; first = this.#heap[0]) {
+      removeFirst(this.#heap)
+      if (first.item.dueAt !== first.dueAt) continue
+      first.item.dueAt = Infinity
+      this.#scheduledCount -= 1
+      handle(first.item, now)
+    }
+  }
+
+  /** Returns the item with the earliest due time. */
+  peek(): Item | undefined {
+    const heap = this.#heap
+    while (heap[0] !== undefined && heap[0].item.dueAt !== heap[0].dueAt) removeFirst(heap)
+    return heap[0]?.item
+  }
+}
+
+function siftUp<Item>(heap: Slot<Item>[], from: number): void {
+  let index = from
+  while (index > 0) {
+    const parent = (index - 1) >> 1
+    if (!swapIfEarlier(heap, index, parent)) return
+    index = parent
+  }
+}
+
+function removeFirst<Item>(heap: Slot<Item>[]): void {
+  const last = heap.pop()
+  if (last === undefined || heap.length === 0) return
+  heap[0] = last
+  let index = 0
+  for (;;) {
+    const left = 2 * index + 1
+    const right = left + 1
+    const child = (heap[right]?.dueAt ?? Infinity) < (heap[left]?.dueAt ?? Infinity) ? right : left
+    if (!swapIfEarlier(heap, child, index)) return
+    index = child
+  }
+}
+
+function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, otherIndex: number): boolean {
+  const a = heap[index]
+  const b = heap[otherIndex]
+  if (a === undefined || b === undefined || a.dueAt >= b.dueAt) return false
+  heap[index] = b
+  heap[otherIndex] = a
+  return true
+}
+
+/** Maximum number of keys per bucket. A larger bucket is split. */
+const MAX_BUCKET = 512
+
+/**
+ * A set of keys in ascending order of their UTF-16 code units. The keys are in sorted buckets, so that `add` and
+ * `remove` move the keys of at most one bucket.
+ */
+export class OrderedKeys {
+  readonly #buckets: string[][] = []
+
+  add(key: string): void {
+    const buckets = this.#buckets
+    if (buckets.length === 0) buckets.push([])
+    const index = Math.min(this.#findBucketIndex(key), buckets.length - 1)
+    const bucket = buckets[index] ?? []
+    const position = findPosition(bucket, key)
+    if (bucket[position] === key) return
+    bucket.splice(position, 0, key)
+    if (bucket.length > MAX_BUCKET) buckets.splice(index + 1, 0, bucket.splice(MAX_BUCKET / 2))
+  }
+
+  remove(key: string): void {
+    const index = this.#findBucketIndex(key)
+    const bucket = this.#buckets[index]
+    if (bucket === undefined) return
+    const position = findPosition(bucket, key)
+    if (bucket[position] !== key) return
+    bucket.splice(position, 1)
+    if (bucket.length === 0) this.#buckets.splice(index, 1)
+  }
+
+  /** Returns at most `limit` keys with this prefix, after the key `after`. */
+  list(prefix: string, after: string | undefined, limit: number): string[] {
+    const from = after !== undefined && after > prefix ? after : prefix
+    const matches: string[] = []
+    const first = this.#findBucketIndex(from)
+    for (let index = first; index < this.#buckets.length; index += 1) {
+      const bucket = this.#buckets[index] ?? []
+      for (let position = index === first ? findPosition(bucket, from) : 0; position < bucket.length; position += 1) {
+        const key = bucket[position] ?? ''
+        if (matches.length >= limit || !key.startsWith(prefix)) return matches
+        if (key !== after) matches.push(key)
+      }
+    }
+    return matches
+  }
+
+  /** Returns the index of the first bucket whose last key is at least `key`, or the number of buckets. */
+  #findBucketIndex(key: string): number {
+    return findFirstIndex(this.#buckets.length, (index) => (this.#buckets[index]?.at(-1) ?? '') >= key)
+  }
+}
+
+function findPosition(sorted: readonly string[], key: string): number {
+  return findFirstIndex(sorted.length, (index) => (sorted[index] ?? '') >= key)
+}
+
+/** Returns the first matching index, or `length`, by binary search. All indexes after a matching index must match. */
+export function findFirstIndex(length: number, matches: (index: number) => boolean): number {
+  let low = 0
+  let high = length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (matches(middle)) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
+/** A value and its size. */
+export interface PoolEntry extends Schedulable {
+  readonly key: string
+  readonly value: string
+  readonly bytes: number
+  readonly pool: Pool
+  /** The name of the quota, or the prefix of the key, such as `turn:`. */
+  readonly share: string
+}
+
+interface Share extends Schedulable {
+  readonly name: string
+  /** Least recently used first, because a Set preserves insertion order. */
+  readonly entries: Set<PoolEntry>
+  bytes: number
+}
+
+const EMPTY: PoolSize = { entries: 0, bytes: 0 }
+
+export class Pool {
+  entries = 0
+  bytes = 0
+  readonly limit: PoolLimit
+  readonly #shares = new Map<string, Share>()
+  /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
+  readonly #sharesBySize = new ExpiryQueue<Share>()
+
+  constructor(limit: PoolLimit) {
+    this.limit = limit
+  }
+
+  sizeOfShare(name: string): PoolSize {
+    const share = this.#shares.get(name)
+    return share === undefined ? EMPTY : { entries: share.entries.size, bytes: share.bytes }
+  }
+
+  put(entry: PoolEntry): void {
+    const { share: name, bytes } = entry
+    const share = this.#shares.get(name) ?? { name, entries: new Set<PoolEntry>(), bytes: 0, dueAt: Infinity }
+    this.#shares.set(name, share)
+    share.entries.add(entry)
+    share.bytes += bytes
+    this.bytes += bytes
+    this.entries += 1
+    this.#updateOrder(share)
+  }
+
+  remove(entry: PoolEntry): void {
+    const share = this.#shares.get(entry.share)
+    if (share === undefined) return
+    share.entries.delete(entry)
+    share.bytes -= entry.bytes
+    this.bytes -= entry.bytes
+    this.entries -= 1
+    this.#updateOrder(share)
+    if (share.entries.size === 0) this.#shares.delete(share.name)
+  }
+
+  markUsed(entry: PoolEntry): void {
+    const entries = this.#shares.get(entry.share)?.entries
+    if (entries?.delete(entry) === true) entries.add(entry)
+  }
+
+  oldestOf(share: string): PoolEntry | undefined {
+    return this.#shares.get(share)?.entries.values().next().value
+  }
+
+  /**
+   * Returns the least recently used entry of the largest share. Of equally large shares, prefers `preferredName`, so
+   * that a write drops entries of another share only if that share is larger.
+   */
+  oldestOfLargest(preferredName: string): PoolEntry | undefined {
+    const largest = this.#sharesBySize.peek()
+    const preferred = this.#shares.get(preferredName)
+    const share = preferred?.dueAt === largest?.dueAt ? preferred : largest
+    return share?.entries.values().next().value
+  }
+
+  #updateOrder(share: Share): void {
+    const fraction = Math.max(share.entries.size / this.limit.entries, share.bytes / this.limit.bytes)
+    this.#sharesBySize.schedule(share, share.entries.size === 0 ? Infinity : -fraction)
+  }
+}
+
+export function storeFullError(items = 'values'): GatewayError {
+  return new GatewayError(
+    'overloaded',
+    `The in-memory store has no capacity for more ${items}. Raise the limits of memoryStore(), or use another store.`,
+  )
+}
