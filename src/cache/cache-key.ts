@@ -17,10 +17,12 @@ export interface CacheKeyOptions {
   readonly modelName: string
   /** The header `anthropic-beta`, which is forwarded to the upstream. @default none */
   readonly beta?: string | undefined
+  /** True if short texts need not be hashed, because the entries stay in this process. @default false */
+  readonly isLocal?: boolean
 }
 
 export interface CacheKey {
-  /** Hash of the request without the text of a last user message that has only text. A hit requires the same scope. */
+  /** Digest of the request without the text of a last user message that has only text. A hit requires the same scope. */
   readonly scope: string
   /** Texts with the same normalized form have the same id within a scope. */
   readonly id: string
@@ -42,6 +44,9 @@ const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
 function bodyFields(names: string): ReadonlySet<string> {
   return new Set(['model', ...names.split(' ')])
 }
+
+/** Maximum length of a text that is its own digest, because hashing a short text costs more than comparing it. */
+const MAX_PLAIN_LENGTH = 512
 
 /** Longer questions are compared by hash only, because similar long texts are usually different questions. */
 const MAX_COMPARED_LENGTH = 4000
@@ -68,11 +73,13 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   prompt.messages.forEach((message, index) =>
     index === questionIndex ? addQuestion(keyText, message) : addMessage(keyText, message),
   )
-  const scope = sha256(keyText.text)
+  const isPlain = (digested: string): boolean => options.isLocal === true && digested.length <= MAX_PLAIN_LENGTH
+  const scope = isPlain(keyText.text) ? keyText.text : sha256(keyText.text)
   const previous = prompt.messages.findLast(({ role }, index) => role === 'user' && index < questionIndex)
   return {
     scope,
-    id: `${scope}.${sha256(text)}`,
+    // The separators keep a text that looks like a hash apart from the text with that hash.
+    id: isPlain(text) ? `${scope}:${text}` : `${scope}.${sha256(text)}`,
     text,
     previousText: previous === undefined ? '' : textOf(previous),
     comparable: questionIndex === prompt.messages.length - 1 && isComparable(last, text),
@@ -166,8 +173,10 @@ function serializeNative(native: Native | undefined, fallback: Part | readonly P
   return native === undefined ? JSON.stringify(fallback) : `${native.dialect} ${digestJson(native.value, sha256)}`
 }
 
-function textOf(message: Message): string {
-  return message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n\n')
+function textOf({ parts }: Message): string {
+  const [first] = parts
+  if (parts.length === 1 && first?.type === 'text') return first.text
+  return parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n\n')
 }
 
 /** Sorts the top-level fields, because the order of body fields has no meaning. */
@@ -185,6 +194,8 @@ const CODE_CHARACTER = /[={}();:<>[\]#]/
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
 const QUOTE_CHARACTER = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
+/** Matches text that normalization may change by more than trimming, or that may contain code or quotations. */
+const MAY_NEED_NORMALIZATION = /[^ !#-_a-}]| {2}/
 /** Maximum length in UTF-16 code units. In longer texts with quotations or code, only line ends are normalized. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
@@ -197,6 +208,7 @@ function looksLikeCode(text: string): boolean {
  * white space are normalized.
  */
 export function normalizeText(text: string): string {
+  if (!MAY_NEED_NORMALIZATION.test(text)) return text.trim()
   const composed = text.normalize('NFC')
   const hasQuotes = QUOTE_CHARACTER.test(composed)
   const keepsLines = looksLikeCode(composed) || (hasQuotes && composed.length > MAX_NORMALIZED_LENGTH)

@@ -106,6 +106,13 @@ const OPENINGS = [
   /^at (?=what time )/,
 ]
 
+/** The first words of `OPENINGS`. Most questions begin with another word, so their text is not searched for openings. */
+const FIRST_WORDS = words(
+  `hi hello hey greetings good please kindly ok okay so and well by in just anyway out if sorry excuse apologies
+  i my the one another a quick short small question help can could will would is tell let inform show teach explain
+  enlighten clarify give do does any may have at`,
+)
+
 /** Openings that are followed by a question in the word order of a clause: `tell me what the price is`. */
 const CLAUSE_OPENING = new RegExp(
   `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
@@ -138,7 +145,7 @@ function removePleasantries(tokens: readonly Token[]): readonly Token[] {
   let items = tokens
   let isClause = false
   for (;;) {
-    const opening = openingOf(lineOf(items.slice(0, MAX_SEARCHED_TOKENS)))
+    const opening = openingOf(items)
     if (opening === undefined) break
     items = items.slice(countWords(opening))
     isClause = CLAUSE_OPENING.test(opening)
@@ -153,7 +160,9 @@ function removeForMe(items: readonly Token[]): readonly Token[] {
   return REQUEST_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
 }
 
-function openingOf(line: string): string | undefined {
+function openingOf(items: readonly Token[]): string | undefined {
+  if (!FIRST_WORDS.has(items[0]?.key ?? '')) return undefined
+  const line = lineOf(items.slice(0, MAX_SEARCHED_TOKENS))
   for (const pattern of OPENINGS) {
     const opening = pattern.exec(line)?.[0]
     if (opening !== undefined) return opening
@@ -208,18 +217,19 @@ const POSSIBLE_FILLERS = words('actually really basically indeed exactly in fact
 const QUESTION_VERBS = words('is are does do')
 
 function sortFinalPair(items: readonly Token[]): readonly Token[] {
+  const conjunction = items.at(-3)
+  if (conjunction?.key !== 'and' && conjunction?.key !== 'or') return items
   const head = items.slice(0, -5)
-  const [firstArticle, first, conjunction, secondArticle, second] = items.slice(-5)
-  if (first === undefined || conjunction === undefined || second === undefined) return items
-  const isPair = /^(?:and|or)$/.test(conjunction.key) && isArticle(firstArticle) && isArticle(secondArticle)
-  if (!isPair || !isPlainWord(first) || !isPlainWord(second) || first.key <= second.key) return items
+  const [firstArticle, first, , secondArticle, second] = items.slice(-5)
+  if (first === undefined || second === undefined || !isArticle(firstArticle) || !isArticle(secondArticle)) return items
+  if (!isPlainWord(first) || !isPlainWord(second) || first.key <= second.key) return items
   if (firstArticle?.key.charAt(0) !== secondArticle?.key.charAt(0)) return items
   if (head.some((item) => ORDER_MATTERS.has(item.key))) return items
   return [...head, ...items.slice(-2), conjunction, ...items.slice(-5, -3)]
 }
 
 function isArticle(item: Token | undefined): boolean {
-  return item?.kind === 'word' && /^(?:a|an|the)$/.test(item.key)
+  return item?.kind === 'word' && (item.key === 'the' || item.key === 'a' || item.key === 'an')
 }
 
 function markArticles(items: readonly Token[]): readonly CanonicalToken[] {

@@ -136,14 +136,18 @@ type SearchSettings = Required<Pick<SemanticCacheOptions, 'pause' | 'timeoutMs' 
 function createSearch(options: SemanticCacheOptions, settings: SearchSettings): CandidateSearch {
   const { runtime, embedder = hashingEmbedder() } = options
   const { timeoutMs, hasComparable, pause, maxEntries, maxBytes } = settings
-  const isLocal = options.index === undefined && options.answers === undefined
-  if (isLocal && embedder === hashingEmbedder()) return createWordingSearch()
-  const limits = isLocal ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
+  if (isLocal(options) && embedder === hashingEmbedder()) return createWordingSearch()
+  const limits = isLocal(options) ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
   const index =
     options.index === undefined
       ? createFlatIndex({ now: runtime.now, pause, dimensions: embedder.dimensions, ...limits })
       : guardVectorIndex(options.index, { runtime, timeoutMs })
-  return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal, hasComparable })
+  return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal(options), hasComparable })
+}
+
+/** Returns true if all answers and vectors are in the memory of this process. */
+function isLocal({ answers, index }: SemanticCacheOptions): boolean {
+  return answers === undefined && index === undefined
 }
 
 function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
@@ -151,7 +155,7 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
   if (options.enabled === false || (!directives.allowsRead && !directives.allowsWrite)) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
-  const key = cacheKeyOf(query.prompt, { owner, modelName, beta: query.beta })
+  const key = cacheKeyOf(query.prompt, { owner, modelName, beta: query.beta, isLocal: isLocal(options) })
   if (key === undefined) return UNCACHEABLE
   const lookup: Lookup = {
     key,

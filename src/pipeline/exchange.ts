@@ -224,7 +224,17 @@ export function newAnswerId(
   { format, id }: Pick<Parsed, 'format' | 'id'>,
   { uuid }: Pick<Runtime, 'uuid'>,
 ): string | undefined {
-  return format.answerId?.(uuid().replaceAll('-', '')) ?? format.turns?.answerId(id)
+  return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
+}
+
+/** Returns the value of x-request-id for a UUID. */
+export function requestIdOf(uuid: string): string {
+  return `req_${hexDigitsOf(uuid)}`
+}
+
+/** Returns a UUID without its dashes. Slices are several times faster than `replaceAll`. */
+function hexDigitsOf(uuid: string): string {
+  return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24)
 }
 
 interface StoreWaitOptions {

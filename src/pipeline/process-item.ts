@@ -14,7 +14,7 @@ import { messagesClient } from '../formats/messages/client.ts'
 import type { RequestUsage, Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkValid } from './admission.ts'
-import { type Authenticated, Exchange, type RequestOutcome } from './exchange.ts'
+import { type Authenticated, Exchange, requestIdOf, type RequestOutcome } from './exchange.ts'
 import { modelStages } from './run.ts'
 import type { Services } from './services.ts'
 import { zeroUsage } from './settle.ts'
@@ -182,7 +182,7 @@ function createExchange(
   { runtime }: Services,
 ): Exchange {
   const start = {
-    id: `req_${runtime.uuid().replaceAll('-', '')}`,
+    id: requestIdOf(runtime.uuid()),
     startedAt: runtime.now(),
     request: internalRequest('/v1/messages', batch.headers, request.params),
     sink,

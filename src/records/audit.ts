@@ -181,7 +181,7 @@ function logsOf({ keyId }: FinishedRequest): readonly string[] {
 function toRecord(finished: FinishedRequest): WireAuditRecord {
   const billed = finished.bill?.billed ?? ZERO
   return {
-    timestamp: new Date(finished.at).toISOString(),
+    timestamp: toIsoTime(finished.at),
     key_id: finished.keyId ?? null,
     model: truncateName(finished.model),
     tokens_used: tokensUsed(finished),
@@ -192,6 +192,17 @@ function toRecord(finished: FinishedRequest): WireAuditRecord {
     status: finished.status,
     failure: finished.failure ?? null,
   }
+}
+
+/** The last formatted second. Many requests end within the same second, and formatting a date is slow. */
+let lastSecond = { seconds: Number.NaN, text: '' }
+
+/** Returns a time in milliseconds since 1970 in ISO 8601 format. */
+function toIsoTime(at: number): string {
+  const seconds = Math.floor(at / 1000)
+  if (seconds !== lastSecond.seconds)
+    lastSecond = { seconds, text: new Date(seconds * 1000).toISOString().slice(0, -4) }
+  return `${lastSecond.text}${String(Math.floor(at) % 1000).padStart(3, '0')}Z`
 }
 
 function isAuditRecord(value: unknown): value is WireAuditRecord {

@@ -10,6 +10,7 @@ import { createRouter, type Endpoint, type Router } from '../http/router.ts'
 import type { FetchHandler } from '../http/web-handler.ts'
 import { rateStatusOfCaller } from '../pipeline/admission.ts'
 import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
+import { requestIdOf } from '../pipeline/exchange.ts'
 import type { RequestTracker } from '../pipeline/services.ts'
 import { INTERNAL_FAILURE, asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
@@ -41,20 +42,16 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
   return (request, sink) => {
     let id = ''
     try {
-      id = requestId(runtime.uuid())
+      id = requestIdOf(runtime.uuid())
       const start = { id, startedAt: runtime.now(), request, sink }
       onRequest()
       const { handle, variables } = route(request.method, request.path)
       const done = handle(new IncomingCall(start, variables))
       if (isPromise(done)) done.catch((error: unknown) => answerWithFailure({ id, request, sink }, error))
     } catch (error) {
-      void answerWithFailure({ id: id === '' ? requestId(crypto.randomUUID()) : id, request, sink }, error)
+      void answerWithFailure({ id: id === '' ? requestIdOf(crypto.randomUUID()) : id, request, sink }, error)
     }
   }
-}
-
-function requestId(uuid: string): string {
-  return `req_${uuid.replaceAll('-', '')}`
 }
 
 /**

@@ -142,6 +142,7 @@ export function createSavings(configured: SavingsOptions | undefined, dependenci
 function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: SavingsDependencies): Waterfall {
   const { summarizer = 'model', shadow: _, promptCache: __, ...others } = options
   const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
+  const minThreshold = Math.min(...Object.values(thresholds))
   const hasCustomTiers = options.tiers !== undefined
   const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/waterfall.ts')
@@ -149,7 +150,7 @@ function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: Savin
     return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<WaterfallResult> => {
-    if (!hasCustomTiers && !mayApply(job, thresholds)) return unchangedResult(job)
+    if (!hasCustomTiers && !mayApply(job, minThreshold)) return unchangedResult(job)
     const waterfall = await load()
     return waterfall(job)
   }
@@ -157,18 +158,18 @@ function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: Savin
     if (hasCustomTiers) return false
     const { level } = steering
     if (level !== undefined) return level === 'off' || maxTokens() <= LEVEL_CAPS[level]
-    return !steering.vanishing && !steering.recursive && maxTokens() <= minTrackedTokens(model, thresholds)
+    return !steering.vanishing && !steering.recursive && maxTokens() <= minTrackedTokens(model, minThreshold)
   }
   return Object.assign(optimize, { isTooSmall })
 }
 
-function mayApply(job: TierJob, thresholds: Thresholds): boolean {
-  return isSteered(job) || job.tokens > minTrackedTokens(job.model, thresholds)
+function mayApply(job: TierJob, minThreshold: number): boolean {
+  return isSteered(job) || job.tokens > minTrackedTokens(job.model, minThreshold)
 }
 
 /** Returns half of the smallest threshold. Up to this size, no automatic tier runs and no history is stored. */
-function minTrackedTokens(model: Model, thresholds: Thresholds): number {
-  return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
+function minTrackedTokens(model: Model, minThreshold: number): number {
+  return (minThreshold * (model.thresholdFactor ?? 1)) / 2
 }
 
 function isSteered({ steering }: TierJob): boolean {

@@ -69,12 +69,13 @@ const CHAT_ONLY_FIELDS = ['annotations', 'audio', 'images'] as const
 const SOURCE_FIELDS = ['citations', 'search_results'] as const
 
 function opaqueParts(object: JsonObject, fields: readonly string[]): readonly OpaquePart[] {
-  return fields.flatMap((type) => {
+  const parts: OpaquePart[] = []
+  for (const type of fields) {
     const value = object[type]
-    return isUnset(value)
-      ? []
-      : [{ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: value ?? null } } }]
-  })
+    if (isUnset(value)) continue
+    parts.push({ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: value ?? null } } })
+  }
+  return parts
 }
 
 function thinkingParts(message: JsonObject): readonly Part[] {
@@ -103,7 +104,11 @@ function thinkingText(thinking: Json | undefined): string {
 
 function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
   const deprecatedCall = asObject(message['function_call'])
-  const calls = asArray(message['tool_calls']).flatMap((item) => toolCallPart(asObject(item)) ?? [])
+  const calls: ToolCallPart[] = []
+  for (const item of asArray(message['tool_calls'])) {
+    const call = toolCallPart(asObject(item))
+    if (call !== undefined) calls.push(call)
+  }
   if (deprecatedCall === undefined) return calls
   const name = asString(deprecatedCall['name']) ?? ''
   return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecatedCall['arguments']) ?? '' }]
