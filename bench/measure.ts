@@ -41,8 +41,7 @@ async function warmUp(target: Target, scenario: Scenario): Promise<boolean> {
 }
 
 async function measureRound(target: Target, scenario: Scenario, upstream: Upstream, round: number): Promise<Round> {
-  const { warmUp, relayRequests = scenario.requests } = scenario
-  const requests = target.name === 'relay' ? relayRequests : scenario.requests
+  const { warmUp, requests } = scenario
   const from = warmUp + round * requests
   const servedBefore = await upstream.ask('requests')
   const before = await target.ask('cpu')
