@@ -6,7 +6,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { argv, exit, stdout } from 'node:process'
 import { fileURLToPath } from 'node:url'
-import { priceList } from '../src/providers/price-list.ts'
+import { priceList } from '../src/providers/vendors.ts'
 
 const VENDORS = ['gemini', 'groq', 'mistral', 'deepseek', 'xai', 'together', 'fireworks', 'cerebras']
 const target = fileURLToPath(new URL('../src/providers/models/vendors.json', import.meta.url))

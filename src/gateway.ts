@@ -1,35 +1,50 @@
-import { after, defaultTransport } from '#transport'
-import { GatewayError } from './core/errors.ts'
+import type { SemanticCache } from './cache/semantic-cache.ts'
+import { createSingleFlight } from './cache/single-flight.ts'
 import type { HttpHandler } from './core/http.ts'
-import type { Runtime, TransportCall } from './core/ports.ts'
+import type { Store } from './core/store.ts'
 import type { Budgets, Keys, RateLimits } from './governance/admin-records.ts'
-import { fetchTransport } from './http/transport-fetch.ts'
+import { BodyCapacity } from './http/body.ts'
 import type { FetchHandler } from './http/web-handler.ts'
-import {
-  checkGatewayOptions,
-  DEFAULT_LIMITS,
-  DEFAULT_MARGIN,
-  DEFAULT_STORE_TIMEOUT_MS,
-  DEFAULT_TIMEOUTS,
-  type GatewayOptions,
-  type RuntimeOptions,
-} from './options.ts'
-import { asFailure } from './pipeline/settle.ts'
+import { checkGatewayOptions, createRuntime, DEFAULT_LIMITS, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
+import { createResolve } from './pipeline/admission.ts'
+import { bodyLimitsOf } from './pipeline/parse-request.ts'
+import { asFailure, createObservers, type ObserverTargets } from './pipeline/settle.ts'
 import type { Services } from './pipeline/services.ts'
-import { createModelDirectory } from './providers/catalog.ts'
+import { createModelDirectory, type ModelDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
-import { createFailover } from './providers/failover.ts'
-import { createAudit, type Audit, type AuditPage, type AuditQuery } from './records/audit.ts'
+import { createFailover, type Failover } from './providers/failover.ts'
+import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { Metrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import type { MetricsReports } from './routes/info.ts'
 import { guardStore } from './stores/guard-store.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/event-loop.ts'
-import { createBatches, createRequestTracker, createHandler, lazyAuthorize, lazyFetch } from './wiring/endpoints.ts'
-import { createCache } from './wiring/savings.ts'
-import { createGovernance } from './wiring/governance.ts'
-import { createMetricsReports, createReplay, createServices, createWarningLogger } from './wiring/services.ts'
+import { createMeter, createTokenizer } from './tokens/meter.ts'
+import {
+  createBatches,
+  createHandler,
+  createMetricsReports,
+  createRequestTracker,
+  lazyAuthorize,
+  lazyFetch,
+} from './wiring/endpoints.ts'
+import {
+  createCache,
+  createDryRun,
+  createPromptCache,
+  createSavings,
+  shadowFields,
+  smallModelFor,
+} from './wiring/savings.ts'
+import {
+  createGovernance,
+  createReplay,
+  createWarningLogger,
+  type Governance,
+  lazyTurns,
+  type Replay,
+} from './wiring/stored-state.ts'
 
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
@@ -59,7 +74,7 @@ export interface Gateway {
   }
   /**
    * Processes message batches until no more items can currently be processed. Intended for hosts that are
-   * suspended between requests. A process that serves requests processes batches automatically.
+   * suspended between requests. Elsewhere, requests start the processing of batches.
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
@@ -72,13 +87,13 @@ export interface Gateway {
 /**
  * Creates a gateway. Starts no server: pass the gateway to an adapter, or call its `fetch`.
  *
- * Throws GatewayError `invalid-request` for an invalid option. The message contains the path of the option, its value
- * and the expected value. For an unknown option, the message suggests the most similar known option.
+ * Throws GatewayError `invalid-request` for an invalid option. The message contains the path of the option and the
+ * expected value, or the known options.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
   const runtime = createRuntime(options.runtime)
-  const { storeTimeoutMs = DEFAULT_STORE_TIMEOUT_MS } = options
+  const { storeTimeoutMs = 5_000 } = options
   const servesWithoutStore = options.onStoreFailure === 'allow'
   const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), {
     after: runtime.after,
@@ -92,6 +107,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     audit: createAudit({ store }),
     metrics: new Metrics(runtime.now()),
     log: createRequestLog(options.log),
+    now: runtime.now,
   }
   if (store.local === true) {
     observers.log.event(
@@ -119,7 +135,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const cache =
     options.cache === false ? undefined : createCache({ pause: yieldToEventLoop, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
-  const services = createServices({
+  const services = createServices(options, {
     runtime,
     store,
     governance,
@@ -127,23 +143,14 @@ export function createGateway(options: GatewayOptions): Gateway {
     directory,
     timeouts,
     storeTimeoutMs,
-    limits: { ...DEFAULT_LIMITS, ...options.limits },
     observers,
     cache,
     replay,
-    savings: options.savings,
-    margin: toMarginFunction(options.margin),
-    isLossy: options.onUntranslatable === 'drop',
   })
-  const { keys, budgets, rateLimits, ledger } = governance
-  const metrics = createMetricsReports({ ...observers, cache, now: runtime.now, unsettled: ledger.settlementCounts })
+  const { keys, budgets, rateLimits, ledger, findKeyById } = governance
+  const metrics = createMetricsReports(observers, cache, ledger)
   const requestTracker = createRequestTracker(runtime)
-  const batches = createBatches(options.batches, {
-    store,
-    services,
-    findKeyById: governance.findKeyById,
-    requestTracker,
-  })
+  const batches = createBatches(options.batches, { store, services, findKeyById, requestTracker })
   const handle = createHandler(
     {
       services,
@@ -183,7 +190,12 @@ export function createGateway(options: GatewayOptions): Gateway {
     budgets,
     rateLimits,
     metrics,
-    audit: { read: createAuditReader(observers.audit) },
+    audit: {
+      read: async (query) => {
+        const { fromWire } = await import('./core/field-names.ts')
+        return fromWire(await observers.audit.read(query)) as AuditPage
+      },
+    },
     cache: {
       clear: async (filter) => cache?.clear(filter),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
@@ -197,33 +209,68 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 }
 
-/** Fraction of `storeTimeoutMs` that one store call may take. */
-const STORE_CALL_SHARE = 0.4
+/** Maximum time that a request waits for an identical request before it calls the upstream itself, in milliseconds. */
+const FOLLOW_TIMEOUT_MS = 30_000
 
-const CLOSED_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
+interface ServiceDependencies extends Pick<Services, 'runtime' | 'timeouts' | 'storeTimeoutMs'> {
+  readonly store: Store
+  readonly governance: Governance
+  readonly failover: Failover
+  readonly directory: ModelDirectory
+  readonly observers: ObserverTargets
+  readonly cache: SemanticCache | undefined
+  readonly replay: Replay
+}
 
-/** `close` closes the upstream connections. Later calls fail. */
-function createRuntime(options: RuntimeOptions = {}): Runtime & { readonly close: () => Promise<void> } {
-  const transport = options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
-  let isClosed = false
+function createServices(options: GatewayOptions, dependencies: ServiceDependencies): Services {
+  const { runtime, store, governance, failover, directory, timeouts, storeTimeoutMs, cache, replay } = dependencies
+  const { savings = {} } = options
+  const limits = { ...DEFAULT_LIMITS, ...options.limits }
+  const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
+  const observers = createObservers(dependencies.observers)
+  const { log } = dependencies.observers
+  const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
-    now: options.now ?? Date.now,
-    random: options.random ?? Math.random,
-    uuid: options.uuid ?? (() => crypto.randomUUID()),
-    transport: (request, handler) => {
-      if (!isClosed) return transport(request, handler)
-      // A call after `close` would open a connection that is never closed.
-      const message = 'The gateway was closed before the request was answered. Send the request again.'
-      handler.onError(new GatewayError('overloaded', message))
-      return CLOSED_CALL
-    },
-    after,
-    close: () => {
-      isClosed = true
-      return transport.close()
-    },
+    findKey: governance.findKey,
+    ...(cache !== undefined && { answerCache: { cache, singleFlight: createSingleFlight({ timeout }) } }),
+    resolve: createResolve(directory, runtime.random),
+    provider: directory.provider,
+    ledger: governance.ledger,
+    turns: lazyTurns(store),
+    recordings: replay.recordings,
+    idempotency: replay.idempotency,
+    detached: replay.detached,
+    waterfall: createSavings(
+      savings,
+      { store, meter, runtime },
+      {
+        onShadow: (record, job) => log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+        onShadowFailure: (cause) => observers.reportFailure('the shadow run of a savings tier failed', cause),
+      },
+    ),
+    promptCache: createPromptCache(savings, { store, runtime }),
+    dryRun: () => createDryRun(savings, { store, meter, runtime }),
+    smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
+    upstream: failover,
+    meter,
+    margin: toMarginFunction(options.margin),
+    observers,
+    limits,
+    bodyLimits: bodyLimitsOf({ limits, runtime }),
+    bodyCapacity: new BodyCapacity({
+      maxBytes: limits.bodyBytesPerKey,
+      waitMs: limits.bodyReadMs,
+      after: runtime.after,
+    }),
+    isLossy: options.onUntranslatable === 'drop',
+    timeouts,
+    storeTimeoutMs,
+    runtime,
   }
 }
+
+/** Fraction of `storeTimeoutMs` that one store call may take. */
+const STORE_CALL_SHARE = 0.4
 
 /** Runs all steps, even if an earlier step fails. Rejects with the first failure. */
 async function closeAll(
@@ -242,15 +289,7 @@ async function closeAll(
   if (failures.length > 0) throw failures[0]
 }
 
-function toMarginFunction(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
+function toMarginFunction(margin: GatewayOptions['margin'] = 1.5): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
-}
-
-/** Returns a function that reads audit records with camel-case field names. */
-function createAuditReader(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
-  return async (query) => {
-    const { fromWire } = await import('./core/field-names.ts')
-    return fromWire(await audit.read(query)) as AuditPage
-  }
 }

@@ -21,23 +21,23 @@ export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './cor
 export type { FetchHandler } from './http/web-handler.ts'
 export type { PassthroughEndpoint, PassthroughOptions, PassthroughRequest } from './pipeline/passthrough-request.ts'
 export type { BatchOptions } from './pipeline/batch-worker.ts'
-export type { StreamsOptions } from './wiring/services.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
+export type { StreamsOptions } from './wiring/stored-state.ts'
 
 // Upstreams
 export {
   anthropic,
+  extractive,
   openai,
   openaiCompatible,
   type AnthropicOptions,
+  type ExtractiveOptions,
   type OpenaiCompatibleOptions,
   type OpenaiOptions,
-} from './providers/openai-anthropic.ts'
-export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
+} from './providers/main-providers.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
-export type { ModelEntry } from './providers/provider-options.ts'
-export type { ApiKey } from './providers/vendor.ts'
-export type { PriceList } from './providers/models.ts'
+export type { ApiKey, ModelEntry } from './providers/provider-options.ts'
+export type { PriceList } from './providers/vendor.ts'
 export type {
   EmbedCall,
   EmbeddingResult,
@@ -100,7 +100,7 @@ export type { Store } from './core/store.ts'
 
 // Answer cache (tier 1)
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
-export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-anthropic.ts'
+export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/main-providers.ts'
 export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache-ports.ts'
 
 // Failures

@@ -1,4 +1,6 @@
+import { after, defaultTransport } from '#transport'
 import { checkCache, type SemanticCacheOptions } from './cache/cache-options.ts'
+import { GatewayError } from './core/errors.ts'
 import {
   functionCheck,
   checkOptions,
@@ -13,9 +15,10 @@ import {
   unchecked,
   integerFrom,
 } from './core/option-checks.ts'
-import type { Provider, Timeouts } from './core/ports.ts'
+import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { GovernanceConfiguration } from './governance/admin-api.ts'
+import { fetchTransport } from './http/transport-fetch.ts'
 import type { PassthroughEndpoint, PassthroughName, PassthroughOptions } from './pipeline/passthrough-request.ts'
 import type { Limits } from './pipeline/services.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
@@ -23,9 +26,8 @@ import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/cir
 import type { LogRecord } from './records/request-log.ts'
 import type { AdminOptions } from './routes/admin.ts'
 import type { BatchOptions } from './pipeline/batch-worker.ts'
-import { checkBatches } from './wiring/endpoints.ts'
-import { checkStreams, type StreamsOptions } from './wiring/services.ts'
 import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
+import { checkStreams, type StreamsOptions } from './wiring/stored-state.ts'
 
 /** The request for which a margin is computed. */
 export interface MarginRequest {
@@ -63,10 +65,6 @@ export const DEFAULT_LIMITS: Limits = {
 }
 
 export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
-
-export const DEFAULT_STORE_TIMEOUT_MS = 5_000
-
-export const DEFAULT_MARGIN = 1.5
 
 /** Options for `createGateway()`. Unknown options are rejected. */
 export interface GatewayOptions {
@@ -197,7 +195,11 @@ const checkGateway = optionsOf(
       key: expects('a string of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
       authorize: functionCheck('authorize(request)'),
     }),
-    batches: checkBatches,
+    batches: optionsOf({
+      concurrency: integerFrom(0, 1000),
+      leaseMs: integerFrom(1000),
+      waitUntil: functionCheck('waitUntil(promise)'),
+    }),
     streams: checkStreams,
     basePath: expects(
       'a path such as /ai, without a trailing slash',
@@ -236,4 +238,29 @@ const checkGateway = optionsOf(
 /** Throws `invalid-request` for the first invalid option. */
 export function checkGatewayOptions(options: unknown): void {
   checkOptions('createGateway', options, checkGateway)
+}
+
+const CLOSED_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
+
+/** `close` closes the upstream connections. Later calls fail. */
+export function createRuntime(options: RuntimeOptions = {}): Runtime & { readonly close: () => Promise<void> } {
+  const transport = options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
+  let isClosed = false
+  return {
+    now: options.now ?? Date.now,
+    random: options.random ?? Math.random,
+    uuid: options.uuid ?? (() => crypto.randomUUID()),
+    transport: (request, handler) => {
+      if (!isClosed) return transport(request, handler)
+      // A call after `close` would open a connection that is never closed.
+      const message = 'The gateway was closed before the request was answered. Send the request again.'
+      handler.onError(new GatewayError('overloaded', message))
+      return CLOSED_CALL
+    },
+    after,
+    close: () => {
+      isClosed = true
+      return transport.close()
+    },
+  }
 }

@@ -19,15 +19,23 @@ export {
   mistral,
   ollama,
   openrouter,
+  priceList,
   together,
   vllm,
   xai,
+  type PriceListOptions,
   type VendorProvider,
 } from './providers/vendors.ts'
-export { azureOpenai, type AzureOpenaiOptions } from './providers/vendors.ts'
-export { bedrock, type AwsCredentials, type BedrockOptions } from './providers/clouds.ts'
-export { gemini, vertex, type VertexOptions } from './providers/clouds.ts'
-export { priceList, type PriceListOptions } from './providers/price-list.ts'
-export type { PriceList } from './providers/models.ts'
+export {
+  azureOpenai,
+  bedrock,
+  gemini,
+  vertex,
+  type AwsCredentials,
+  type AzureOpenaiOptions,
+  type BedrockOptions,
+  type VertexOptions,
+} from './providers/clouds.ts'
+export type { PriceList, VendorOptions } from './providers/vendor.ts'
 export type { SignRequest } from './providers/http-request.ts'
-export type { ApiKey, VendorOptions } from './providers/vendor.ts'
+export type { ApiKey } from './providers/provider-options.ts'

@@ -1,4 +1,4 @@
-import { type FailureKind, GatewayError, type UpstreamErrorDetails } from '../core/errors.ts'
+import { type FailureDetails, type FailureKind, GatewayError, type UpstreamErrorDetails } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { nameSet } from './fields.ts'
 
@@ -31,18 +31,23 @@ function messageOfStatus(kind: FailureKind, status: number): string {
  */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
-  if (kind !== 'upstream-rejected') return new GatewayError(kind, messageOfStatus(kind, status))
+  if (kind !== 'upstream-rejected') return new GatewayError(kind, messageOfStatus(kind, status), faultDetails(status))
   const error = errorObject(body)
   const param = redactedString(error['param'])
-  return new GatewayError(
-    kind,
-    redactedString(error['message']) ?? `The model provider rejected the request (status ${status}).`,
-    { ...(param === undefined ? {} : { param }), upstream: rejectionDetails(error, status) },
-  )
+  const message = redactedString(error['message']) ?? `The model provider rejected the request (status ${status}).`
+  return new GatewayError(kind, message, {
+    ...(param !== undefined && { param }),
+    upstream: rejectionDetails(error, status),
+  })
 }
 
-function errorObject(body: JsonObject | undefined): JsonObject {
-  if (body === undefined) return {}
+/** A retry cannot succeed if the upstream rejects the gateway's credentials, payment or permissions. */
+function faultDetails(status: number): FailureDetails {
+  const rejectsGateway = status === 401 || status === 402 || status === 403
+  return { ...(status < 500 && { isLocalFault: true }), ...(rejectsGateway && { advice: { shouldRetry: 'false' } }) }
+}
+
+function errorObject(body: JsonObject = {}): JsonObject {
   const { error, detail } = body
   if (typeof error === 'string') return { message: error }
   const inner = asObject(error)
@@ -67,8 +72,6 @@ function rejectionDetails(error: JsonObject, status: number): UpstreamErrorDetai
 function redactedString(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? redactText(value) : undefined
 }
-
-const STREAM_FAILED = 'The model provider ended its answer with an error. Retry later.'
 
 /** The statuses of errors that an answer of status 200 reports by code or type. */
 const NAMED_STATUSES: ReadonlyMap<string, number> = new Map([
@@ -99,7 +102,8 @@ export function answerFailure(body: JsonObject): GatewayError {
   const { code, type } = asObject(body['error']) ?? {}
   const isStatus = typeof code === 'number' && code >= 400 && code < 600
   const status = isStatus ? code : (namedStatus(asString(code)) ?? namedStatus(asString(type)))
-  return status === undefined ? new GatewayError('upstream', STREAM_FAILED) : readFailure(status, body)
+  if (status !== undefined) return readFailure(status, body)
+  return new GatewayError('upstream', 'The model provider ended its answer with an error. Retry later.')
 }
 
 const REMOVED = '[removed]'
@@ -226,7 +230,8 @@ function isSafeName(name: string): boolean {
   }
   const pieces = name.split(/[-_+.]/).flatMap((piece) => piece.split(NON_ASCII))
   if (pieces.length > 1 && pieces.some((piece) => INFRASTRUCTURE_WORDS.has(piece.toLowerCase()))) return false
-  if (pieces.filter((piece) => isMixed(piece)).length > MAX_MIXED_PIECES) return false
+  const mixedPieces = pieces.filter((piece) => /\d/.test(piece) && /[A-Za-z]/.test(piece))
+  if (mixedPieces.length > MAX_MIXED_PIECES) return false
   return name.toLowerCase() !== 'localhost' && pieces.every(isSafePiece)
 }
 
@@ -235,10 +240,6 @@ function isSafePiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
   return piece.length <= MAX_MIXED_LENGTH
-}
-
-function isMixed(piece: string): boolean {
-  return /\d/.test(piece) && /[A-Za-z]/.test(piece)
 }
 
 function isFieldPath(path: string): boolean {

@@ -5,7 +5,7 @@ import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { contextWindowOf } from '../tokens/bound.ts'
-import { type Attempts, supportsDialect } from '../upstream/attempts.ts'
+import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
 import {
   type Answer,
   type Answered,
@@ -14,7 +14,7 @@ import {
   type ResolvedModel,
   type UpstreamPlan,
 } from './exchange.ts'
-import type { Services, UpstreamCall } from './services.ts'
+import type { Services } from './services.ts'
 
 /** Request headers of the messages format that are forwarded to upstreams with the same format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const

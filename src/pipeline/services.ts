@@ -1,20 +1,10 @@
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
-import type { AnswerSource, Completion, StreamChunk } from '../core/answer.ts'
-import type { Cancellation, MaybePromise } from '../core/async.ts'
+import type { Completion } from '../core/answer.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type {
-  EmbeddingRequest,
-  EmbeddingResult,
-  Meter,
-  Provider,
-  ProviderAnswer,
-  Route,
-  Runtime,
-  Timeouts,
-} from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { Meter, Provider, Route, Runtime, Timeouts } from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
@@ -29,47 +19,11 @@ import type { Recordings } from '../replay/recordings.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
-import type { Attempts } from '../upstream/attempts.ts'
-import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { Upstream } from '../upstream/attempts.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
 
 /** Returns the routes of a model name for a key. Throws `invalid-model`, or `invalid-request` for a malformed name. */
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
-
-/** Calls the routes in order until one answers. Does not retry after an answer has begun. */
-export interface Upstream {
-  complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
-  /** @param createStream Returns the stream of a route's answer for the caller. Called once for each provider call. */
-  stream(
-    routes: readonly Route[],
-    call: UpstreamCall,
-    createStream: (route: Route, answer: AsyncIterable<StreamChunk> | AnswerSource) => UpstreamStream,
-  ): Promise<UpstreamAnswer<UpstreamStream>>
-  embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamAnswer<EmbeddingResult>>
-}
-
-export interface UpstreamRequest {
-  readonly headers: Readonly<Record<string, string>>
-  readonly cancellation: Cancellation
-  readonly keyId: string
-  /** Start of `timeouts.total`, in milliseconds since 1970. */
-  readonly startedAt: number
-  /** Tracks the cost of every call. */
-  readonly attempts: Attempts
-}
-
-export interface UpstreamCall extends UpstreamRequest {
-  /** Returns the prompt for a route, because providers require different fields. */
-  readonly promptFor: (route: Route) => Prompt
-}
-
-export interface UpstreamEmbeddingCall extends UpstreamRequest {
-  readonly request: EmbeddingRequest
-}
-
-export interface UpstreamAnswer<Answer> extends ProviderAnswer<Answer> {
-  readonly route: Route
-}
 
 /** Finds the key with the given secret. */
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>

@@ -1,29 +1,8 @@
-import type { AnswerSource, StreamChunk } from '../core/answer.ts'
-import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { ProviderCall, Runtime, Timeouts, Route } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
-import type { AttemptRecord, Attempts } from '../upstream/attempts.ts'
+import type { Runtime, Timeouts, Route } from '../core/ports.ts'
+import type { AttemptRecord, UpstreamRequest } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { CircuitBreaker, CircuitPermit } from './circuit-breaker.ts'
-
-/** Fields that all provider calls of a request share. */
-export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
-  readonly cancellation: Cancellation
-  readonly keyId: string
-  /** When `timeouts.total` starts, in milliseconds since 1970. */
-  readonly startedAt: number
-  /** Records every call for the bill. */
-  readonly attempts: Attempts
-}
-
-export interface FailoverCall extends FailoverRequest {
-  /** The prompt depends on the candidate, because providers require different fields. */
-  readonly promptFor: (candidate: Route) => Prompt
-}
-
-/** Returns the stream of a candidate's answer for the caller. Called once for each provider call. */
-export type CreateStream = (candidate: Route, answer: AsyncIterable<StreamChunk> | AnswerSource) => UpstreamStream
 
 export interface FailoverOptions {
   readonly runtime: Runtime
@@ -35,7 +14,7 @@ export interface FailoverOptions {
 
 export interface UpstreamAttempt {
   readonly options: Required<FailoverOptions>
-  readonly call: FailoverRequest
+  readonly call: UpstreamRequest
   readonly candidate: Route
   /** `<provider>/<model_id>`. */
   readonly circuit: string
@@ -47,8 +26,8 @@ export interface UpstreamAttempt {
   readonly record: AttemptRecord
 }
 
-export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
-  // Other candidates would also reject the request.
+/** Throws the error unless the next candidate may answer the request. */
+export function throwIfFinal(error: unknown, { cancellation }: UpstreamRequest): void {
   const isRejection = GatewayError.is(error) && error.kind === 'upstream-rejected'
   if (isRejection || cancellation.isCanceled) throw error
 }
@@ -60,7 +39,7 @@ export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, permit, isFirstCandidate, number } = attempt
   if (call.cancellation.isCanceled || !GatewayError.is(error)) return permit.discard()
   const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isLocalFault !== true
-  // Later attempts have less time than `timeouts.total`, so their timeouts are not the upstream's fault.
+  // A later attempt has less time than `timeouts.total`, so a timeout at its end is not the upstream's fault.
   const hadFullTimeout = isFirstCandidate && number === 1
   const isCutShort = error.kind === 'upstream-timeout' && !hadFullTimeout && remainingMs(options, call) <= 0
   if (isFault && !isCutShort) permit.recordFailure(options.runtime.now())
@@ -68,13 +47,14 @@ export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
 }
 
 /** Returns the remaining time of `timeouts.total` in milliseconds. */
-export function remainingMs({ runtime, timeouts }: FailoverOptions, { startedAt }: FailoverRequest): number {
+export function remainingMs({ runtime, timeouts }: FailoverOptions, { startedAt }: UpstreamRequest): number {
   return startedAt + timeouts.total - runtime.now()
 }
 
 /**
  * Resolves when the stream has content, or after `holdMs` milliseconds.
- * @param hasDeadline False for streams of custom providers, which do not enforce `timeouts.total` themselves.
+ *
+ * @param hasDeadline False for the iterator of a custom provider, which may not enforce `timeouts.total`.
  */
 export async function openStream(
   attempt: UpstreamAttempt,
@@ -86,7 +66,7 @@ export async function openStream(
   const { runtime, timeouts } = options
   record.recordAnswer(stream.translator)
   const onTimeout = (): void => stream.fail(totalTimeoutError(candidate.provider.name, timeouts.total))
-  const cancelTimer = hasDeadline ? noop : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
+  const cancelTimer = hasDeadline ? undefined : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
   const opened = stream.open(runtime, holdMs)
   // An abort before `open` would leave its promise pending. The listener is called immediately if the client has
   // already disconnected.
@@ -94,13 +74,13 @@ export async function openStream(
   try {
     await opened
   } catch (error) {
-    cancelTimer()
+    cancelTimer?.()
     throw error
   } finally {
     unsubscribe()
   }
   const endWith = (report: () => void): void => {
-    cancelTimer()
+    cancelTimer?.()
     report()
   }
   stream.observeEnd({
@@ -114,5 +94,3 @@ function totalTimeoutError(provider: string, totalMs: number): GatewayError {
   const message = `The provider "${provider}" did not finish its answer within ${totalMs / 1000} seconds.`
   return new GatewayError('upstream-timeout', message, { isLocalFault: true })
 }
-
-function noop(): void {}

@@ -1,16 +1,16 @@
 import * as z from 'zod/mini'
 import { isAnswerSource, type AnswerSource, type StreamChunk } from '../core/answer.ts'
 import { closeIterator } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
+import type { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
-import type { Provider } from '../core/ports.ts'
+import type { Provider, Route } from '../core/ports.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'
-import { completeModel, stemOf } from './models.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }
 import {
   modelEntrySchema,
   modelIdSchema,
   nonEmptySchema,
+  optionError,
   parseOptions,
   providerNameSchema,
   samplingSchema,
@@ -18,6 +18,7 @@ import {
   tokenCountSchema,
   type ModelEntry,
 } from './provider-options.ts'
+import { completeModel, PRICE_REMEDY, stemOf } from './vendor.ts'
 
 /** Another name for a model, with its own settings and limits. */
 export interface CatalogAlias {
@@ -26,11 +27,11 @@ export interface CatalogAlias {
   /** `<provider>/<model_id>`. */
   readonly target: string
   readonly displayName?: string
-  /** @default the context window of the target */
+  /** At most that of the target. @default the context window of the target */
   readonly contextWindow?: number
-  /** @default the maximum of the target */
+  /** At most that of the target, and at most `contextWindow`. @default the maximum of the target */
   readonly maxOutputTokens?: number
-  /** Default values of parameters. @default those of the target */
+  /** Default values of parameters. Ignored if the target rejects them. @default those of the target */
   readonly defaults?: NonNullable<Model['defaults']>
   /** Factor for the thresholds of the automatic tiers. @default the factor of the target */
   readonly thresholdFactor?: number
@@ -40,20 +41,17 @@ export interface CatalogAlias {
 export interface CatalogOptions {
   /**
    * Models with ids of the form `<provider>/<model_id>`. Their fields override those of the provider. A price is
-   * required for a model that the provider does not list.
+   * required for a model that the provider does not serve.
    */
   readonly models?: readonly ModelEntry[]
   /** Aliases in addition to the built-in ones. An alias replaces a built-in alias of the same name. */
   readonly aliases?: readonly CatalogAlias[]
 }
 
-/** The provider and model that a name refers to. */
-export interface CatalogRoute {
+/** The provider and model that a name refers to. The model has the settings and limits of the alias, if any. */
+export interface CatalogRoute extends Route {
   /** The name in the request. */
   readonly name: string
-  readonly provider: Provider
-  /** The model, with the settings and limits of the alias if the name is an alias. */
-  readonly model: Model
 }
 
 /** The models that the gateway serves. */
@@ -62,7 +60,7 @@ export interface ModelDirectory {
   resolve(name: string): CatalogRoute | undefined
   /**
    * Returns the routes for a model id without a provider: the routes of all providers that list the id, or else of
-   * those that list the id with another date, or else of the first provider that accepts the id.
+   * those that list it with another date or `-latest`, or else of the first provider that accepts it.
    */
   routesFor(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
@@ -91,10 +89,7 @@ const catalogSchema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.str
   }),
 })
 
-/**
- * Throws `invalid-request` for invalid options, duplicate provider names, and aliases whose target no provider serves.
- * Built-in aliases of unconfigured providers are omitted.
- */
+/** Throws `invalid-request` for invalid options. Omits built-in aliases whose target no provider serves. */
 export function createModelDirectory(options: {
   readonly providers: readonly Provider[]
   readonly catalog?: CatalogOptions | undefined
@@ -111,7 +106,19 @@ export function createModelDirectory(options: {
   const aliases = aliasRoutes(catalog.aliases ?? [], find)
   return {
     resolve: (name) => (isSafeModelName(name) ? (aliases.get(name) ?? find(name)) : undefined),
-    routesFor: (id) => routesForId(id, options.providers, { find, isConfigured: (name) => configured.has(name) }),
+    routesFor(id) {
+      // A name with a provider refers only to that provider.
+      if (!isSafeModelName(id) || providers.has(splitModelName(id)?.provider ?? '')) return []
+      const routesOf = (isMatch: (provider: Provider) => boolean): readonly CatalogRoute[] =>
+        options.providers.filter(isMatch).flatMap(({ name }) => find(`${name}/${id}`) ?? [])
+      const listed = routesOf(
+        ({ name, models }) => configured.has(`${name}/${id}`) || models.some((model) => model.id === id),
+      )
+      if (listed.length > 0) return listed
+      const stem = stemOf(id)
+      const dated = routesOf(({ models }) => models.some((model) => stemOf(model.id) === stem))
+      return dated.length > 0 ? dated : routesOf(() => true).slice(0, 1)
+    },
     provider: (name) => providers.get(name),
     list() {
       const names = options.providers.flatMap((provider) =>
@@ -123,36 +130,17 @@ export function createModelDirectory(options: {
   }
 }
 
-function routesForId(
-  id: string,
-  providers: readonly Provider[],
-  { find, isConfigured }: { find: (name: string) => CatalogRoute | undefined; isConfigured: (name: string) => boolean },
-): readonly CatalogRoute[] {
-  // A name with a provider refers only to that provider.
-  const prefix = splitModelName(id)?.provider
-  if (!isSafeModelName(id) || providers.some(({ name }) => name === prefix)) return []
-  const routesOf = (isMatch: (provider: Provider) => boolean): readonly CatalogRoute[] =>
-    providers.filter(isMatch).flatMap(({ name }) => find(`${name}/${id}`) ?? [])
-  const listed = routesOf(
-    ({ name, models }) => isConfigured(`${name}/${id}`) || models.some((model) => model.id === id),
-  )
-  if (listed.length > 0) return listed
-  const stem = stemOf(id)
-  const dated = routesOf(({ models }) => models.some((model) => stemOf(model.id) === stem))
-  return dated.length > 0 ? dated : routesOf(() => true).slice(0, 1)
-}
-
 function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
   const named = new Map<string, Provider>()
   for (const [index, provider] of providers.entries()) {
     const { name } = provider
     if (!providerNameSchema.safeParse(name).success) {
-      throw optionError(
+      throw catalogError(
         `providers[${index}].name: expected letters, digits, dots, dashes and underscores, got "${name}"`,
       )
     }
     if (named.has(name)) {
-      throw optionError(`providers[${index}]: the name "${name}" is used by another provider. Set a different name`)
+      throw catalogError(`providers[${index}]: the name "${name}" is used by another provider. Set a different name`)
     }
     named.set(name, enforceDeadlines(provider))
   }
@@ -169,19 +157,15 @@ function configuredModels(
     const modelName = splitModelName(entry.id)
     const provider = modelName && providers.get(modelName.provider)
     if (modelName === undefined || provider === undefined) {
-      throw optionError(
+      throw catalogError(
         `catalog.models[${index}].id: expected <provider>/<model_id> of a configured provider, got "${entry.id}"`,
       )
     }
-    const known = provider.model(modelName.id)
-    const price = entry.price ?? known?.price
-    if (price === undefined) {
-      throw optionError(
-        `catalog.models[${index}]: the model "${entry.id}" has no price. Set price to { input, output } in dollars ` +
-          'per million tokens',
-      )
-    }
-    configured.set(entry.id, completeModel({ ...known, ...entry, id: modelName.id, price }, provider.name))
+    const { id } = modelName
+    const model = completeModel({ ...entry, id }, provider.model(id), provider.name)
+    if (model === undefined)
+      throw catalogError(`catalog.models[${index}]: the model "${entry.id}" has no price. ${PRICE_REMEDY}`)
+    configured.set(entry.id, model)
   }
   return configured
 }
@@ -201,13 +185,19 @@ function aliasRoutes(
   for (const alias of anthropic.aliases) if (!configuredIds.has(alias.id)) addRoute(alias)
   for (const [index, alias] of configured.entries()) {
     if (routes.has(alias.id))
-      throw optionError(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice. Remove one of the entries`)
+      throw catalogError(
+        `catalog.aliases[${index}]: the alias "${alias.id}" is listed twice. Remove one of the entries`,
+      )
     if (addRoute(alias)) continue
-    throw optionError(
+    throw catalogError(
       `catalog.aliases[${index}].target: no configured provider serves "${alias.target}". Choose another model, or configure its provider`,
     )
   }
   return routes
+}
+
+function catalogError(problem: string): GatewayError {
+  return optionError('createGateway', problem)
 }
 
 /**
@@ -227,10 +217,6 @@ function applyAlias(alias: CatalogAlias, model: Model): Model {
     ...(window < model.contextWindow && { upstreamWindow: model.upstreamWindow ?? model.contextWindow }),
     maxOutputTokens: Math.min(maxOutputTokens ?? model.maxOutputTokens, model.maxOutputTokens, window),
   }
-}
-
-function optionError(problem: string): GatewayError {
-  return new GatewayError('invalid-request', `createGateway: ${problem}.`)
 }
 
 /**

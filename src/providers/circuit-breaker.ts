@@ -1,8 +1,5 @@
 import { numberFrom, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 
-/** `half-open`: `openMs` has passed without a successful probe. */
-export type CircuitState = 'closed' | 'open' | 'half-open'
-
 /** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has its own circuit. */
 export interface CircuitBreakerOptions {
   /** Fraction of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
@@ -26,7 +23,8 @@ export interface CircuitRequest {
 }
 
 export interface CircuitReport {
-  readonly state: CircuitState
+  /** `half-open`: `openMs` has passed without a successful probe. */
+  readonly state: 'closed' | 'open' | 'half-open'
   /** False if the circuit is open only for the key whose requests failed. */
   readonly isForAllKeys: boolean
 }
@@ -97,10 +95,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     return opening?.keyId === undefined || opening.keyId === keyId ? opening : undefined
   }
 
-  function msUntilProbe(
-    opening: Opening,
-    { keyId, now, hasAlternative }: Pick<CircuitRequest, 'keyId' | 'now' | 'hasAlternative'>,
-  ): number {
+  function msUntilProbe(opening: Opening, { keyId, now, hasAlternative }: Omit<CircuitRequest, 'circuit'>): number {
     const halfOpenInMs = Math.max(opening.openedAt, opening.probedAt) + openMs - now
     if (hasAlternative) return Math.max(0, halfOpenInMs)
     const nextProbeInMs = (opening.probedAtByKey.get(keyId) ?? -Infinity) + probeEveryMs - now
@@ -178,7 +173,7 @@ export class CircuitPermit {
     else this.#probedOpening.openedAt = now
   }
 
-  /** Ends a request that reveals nothing about the upstream: its caller disconnected or caused the failure. */
+  /** Ends a request whose result says nothing about the upstream, for example because its caller disconnected. */
   discard(): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -1,33 +1,97 @@
-import { parseObject } from '../core/json.ts'
 import * as z from 'zod/mini'
+import { parseObject } from '../core/json.ts'
 import type { Provider } from '../core/ports.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
-import type { EndpointUrl } from './http-provider.ts'
-import type { SignRequest } from './http-request.ts'
-import { functionSchema, parseOptions, trimTrailingSlashes } from './provider-options.ts'
 import {
   CHAT_FORMAT,
-  type Credentials,
-  readEnvironment,
+  type EndpointUrl,
   GEMINI_FORMAT,
-  keyCredentials,
+  type HttpProviderOptions,
   MESSAGES_FORMAT,
+} from './http-provider.ts'
+import { bodyText, type SignRequest } from './http-request.ts'
+import {
+  type ApiKey,
+  apiKeyOptionSchema,
+  type Credentials,
+  functionSchema,
+  keyCredentials,
   missingKey,
-  pricedModels,
-  vendorFields,
-  type VendorOptions,
-  vendorProvider,
-} from './vendor.ts'
-import { knownModelsOf } from './vendors.ts'
+  optionError,
+  parseOptions,
+  readEnvironment,
+  trimTrailingSlashes,
+} from './provider-options.ts'
+import { pricedModels, vendorFields, type VendorOptions, vendorProvider } from './vendor.ts'
+import { knownModelsOf, vendorSchema } from './vendors.ts'
 
-const geminiSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
+/** Options of `azureOpenai()`. */
+export interface AzureOpenaiOptions extends VendorOptions {
+  /** The resource name in `https://<resource>.openai.azure.com`. `baseUrl` replaces this URL. */
+  readonly resource?: string
+  /** An api-version such as `2024-10-21`. Models are then addressed by deployment. @default the v1 endpoints */
+  readonly apiVersion?: string
+  /** An Entra ID token, or a function that returns the token for each call. Used instead of a key. */
+  readonly token?: ApiKey
+}
+
+const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
+  ...vendorFields,
+  resource: z.exactOptional(
+    z.string().check(z.regex(/^[a-z0-9][a-z0-9-]*$/i, { error: 'expected the name of an Azure resource' })),
+  ),
+  apiVersion: z.exactOptional(
+    z.string().check(z.regex(/^[\w-]+$/, { error: 'expected a version such as 2024-10-21' })),
+  ),
+  token: z.exactOptional(apiKeyOptionSchema),
+})
+
+/**
+ * Creates a provider for Azure OpenAI. The model id is the deployment name. The catalog has no Azure prices. Throws
+ * `invalid-request` for invalid options.
+ */
+export function azureOpenai(options: AzureOpenaiOptions): Provider {
+  const parsed = parseOptions('azureOpenai', azureSchema, options)
+  const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey } = parsed
+  if (resource === undefined && baseUrl === undefined)
+    throw optionError('azureOpenai', 'resource: expected the name of the resource, got undefined')
+  const root = trimTrailingSlashes(baseUrl ?? `https://${resource}.openai.azure.com`)
+  const variables = ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY']
+  return vendorProvider(parsed, {
+    functionName: 'azureOpenai',
+    name,
+    family: 'gpt',
+    known: pricedModels('azureOpenai', 'azure', parsed),
+    format: CHAT_FORMAT,
+    urls: apiVersion === undefined ? v1Urls(root) : deploymentUrls(root, apiVersion),
+    credentials:
+      token === undefined
+        ? keyCredentials({ provider: name, header: 'api-key', apiKey, variables })
+        : keyCredentials({ provider: name, apiKey: token, variables: [] }),
+  })
+}
+
+function v1Urls(root: string): HttpProviderOptions['urls'] {
+  const v1 = `${root}/openai/v1`
+  return { create: `${v1}/chat/completions`, embed: `${v1}/embeddings`, ping: `${v1}/models`, base: v1 }
+}
+
+function deploymentUrls(root: string, apiVersion: string): HttpProviderOptions['urls'] {
+  const query = `?api-version=${apiVersion}`
+  const deploymentUrl = (id: string, path: string): string => `${root}/openai/deployments/${id}/${path}${query}`
+  return {
+    create: (id) => deploymentUrl(id, 'chat/completions'),
+    embed: (id) => deploymentUrl(id, 'embeddings'),
+    ping: `${root}/openai/models${query}`,
+  }
+}
 
 /**
  * Creates a provider for Gemini models. Without `apiKey`, the key is read from GEMINI_API_KEY or GOOGLE_API_KEY. Throws
  * `invalid-request` for invalid options.
  */
 export function gemini(options: VendorOptions = {}): Provider {
-  const parsed = parseOptions('gemini', geminiSchema, options)
+  const parsed = parseOptions('gemini', vendorSchema, options)
   const { name = 'gemini', apiKey, baseUrl = 'https://generativelanguage.googleapis.com' } = parsed
   const root = `${trimTrailingSlashes(baseUrl).replace(/\/v1beta$/, '')}/v1beta`
   const variables = ['GEMINI_API_KEY', 'GOOGLE_API_KEY']
@@ -50,7 +114,7 @@ export interface VertexOptions extends VendorOptions {
   readonly location?: string
   /** The publisher of the models, which determines the format. @default 'google' */
   readonly publisher?: 'google' | 'anthropic'
-  /** Signs each call. @default sends `apiKey`, which is usually a function that returns an OAuth access token */
+  /** Signs each call. @default sends `apiKey` or GOOGLE_VERTEX_ACCESS_TOKEN as a bearer token */
   readonly sign?: SignRequest
 }
 
@@ -83,7 +147,11 @@ export function vertex(options: VertexOptions): Provider {
     family: isGoogle ? 'gemini' : 'claude',
     known: pricedModels('vertex', 'vertex', parsed),
     format: isGoogle ? GEMINI_FORMAT : MESSAGES_ON_VERTEX,
-    urls: { create: isGoogle ? generateContentUrl(modelsUrl) : rawPredictUrl(modelsUrl) },
+    urls: {
+      create: isGoogle
+        ? generateContentUrl(modelsUrl)
+        : (id, isStream) => `${modelsUrl}/${id}:${isStream ? 'streamRawPredict' : 'rawPredict'}`,
+    },
     forwardedHeaders: isGoogle ? [] : ['anthropic-beta'],
     credentials:
       sign === undefined
@@ -96,10 +164,6 @@ function generateContentUrl(modelsUrl: string): EndpointUrl {
   return (id, isStream) => `${modelsUrl}/${id}:${isStream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`
 }
 
-function rawPredictUrl(modelsUrl: string): EndpointUrl {
-  return (id, isStream) => `${modelsUrl}/${id}:${isStream ? 'streamRawPredict' : 'rawPredict'}`
-}
-
 /** The messages format, with the model in the URL and the version in the body. */
 const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
   dialect: 'anthropic',
@@ -109,8 +173,7 @@ const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
       ...format,
       writePrompt(prompt, model) {
         const { body, ignored } = format.writePrompt(prompt, model)
-        const text = typeof body === 'string' ? body : new TextDecoder().decode(body)
-        const { model: _model, ...fields } = parseObject(text) ?? {}
+        const { model: _model, ...fields } = parseObject(bodyText(body)) ?? {}
         return { body: JSON.stringify({ anthropic_version: 'vertex-2023-10-16', ...fields }), ignored }
       },
     }
@@ -206,7 +269,7 @@ function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: S
   return async (request) => {
     const { AwsV4Signer } = await import('aws4fetch')
     const { method, url, headers } = request
-    const body = typeof request.body === 'string' ? request.body : new TextDecoder().decode(request.body)
+    const body = bodyText(request.body)
     // Other headers are not signed, because proxies may change them.
     const { 'content-type': type } = headers
     const signable = type === undefined ? {} : { 'content-type': type }

@@ -37,7 +37,6 @@ function composeText(prompt: Prompt, model: Model): string {
 
 /** A last message that asks no question and is longer than this, in characters, is summarized instead of answered. */
 const MAX_QUESTION_LENGTH = 2000
-const ANSWER_SENTENCES = 5
 /** Maximum length of a summary, as a fraction of the length of the text. */
 const MAX_SUMMARY_SHARE = 0.25
 const CHARS_PER_TOKEN = 4
@@ -49,11 +48,10 @@ function extractText(prompt: Prompt, model: Model): string {
   const sentences = splitSentences(question)
   const query = sentences.findLast((sentence) => /[?？]$/.test(sentence))
   if (query === undefined && question.length > MAX_QUESTION_LENGTH) {
-    const limit = Math.min(maxChars, question.length * MAX_SUMMARY_SHARE)
-    return extractSummary([question], { maxSentences: Infinity, maxChars: limit }).join(' ')
+    return extractSummary(question, Math.min(maxChars, question.length * MAX_SUMMARY_SHARE)).join(' ')
   }
   const lastQuestion = query ?? sentences.at(-1) ?? ''
-  const matching = extractAnswer(texts, lastQuestion, { maxSentences: ANSWER_SENTENCES, maxChars })
+  const matching = extractAnswer(texts, lastQuestion, maxChars)
   if (matching.length > 0) return matching.join(' ')
   return `The conversation contains no answer to: ${lastQuestion.slice(0, 200)}`
 }
@@ -153,20 +151,16 @@ interface Sentence {
   readonly terms: readonly string[]
 }
 
-interface ExtractLimits {
-  /** Maximum number of sentences. */
+interface SelectionLimits {
   readonly maxSentences: number
   /** Maximum number of characters. The first sentence may be longer. */
   readonly maxChars: number
+  /** Minimum score of a sentence, as a fraction of the best score. */
+  readonly minShare: number
 }
 
-/** Maximum length of a sentence. Longer sentences are split. */
-const MAX_SENTENCE_LENGTH = 500
 /** Maximum number of sentences to read. In longer prompts, only the last sentences are read. */
 const MAX_READ_SENTENCES = 100_000
-
-/** Minimum score of a sentence, as a fraction of the best score. */
-const MIN_SCORE_SHARE = 0.35
 
 const STOP_WORDS = new Set(
   (
@@ -177,39 +171,27 @@ const STOP_WORDS = new Set(
 )
 
 /** Returns matching sentences in their original order, or none if no sentence shares a word with the question. */
-function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
+function extractAnswer(texts: readonly string[], question: string, maxChars: number): readonly string[] {
   const questionSentences = new Set(splitSentences(question))
   const sentences = readSentences(texts).filter(({ text }) => !questionSentences.has(text))
-  return selectBest(sentences, new Set(termsOf(question)), limits, MIN_SCORE_SHARE)
+  return selectBest(sentences, new Set(termsOf(question)), { maxSentences: 5, maxChars, minShare: 0.35 })
 }
 
 /** Returns the sentences that contain the most frequent words, in their original order. */
-function extractSummary(texts: readonly string[], limits: ExtractLimits): readonly string[] {
-  const sentences = readSentences(texts)
+function extractSummary(text: string, maxChars: number): readonly string[] {
+  const sentences = readSentences([text])
   const counts = new Map<string, number>()
   for (const term of sentences.flatMap((sentence) => sentence.terms)) counts.set(term, (counts.get(term) ?? 0) + 1)
   const frequent = [...counts]
     .toSorted(([termA, countA], [termB, countB]) => countB - countA || (termA < termB ? -1 : 1))
     .slice(0, 12)
-  return selectBest(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
+  const terms = new Set(frequent.map(([term]) => term))
+  return selectBest(sentences, terms, { maxSentences: Infinity, maxChars, minShare: 0 })
 }
 
-/** Splits at line breaks, and after `.`, `!` and `?` if whitespace follows. */
+/** Splits at line breaks, after `.`, `!` and `?` if whitespace follows, and after 500 characters. */
 function splitSentences(text: string): readonly string[] {
-  return text
-    .split(/(?<=[.!?。！？])\s+|\n+/u)
-    .flatMap((sentence) => {
-      const trimmed = sentence.trim()
-      return trimmed.length <= MAX_SENTENCE_LENGTH ? trimmed : splitLong(trimmed)
-    })
-    .filter((sentence) => sentence !== '')
-}
-
-function splitLong(text: string): readonly string[] {
-  const count = Math.ceil(text.length / MAX_SENTENCE_LENGTH)
-  return Array.from({ length: count }, (_, index) =>
-    text.slice(index * MAX_SENTENCE_LENGTH, (index + 1) * MAX_SENTENCE_LENGTH),
-  )
+  return text.split(/(?<=[.!?。！？])\s+|\n+/u).flatMap((sentence) => sentence.trim().match(/[^]{1,500}/g) ?? [])
 }
 
 function readSentences(texts: readonly string[]): readonly Sentence[] {
@@ -223,18 +205,14 @@ function readSentences(texts: readonly string[]): readonly Sentence[] {
 /** Returns word stems without stop words. Each Han character is a word. */
 function termsOf(text: string): readonly string[] {
   const words = text.toLowerCase().match(/\p{Script=Han}|[\p{L}\p{N}]+/gu) ?? []
-  return words.filter((word) => !STOP_WORDS.has(word)).map((word) => stem(word))
-}
-
-function stem(word: string): string {
-  return word.length > 4 ? word.replace(/(?:ies|ing|ed|es|e|s|y)$/, '') : word
+  const contentWords = words.filter((word) => !STOP_WORDS.has(word))
+  return contentWords.map((word) => (word.length > 4 ? word.replace(/(?:ies|ing|ed|es|e|s|y)$/, '') : word))
 }
 
 function selectBest(
   sentences: readonly Sentence[],
   query: ReadonlySet<string>,
-  limits: ExtractLimits,
-  minShare: number,
+  { maxSentences, maxChars, minShare }: SelectionLimits,
 ): readonly string[] {
   const scoreOf = createScorer(sentences, query)
   const ranked = sentences
@@ -245,8 +223,8 @@ function selectBest(
   const selected: Sentence[] = []
   let size = 0
   for (const { sentence, score } of ranked) {
-    const fits = selected.length === 0 || size + sentence.text.length < limits.maxChars
-    if (selected.length === limits.maxSentences || score < minScore || !fits) break
+    const fits = selected.length === 0 || size + sentence.text.length < maxChars
+    if (selected.length === maxSentences || score < minScore || !fits) break
     selected.push(sentence)
     size += sentence.text.length + 1
   }

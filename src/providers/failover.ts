@@ -1,65 +1,36 @@
-import { isAnswerSource, NO_USAGE, type Completion } from '../core/answer.ts'
+import { isAnswerSource, NO_USAGE } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type {
-  EmbeddingResult,
-  EmbeddingRequest,
-  ProviderCall,
-  Runtime,
-  ProviderAnswer,
-  Timeouts,
-  Route,
-} from '../core/ports.ts'
+import type { ProviderCall, Runtime, ProviderAnswer, Timeouts, Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { waitForRetry } from './retry.ts'
-import { createCircuitBreaker, type CircuitReport } from './circuit-breaker.ts'
+import type { Upstream, UpstreamAnswer, UpstreamRequest } from '../upstream/attempts.ts'
 import {
   remainingMs,
   openStream,
   reportFailure,
   throwIfFinal,
-  type CreateStream,
-  type FailoverCall,
   type FailoverOptions,
-  type FailoverRequest,
   type UpstreamAttempt,
 } from './attempt.ts'
+import { createCircuitBreaker, type CircuitReport } from './circuit-breaker.ts'
 
-/** Maximum wait for the first content of a stream, from the first upstream call of the request, in milliseconds. */
+/**
+ * Maximum wait for the first content of a stream, in milliseconds. Until then, another candidate can replace the
+ * stream.
+ */
 const MAX_HOLD_MS = 5000
 
-export interface FailoverEmbedCall extends FailoverRequest {
-  readonly request: EmbeddingRequest
-}
-
-export interface FailoverAnswer<T> extends ProviderAnswer<T> {
-  readonly route: Route
-}
-
-export interface Failover {
-  complete(candidates: readonly Route[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
-  /**
-   * Resolves when an upstream has responded with status 200 and either its stream has content or 5 seconds have passed
-   * since this call. Until then, another candidate can replace it.
-   */
-  stream(
-    candidates: readonly Route[],
-    call: FailoverCall,
-    createStream: CreateStream,
-  ): Promise<FailoverAnswer<UpstreamStream>>
-  /** Rejects for candidates that do not support embeddings. */
-  embed(candidates: readonly Route[], call: FailoverEmbedCall): Promise<FailoverAnswer<EmbeddingResult>>
+export interface Failover extends Upstream {
   /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
   circuits(): Readonly<Record<string, CircuitReport>>
 }
 
 /**
  * Calls candidates in order until one answers. If `retryDelayMs` allows it, a failure before the answer begins is
- * retried after a random delay. Then the next candidate is called. `timeouts.total` limits the request across all
- * candidates. A rejection of the request itself ends the call. If every candidate fails, the call rejects with the
- * first failure.
+ * retried after a delay. Then the next candidate is called. `timeouts.total` limits the request across all candidates.
+ * A rejection of the request itself ends the call. If every candidate fails, the call rejects with the first failure.
+ * `embed` treats a candidate without embeddings as failed.
  */
 export function createFailover({
   runtime,
@@ -94,7 +65,8 @@ export function createFailover({
       callInOrder(options, candidates, call, {
         send: async (attempt) => {
           const { provider } = attempt.candidate
-          if (provider.embed === undefined) throw embeddingsUnsupported(provider.name)
+          if (provider.embed === undefined)
+            throw new GatewayError('internal', `The provider "${provider.name}" does not support embeddings.`)
           const { prompt: _prompt, ...shared } = new OutgoingCall(attempt, undefined)
           const { signal } = call.cancellation
           return { answer: await provider.embed({ ...shared, signal, request: call.request }), ignored: [] }
@@ -108,8 +80,6 @@ export function createFailover({
   }
 }
 
-type ResolvedOptions = Required<FailoverOptions>
-
 interface ProviderMethod<T> {
   readonly send: (attempt: UpstreamAttempt) => Promise<ProviderAnswer<T>>
   /** Called with the answer of a successful attempt. */
@@ -121,13 +91,13 @@ interface ProviderMethod<T> {
  * are answered by the first attempt.
  */
 function callInOrder<T>(
-  options: ResolvedOptions,
+  options: UpstreamAttempt['options'],
   candidates: readonly Route[],
-  call: FailoverRequest,
+  call: UpstreamRequest,
   method: ProviderMethod<T>,
   { index, firstFailure }: Progress = FIRST_CANDIDATE,
-): Promise<FailoverAnswer<T>> {
-  const callNext = async (error: unknown): Promise<FailoverAnswer<T>> => {
+): Promise<UpstreamAnswer<T>> {
+  const callNext = async (error: unknown): Promise<UpstreamAnswer<T>> => {
     throwIfFinal(error, call)
     const failure = firstFailure ?? error
     if (index + 1 >= candidates.length || remainingMs(options, call) <= 0) throw failure ?? noProvider()
@@ -151,10 +121,10 @@ const FIRST_CANDIDATE: Progress = { index: 0 }
 
 /** Returns the first attempt with a candidate. Throws `overloaded` if the circuit of the candidate is open. */
 function firstAttempt(
-  options: ResolvedOptions,
+  options: UpstreamAttempt['options'],
   candidates: readonly Route[],
   index: number,
-  call: FailoverRequest,
+  call: UpstreamRequest,
 ): UpstreamAttempt {
   const candidate = candidates[index]
   if (candidate === undefined) throw noProvider()
@@ -179,16 +149,12 @@ function firstAttempt(
   }
 }
 
-/**
- * Calls a candidate until it answers or must not be called again.
- *
- * @param callNext Calls the next candidate after the final failure of this one.
- */
+/** @param callNext Calls the next candidate after the final failure of this one. */
 function callCandidate<T>(
   attempt: UpstreamAttempt,
   method: ProviderMethod<T>,
-  callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
-): Promise<FailoverAnswer<T>> {
+  callNext: (error: unknown) => Promise<UpstreamAnswer<T>>,
+): Promise<UpstreamAnswer<T>> {
   let pendingAnswer: Promise<ProviderAnswer<T>>
   try {
     pendingAnswer = Promise.resolve(method.send(attempt))
@@ -214,11 +180,12 @@ async function callAfterFailure<T>(
   attempt: UpstreamAttempt,
   error: unknown,
   method: ProviderMethod<T>,
-  callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
-): Promise<FailoverAnswer<T>> {
+  callNext: (error: unknown) => Promise<UpstreamAnswer<T>>,
+): Promise<UpstreamAnswer<T>> {
   const { candidate, call, number } = attempt
   attempt.record.recordFailure(error)
-  const retryModule = await loadRetryModule()
+  // The module is needed only after a failure. Its file may be missing during a deployment.
+  const retryModule = await import('./retry.ts').catch(() => undefined)
   if (retryModule === undefined) {
     reportFailure(attempt, error)
     return callNext(error)
@@ -229,22 +196,6 @@ async function callAfterFailure<T>(
     return callNext(failure)
   }
   return callCandidate({ ...attempt, number: number + 1, record: call.attempts.begin(candidate) }, method, callNext)
-}
-
-/**
- * Loads the retry module, which is needed only after a failure. Resolves with undefined if the file is missing, for
- * example during a deployment.
- */
-async function loadRetryModule(): Promise<{ readonly waitForRetry: typeof waitForRetry } | undefined> {
-  try {
-    return await import('./retry.ts')
-  } catch {
-    return undefined
-  }
-}
-
-function embeddingsUnsupported(provider: string): GatewayError {
-  return new GatewayError('internal', `The provider "${provider}" does not support embeddings.`)
 }
 
 function noProvider(): GatewayError {
@@ -271,12 +222,11 @@ class OutgoingCall<P extends Prompt | undefined> {
   readonly onAccepted: () => void
 
   constructor({ options, call, candidate, record }: UpstreamAttempt, prompt: P) {
-    const { runtime, timeouts } = options
-    const { firstByte, idle, connect, total } = timeouts
+    const { firstByte, idle, connect } = options.timeouts
     this.prompt = prompt
     this.model = candidate.model
-    this.runtime = runtime
-    this.timeouts = { firstByte, idle, connect, total: Math.max(1, call.startedAt + total - runtime.now()) }
+    this.runtime = options.runtime
+    this.timeouts = { firstByte, idle, connect, total: Math.max(1, remainingMs(options, call)) }
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {

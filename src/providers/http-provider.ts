@@ -12,21 +12,24 @@ import type {
   ProviderCall,
   ProviderAnswer,
 } from '../core/ports.ts'
-import type { Dialect, Prompt } from '../core/prompt.ts'
+import type { Prompt } from '../core/prompt.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
 import { replaceModel } from '../formats/parse-body.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import {
+  bodyText,
   checkAccepted,
   fetchJson,
   isSuccessful,
   isEventStream,
   readAnswer,
   readJson,
+  redactingFormat,
   throwRejection,
   request,
   type RequestCall,
   type RequestOptions,
+  type SignRequest,
   type LoadedUpstream,
 } from './http-request.ts'
 
@@ -36,18 +39,10 @@ const loadTranslation = lazy(async () => (await import('../formats/translators.t
 /** A URL, or a function that returns the URL for a model. The function receives a percent-encoded id. */
 export type EndpointUrl = string | ((modelId: string, isStream: boolean) => string)
 
-interface SecondFormat extends UpstreamFormatModule {
-  readonly dialect: Dialect
-  readonly create: string
-}
-
 export interface HttpProviderOptions extends RequestOptions {
   readonly format: UpstreamFormatModule
-  /** A second format of the upstream. Requests in this format are not translated. @default none */
-  readonly secondFormat?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
-  /** Full URLs. A function receives the parts that depend on the request. */
   readonly urls: {
     readonly create: EndpointUrl
     readonly embed?: EndpointUrl
@@ -55,6 +50,7 @@ export interface HttpProviderOptions extends RequestOptions {
     readonly count?: string
     /** URL that responds to GET while the upstream is available. */
     readonly ping?: string
+    /** Endpoint of the responses format. If set, requests in this format are not translated. */
     readonly responses?: string
     /** Base URL of all other endpoints. */
     readonly base?: string
@@ -66,14 +62,15 @@ interface LoadedTarget extends LoadedUpstream {
 }
 
 export function httpProvider(options: HttpProviderOptions): Provider {
-  const { name, format, secondFormat, models, model, urls } = options
+  const { name, format, models, model, urls } = options
   const { create, embed, count, ping, responses, base } = urls
   let loaded: LoadedTarget | undefined
   const load = async (prompt: Prompt | undefined): Promise<LoadedTarget> => {
     const dialect = prompt?.native.dialect
-    if (secondFormat !== undefined && prompt !== undefined && secondFormat.dialect === dialect) {
-      const url = prompt.operation === undefined ? secondFormat.create : `${secondFormat.create}/${prompt.operation}`
-      return { ...options, format: await secondFormat.load(), create: url }
+    if (responses !== undefined && dialect === 'responses') {
+      const { responsesUpstream } = await import('../formats/responses/upstream.ts')
+      const url = prompt?.operation === undefined ? responses : `${responses}/${prompt.operation}`
+      return { ...options, format: responsesUpstream, create: url }
     }
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load(), create })
@@ -84,7 +81,6 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   return {
     name,
     dialect: format.dialect,
-    ...(secondFormat !== undefined && { secondDialect: secondFormat.dialect }),
     endsCalls: true,
     models,
     model,
@@ -95,6 +91,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
       countTokens: async (call: ProviderCall) => countTokens(await targetFor(call.prompt), call, count),
     }),
     ...(responses !== undefined && {
+      secondDialect: 'responses',
       storedResponse: async (call: StoredResponseCall) => storedResponse(await targetFor(), call, responses),
     }),
     ...(base !== undefined && {
@@ -120,7 +117,6 @@ function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promi
   }
 }
 
-/** Checks the status and the content type before any part of the answer is forwarded. */
 async function stream(
   loadingTarget: MaybePromise<LoadedTarget>,
   call: ProviderCall,
@@ -128,7 +124,8 @@ async function stream(
   const target = isPromise(loadingTarget) ? await loadingTarget : loadingTarget
   const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
   const url = urlFor(target.create, call, true)
-  const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream })
+  const format = redactingFormat(target)
+  const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream, format })
   if (response.status >= 400) return throwRejection(target, call, response)
   checkAccepted(target, call, response)
   if ('source' in response) return { answer: response.source, ignored }
@@ -168,7 +165,7 @@ const UNCOUNTED_FIELDS = 'max_tokens temperature top_p top_k stop_sequences stre
 
 async function countTokens(target: LoadedTarget, call: ProviderCall, url: string): Promise<number> {
   const { body } = target.format.writePrompt(call.prompt, call.model.id)
-  const fields = parseObject(typeof body === 'string' ? body : new TextDecoder().decode(body)) ?? {}
+  const fields = parseObject(bodyText(body)) ?? {}
   const counted = Object.fromEntries(Object.entries(fields).filter(([field]) => !UNCOUNTED_FIELDS.includes(field)))
   const { value } = await fetchJson(target, call, { method: 'POST', url, body: JSON.stringify(counted) })
   const tokens = asCount(value['input_tokens'])
@@ -176,8 +173,60 @@ async function countTokens(target: LoadedTarget, call: ProviderCall, url: string
   return tokens
 }
 
-/** Resolves if the upstream answers with a status below 500. */
 async function checkAvailable(target: LoadedTarget, call: RequestCall, url: string): Promise<void> {
   const { status } = await request(target, call, { method: 'GET', url })
   if (status >= 500) throw upstreamError(target.name, `answered with status ${status}`)
+}
+
+// Each format is loaded on the first request that uses it.
+
+export const CHAT_FORMAT: UpstreamFormatModule = {
+  dialect: 'openai',
+  load: async () => (await import('../formats/chat/upstream.ts')).chatUpstream,
+}
+
+export const MESSAGES_FORMAT: UpstreamFormatModule = {
+  dialect: 'anthropic',
+  load: async () => (await import('../formats/messages/upstream.ts')).messagesUpstream,
+}
+
+export const GEMINI_FORMAT: UpstreamFormatModule = {
+  dialect: 'gemini',
+  load: async () => (await import('../formats/gemini/upstream.ts')).geminiUpstream,
+}
+
+const MIN_KEY_LENGTH = 4
+/** Minimum length of a secret in additional headers. Shorter values, such as a version, are not secrets. */
+const MIN_HEADER_VALUE_LENGTH = 8
+/** Maximum number of values from signed requests that are redacted. */
+const MAX_SIGNED_VALUES = 8
+
+/** Returns the longest secret first, because it may contain a shorter one. */
+export function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
+  const secrets = [
+    ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
+    ...headerValues.filter(({ length }) => length >= MIN_HEADER_VALUE_LENGTH),
+  ]
+  return secrets.toSorted((a, b) => b.length - a.length)
+}
+
+/** Returns a `sign` function that also records the values of the headers that it sets, most recent first. */
+export function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
+  return async (request) => {
+    const signed = await sign(request)
+    for (const [name, value] of Object.entries(signed.headers)) {
+      if (value === request.headers[name]) continue
+      const secret = withoutScheme(String(value))
+      const index = values.indexOf(secret)
+      if (index !== -1) values.splice(index, 1)
+      values.unshift(secret)
+    }
+    values.splice(MAX_SIGNED_VALUES)
+    return signed
+  }
+}
+
+/** An upstream may echo only the token, so the scheme is removed. */
+export function withoutScheme(value: string): string {
+  return value.replace(/^(bearer|basic|token|(api-?)?key) +/i, '')
 }

@@ -2,7 +2,7 @@ import type { SseEvent, StreamChunk, StreamReader, StreamFormat } from '../core/
 import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isTooDeep, type JsonObject, parseObject } from '../core/json.ts'
-import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
+import type { ProviderCall, Runtime, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
 import { upstreamError, timeoutError, redactSecrets } from '../upstream/attempts.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type CompleteResponse } from './http-call.ts'
@@ -10,7 +10,6 @@ import { sendRequest, type ResponseHeader, type StreamResponse, type CompleteRes
 /** Returns the request with credentials. */
 export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
 
-/** Options that apply to every request of a provider. */
 export interface RequestOptions {
   readonly name: string
   /** Headers sent with each request, including credentials. Names are in lowercase. */
@@ -20,7 +19,7 @@ export interface RequestOptions {
   /** Called for each request with its final headers and body. @default requests are not changed */
   readonly sign?: SignRequest | undefined
   /** Strings that are redacted from messages. @default none */
-  readonly secrets?: readonly string[] | (() => readonly string[])
+  readonly secrets?: () => readonly string[]
   /** @default the transport of the call's runtime */
   readonly transport?: Transport
 }
@@ -30,8 +29,12 @@ export interface LoadedUpstream extends RequestOptions {
 }
 
 /** The fields of a provider call that HTTP requests need. */
-export type RequestCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
-  Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
+export interface RequestCall
+  extends
+    Pick<ProviderCall, 'signal' | 'timeouts'>,
+    Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>> {
+  readonly runtime: Pick<Runtime, 'now' | 'after' | 'transport'>
+}
 
 export interface OutgoingRequest {
   readonly method: TransportRequest['method']
@@ -40,6 +43,8 @@ export interface OutgoingRequest {
   readonly contentType?: string
   /** Returns true for an answer that is streamed. @default never */
   readonly isStream?: (status: number, header: ResponseHeader) => boolean
+  /** The format of a streamed answer. */
+  readonly format?: StreamFormat
 }
 
 type UpstreamResponse = CompleteResponse | StreamResponse
@@ -54,13 +59,13 @@ const STREAM_TYPE = 'text/event-stream'
 
 /** Resolves with the response, regardless of its status. */
 export function request(
-  upstream: LoadedUpstream,
+  upstream: RequestOptions,
   call: RequestCall,
   outgoing: OutgoingRequest,
 ): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { name, sign } = upstream
-  const { method, url, body, isStream } = outgoing
+  const { method, url, body, isStream, format } = outgoing
   const connectMs = Math.min(timeouts.connect, timeouts.total)
   const headers = headersFor(upstream, call, outgoing)
   const unsignedRequest =
@@ -75,16 +80,15 @@ export function request(
       cancellation: call.cancellation ?? Cancellation.of(call.signal),
       maxBytes,
       isStream,
-      format: isStream === isEventStream ? redactingFormat(upstream) : undefined,
+      format,
     })
   return sign === undefined
     ? send(unsignedRequest)
     : callWithDeadline(name, call, async () => sign(unsignedRequest)).then(send)
 }
 
-/** Forwards only the client headers in `forwardedHeaders`. */
 function headersFor(
-  { headers, forwardedHeaders = [] }: LoadedUpstream,
+  { headers, forwardedHeaders = [] }: RequestOptions,
   call: RequestCall,
   { isStream, contentType = JSON_TYPE }: OutgoingRequest,
 ): Record<string, string> {
@@ -99,6 +103,10 @@ function headersFor(
     if (value !== undefined) requestHeaders[name] = value
   }
   return requestHeaders
+}
+
+export function bodyText(body: string | Uint8Array = ''): string {
+  return typeof body === 'string' ? body : new TextDecoder().decode(body)
 }
 
 function maxBytes(status: number): number {
@@ -120,7 +128,7 @@ function isEncoded(header: ResponseHeader): boolean {
 }
 
 /** The reader removes secrets from error events. */
-function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
+export function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
   const { dialect, canForward } = format
   const createReader = (): StreamReader => {
     const readEvent = format.createReader()
@@ -128,7 +136,7 @@ function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
       try {
         return readEvent(event)
       } catch (error) {
-        throw GatewayError.is(error) ? redactSecrets(error, secretsOf(secrets)) : error
+        throw GatewayError.is(error) ? redactSecrets(error, secrets?.() ?? []) : error
       }
     }
     return Object.assign(read, { isComplete: () => readEvent.isComplete?.() === true })
@@ -136,12 +144,11 @@ function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
   return { dialect, createReader, ...(canForward !== undefined && { canForward }) }
 }
 
-export interface JsonAnswer {
+interface JsonAnswer {
   readonly text: string
   readonly value: JsonObject
 }
 
-/** Rejects unless the response is accepted and contains a JSON object. */
 export async function fetchJson(
   upstream: LoadedUpstream,
   call: RequestCall,
@@ -153,7 +160,7 @@ export async function fetchJson(
 }
 
 /** Throws unless the response is accepted and contains a JSON object. */
-export function readJson(upstream: LoadedUpstream, call: RequestCall, response: UpstreamResponse): JsonAnswer {
+export function readJson(upstream: RequestOptions, call: RequestCall, response: UpstreamResponse): JsonAnswer {
   const { name } = upstream
   checkAccepted(upstream, call, response)
   const text = 'text' in response ? response.text : undefined
@@ -171,7 +178,7 @@ function tooDeepError(provider: string): GatewayError {
 }
 
 /** Throws unless the status is 200 and the body is not compressed. Calls `onAccepted` for status 200. */
-export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { status, header }: UpstreamResponse): void {
+export function checkAccepted({ name }: RequestOptions, call: RequestCall, { status, header }: UpstreamResponse): void {
   if (status !== 200) {
     const isRedirect = status >= 300 && status < 400 && status !== 304
     throw upstreamError(
@@ -189,24 +196,22 @@ export async function throwRejection(
   { runtime }: RequestCall,
   response: UpstreamResponse,
 ): Promise<never> {
-  const { name, format, secrets } = upstream
-  if (response.status >= 600) throw upstreamError(name, `answered with status ${response.status}`)
-  const { addResponseDetails } = await import('./retry.ts')
+  const { name, format } = upstream
+  const { status, header } = response
+  if (status >= 600) throw upstreamError(name, `answered with status ${status}`)
+  const { addRetryAdvice } = await import('./retry.ts')
   const text = 'text' in response ? response.text : undefined
-  const failure = readAnswer(upstream, () => format.readFailure(response.status, parseObject(text ?? '')))
-  throw addResponseDetails(failure, response, runtime.now(), secretsOf(secrets))
-}
-
-function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
-  return typeof secrets === 'function' ? secrets() : secrets
+  return readAnswer(upstream, () => {
+    throw addRetryAdvice(format.readFailure(status, parseObject(text ?? '')), header, runtime.now())
+  })
 }
 
 /** Removes secrets from errors. Attributes unexpected errors to the upstream whose answer is read. */
-export function readAnswer<T>({ name, secrets }: LoadedUpstream, read: () => T): T {
+export function readAnswer<T>({ name, secrets }: RequestOptions, read: () => T): T {
   try {
     return read()
   } catch (error) {
-    if (GatewayError.is(error)) throw redactSecrets(error, secretsOf(secrets))
+    if (GatewayError.is(error)) throw redactSecrets(error, secrets?.() ?? [])
     throw upstreamError(name, 'sent an answer that cannot be read', error)
   }
 }

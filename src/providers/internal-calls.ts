@@ -1,28 +1,28 @@
 // Calls that the gateway makes for itself: questions to small models, and texts to embed.
 import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
-import { Cancellation } from '../core/async.ts'
-import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
+import { asArray, asObject, type JsonObject } from '../core/json.ts'
 import { costOf } from '../core/money.ts'
 import type { Route, Runtime, Timeouts, Transport } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { after } from '#transport'
 import type { SmallModel } from '../savings/models.ts'
 import { upstreamError } from '../upstream/attempts.ts'
-import { sendRequest } from './http-call.ts'
+import { readJson, request } from './http-request.ts'
 
 export interface SmallModelOptions {
   readonly runtime: Runtime
   readonly timeouts: Timeouts
-  /** Maximum duration of a call in milliseconds. A tier with a shorter deadline passes a signal. @default 30_000 */
-  readonly deadlineMs?: number
 }
+
+/** Maximum duration of a call to a small model, in milliseconds. */
+const SMALL_MODEL_TIMEOUT_MS = 30_000
 
 type Question = Parameters<SmallModel['ask']>[0]
 
 export async function askSmallModel(
   question: Question,
   route: Route,
-  { runtime, timeouts, deadlineMs = 30_000 }: SmallModelOptions,
+  { runtime, timeouts }: SmallModelOptions,
 ): ReturnType<SmallModel['ask']> {
   const { provider, model } = route
   const { answer } = await provider.complete({
@@ -30,7 +30,7 @@ export async function askSmallModel(
     model,
     runtime,
     signal: question.signal,
-    timeouts: { ...timeouts, total: Math.min(timeouts.total, deadlineMs) },
+    timeouts: { ...timeouts, total: Math.min(timeouts.total, SMALL_MODEL_TIMEOUT_MS) },
     headers: {},
   })
   const text = textOf(answer)
@@ -76,11 +76,9 @@ export interface EmbeddingEndpoint {
   readonly dimensions: number
   readonly headers: Readonly<Record<string, string>>
   readonly timeoutMs: number
-  readonly transport: () => Transport
+  readonly transport: Transport
 }
 
-/** Maximum size of the response to an embeddings call, in bytes. */
-const MAX_EMBEDDINGS_BYTES = 32 * 1024 * 1024
 const EMBEDDINGS_PROVIDER = 'embeddings'
 
 /** Maximum number of texts per call. Further texts are sent in subsequent calls. */
@@ -89,7 +87,7 @@ const MAX_TEXTS_PER_CALL = 256
 export async function embedTexts(
   endpoint: EmbeddingEndpoint,
   texts: readonly string[],
-  signal?: AbortSignal,
+  signal: AbortSignal = new AbortController().signal,
 ): Promise<readonly Float32Array[]> {
   const vectors: Float32Array[] = []
   for (let from = 0; from < texts.length; from += MAX_TEXTS_PER_CALL) {
@@ -100,36 +98,22 @@ export async function embedTexts(
 
 /** Resolves with one vector for each text. Rejects with `upstream` if a vector is missing or invalid. */
 async function embedBatch(
-  endpoint: EmbeddingEndpoint,
+  { url, model, dimensions, headers, timeoutMs, transport }: EmbeddingEndpoint,
   texts: readonly string[],
-  callerSignal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): Promise<readonly Float32Array[]> {
-  const { url, model, dimensions, headers, timeoutMs } = endpoint
+  const upstream = { name: EMBEDDINGS_PROVIDER, headers }
+  const timeouts = { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs }
+  const call = { signal, timeouts, runtime: { now: Date.now, after, transport } }
   const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
-  const response = await sendRequest(
-    { method: 'POST', url, headers, body, connectMs: timeoutMs },
-    {
-      provider: EMBEDDINGS_PROVIDER,
-      transport: endpoint.transport(),
-      runtime: { now: Date.now, after },
-      timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
-      cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
-      connectMs: timeoutMs,
-      maxBytes: () => MAX_EMBEDDINGS_BYTES,
-      isStream: undefined,
-      format: undefined,
-    },
-  )
-  if (response.status !== 200) throw upstreamError(EMBEDDINGS_PROVIDER, `answered with status ${response.status}`)
-  const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw upstreamError(EMBEDDINGS_PROVIDER, `sent more than ${MAX_EMBEDDINGS_BYTES} bytes`)
-  return readVectors(parseObject(text), texts.length, dimensions)
+  const response = await request(upstream, call, { method: 'POST', url, body })
+  return readVectors(readJson(upstream, call, response).value, texts.length, dimensions)
 }
 
 /** Returns the vectors in the order of the texts. */
-function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
+function readVectors(answer: JsonObject, count: number, dimensions: number): readonly Float32Array[] {
   const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
-  asArray(answer?.['data']).forEach((item, position) => {
+  asArray(answer['data']).forEach((item, position) => {
     const { index = position, embedding } = asObject(item) ?? {}
     const vector = Float32Array.from(asArray(embedding), (value) => (typeof value === 'number' ? value : Number.NaN))
     const isValid = vector.length === dimensions && vector.every(Number.isFinite)

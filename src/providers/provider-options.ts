@@ -1,7 +1,9 @@
 import * as z from 'zod/mini'
+import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import { expectedText, pathText, unknownOptionText } from '../core/option-checks.ts'
+import type { RequestOptions } from './http-request.ts'
 
 /** A model in the options of a provider. */
 export interface ModelEntry extends Omit<
@@ -11,7 +13,7 @@ export interface ModelEntry extends Omit<
   readonly id: string
   /** Dollars per million tokens. @default the price in the catalog, otherwise the provider's `defaultPrice` */
   readonly price?: Model['price']
-  /** @default the family in the id (`llama` in `llama-3.3`), otherwise that of the provider (`gpt` for `openai()`) */
+  /** @default the family in the catalog or in the id (`llama` in `llama-3.3`), otherwise a default of the provider */
   readonly family?: string
   /** @default the window in the catalog, otherwise 128_000 */
   readonly contextWindow?: number
@@ -197,4 +199,60 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   const [key, ...rest] = path
   if (key === undefined) return value
   return typeof value === 'object' && value !== null ? valueAt(Reflect.get(value, key), rest) : undefined
+}
+
+export function optionError(functionName: string, problem: string): GatewayError {
+  return new GatewayError('invalid-request', `${functionName}: ${problem}.`)
+}
+
+/**
+ * A key, or a function that returns the current key. The function is called for each request, so that keys can rotate.
+ */
+export type ApiKey = string | (() => MaybePromise<string>)
+
+export const apiKeyOptionSchema: z.ZodMiniType<ApiKey> = z.union([
+  apiKeySchema,
+  functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
+])
+
+/** Static headers, or a function that signs each request. */
+export type Credentials = Partial<Pick<RequestOptions, 'headers' | 'sign'>>
+
+interface KeySource {
+  /** The provider's name in error messages. */
+  readonly provider: string
+  /** The header that contains the key. @default 'authorization' */
+  readonly header?: string
+  readonly apiKey: ApiKey | undefined
+  /** Environment variables that are read for each call if `apiKey` is undefined. */
+  readonly variables: readonly string[]
+}
+
+/** Returns the credentials for a key. Unless `apiKey` is a string, the key is read for each call. */
+export function keyCredentials({ provider, header = 'authorization', apiKey, variables }: KeySource): Credentials {
+  const toHeaders = (key: string): Record<string, string> => ({
+    [header]: header === 'authorization' ? `Bearer ${key}` : key,
+  })
+  if (typeof apiKey === 'string') return { headers: toHeaders(apiKey) }
+  return {
+    sign: async (request) => {
+      const key = apiKey === undefined ? readEnvironment(variables) : await apiKey()
+      if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(provider, apiKey ? [] : variables)
+      return { ...request, headers: { ...request.headers, ...toHeaders(key) } }
+    },
+  }
+}
+
+/** Returns the value of the first variable that is not empty. */
+export function readEnvironment(variables: readonly string[]): string | undefined {
+  return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
+}
+
+/** The error is not retried and does not open a circuit, because only the operator can fix its cause. */
+export function missingKey(provider: string, variables: readonly string[]): GatewayError {
+  const remedy = variables.length === 0 ? 'the apiKey option' : `${variables.join(' or ')}, or the apiKey option`
+  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. Set ${remedy}.`, {
+    advice: { shouldRetry: 'false' },
+    isLocalFault: true,
+  })
 }

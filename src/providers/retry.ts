@@ -1,8 +1,8 @@
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError, type RetryAdvice } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
-import { redactSecrets } from '../upstream/attempts.ts'
 import { remainingMs, reportFailure, type UpstreamAttempt } from './attempt.ts'
+import type { ResponseHeader } from './http-call.ts'
 
 const BASE_BACKOFF_MS = 500
 const MAX_BACKOFF_MS = 8000
@@ -11,8 +11,8 @@ const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
  * Returns the delay in milliseconds before the next attempt, or undefined if the candidate must not be called again.
- * The delay is random, and its maximum doubles with each attempt (full jitter). If the upstream sent `Retry-After`, the
- * candidate is called again only if it is the last one.
+ * The delay is random, and its maximum doubles with each attempt (full jitter). If the upstream advised a delay, it is
+ * the minimum, and the candidate is called again only if it is the last one.
  */
 export function retryDelayMs(
   { number, isLastCandidate }: Pick<UpstreamAttempt, 'number' | 'isLastCandidate'>,
@@ -70,33 +70,20 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
   })
 }
 
-type GetHeader = (name: string) => string | undefined
-
-/**
- * Adds the retry advice in a response's headers to the failure parsed from its body, classifies the failure by the
- * response's status, and removes the provider's secrets.
- */
-export function addResponseDetails(
-  failure: GatewayError,
-  { status, header }: { readonly status: number; readonly header: GetHeader },
-  now: number,
-  secrets: readonly string[],
-): GatewayError {
+/** Adds the retry advice in a response's headers to the failure parsed from its body, whose own advice takes precedence. */
+export function addRetryAdvice(failure: GatewayError, header: ResponseHeader, now: number): GatewayError {
   const retry = readRetryAdvice(header, now)
-  // A retry cannot succeed if the upstream rejects the gateway's credentials, payment or permissions.
-  const rejectsGateway = status === 401 || status === 402 || status === 403
-  const rejection = new GatewayError(failure.kind, failure.message, {
+  const { advice } = failure.details
+  return new GatewayError(failure.kind, failure.message, {
     ...failure.details,
     ...retry,
-    ...(rejectsGateway && { advice: { ...retry.advice, shouldRetry: 'false' } }),
-    ...(status < 500 && { isLocalFault: true }),
+    ...(advice !== undefined && { advice: { ...retry.advice, ...advice } }),
   })
-  return redactSecrets(rejection, secrets)
 }
 
 /** `retry-after-ms` takes precedence over `retry-after`, which contains seconds or a date. */
 export function readRetryAdvice(
-  header: GetHeader,
+  header: ResponseHeader,
   now: number,
 ): { readonly advice?: RetryAdvice; readonly retryAfterSeconds?: number } {
   const retryAfter = header('retry-after')

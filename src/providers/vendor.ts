@@ -1,29 +1,28 @@
 import * as z from 'zod/mini'
-import { GatewayError } from '../core/errors.ts'
-import type { MaybePromise } from '../core/async.ts'
+import type { Model } from '../core/model.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import type { UpstreamFormatModule } from '../formats/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import { httpProvider, type HttpProviderOptions } from './http-provider.ts'
-import type { SignRequest } from './http-request.ts'
-import { createProviderModels, type KnownModel, type PriceList } from './models.ts'
 import {
-  apiKeySchema,
+  type HttpProviderOptions,
+  httpProvider,
+  recordSignedValues,
+  secretsIn,
+  withoutScheme,
+} from './http-provider.ts'
+import {
+  type ApiKey,
+  apiKeyOptionSchema,
   baseUrlSchema,
+  type Credentials,
   fetchSchema,
-  functionSchema,
   headersSchema,
+  type ModelEntry,
   modelEntrySchema,
+  optionError,
   priceSchema,
   providerNameSchema,
-  type ModelEntry,
 } from './provider-options.ts'
-
-/**
- * A key, or a function that returns the current key. The function is called for each request, so that keys can rotate.
- */
-export type ApiKey = string | (() => MaybePromise<string>)
 
 /** The options of every vendor. */
 export interface VendorOptions {
@@ -58,11 +57,6 @@ type OptionFields<O> = {
   readonly [Field in keyof O]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<O[Field]>>>
 }
 
-export const apiKeyOptionSchema: z.ZodMiniType<ApiKey> = z.union([
-  apiKeySchema,
-  functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
-])
-
 /** Excludes `headers`, which `openai` and `anthropic` do not accept. */
 export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   name: z.exactOptional(providerNameSchema),
@@ -83,13 +77,12 @@ export const vendorFields: OptionFields<VendorOptions> = {
   headers: z.exactOptional(headersSchema),
 }
 
-interface VendorDefinition extends Pick<
-  HttpProviderOptions,
-  'name' | 'format' | 'secondFormat' | 'urls' | 'forwardedHeaders'
-> {
+interface VendorDefinition extends Pick<HttpProviderOptions, 'name' | 'format' | 'urls' | 'forwardedHeaders'> {
   /** The name of the function in error messages. */
   readonly functionName: string
+  /** The family of models whose id does not name a family. */
   readonly family: string
+  /** The models that need no entry in `VendorOptions.models`. */
   readonly known: readonly KnownModel[]
   /** Headers that the format requires. @default none */
   readonly headers?: Readonly<Record<string, string>>
@@ -99,54 +92,18 @@ interface VendorDefinition extends Pick<
 
 /** Creates a provider for a vendor. Throws `invalid-request` for an invalid model. */
 export function vendorProvider(options: VendorOptions, vendor: VendorDefinition): Provider {
-  const { functionName, family, known, credentials = {}, headers, ...endpoint } = vendor
-  const { models: entries, defaultPrice, headers: extraHeaders, fetch } = options
+  const { credentials = {}, headers, ...endpoint } = vendor
+  const { headers: extraHeaders, fetch } = options
   const signedValues: string[] = []
   const keys = Object.values(credentials.headers ?? {}).map(withoutScheme)
   return httpProvider({
     ...endpoint,
-    ...createProviderModels({ functionName, family, known, entries, defaultPrice }),
+    ...createProviderModels(options, vendor),
     headers: { ...headers, ...credentials.headers, ...extraHeaders },
     secrets: () => secretsIn([...keys, ...signedValues], Object.values(extraHeaders ?? {}).map(withoutScheme)),
     sign: credentials.sign && recordSignedValues(credentials.sign, signedValues),
     ...(fetch !== undefined && { transport: fetchTransport(fetch) }),
   })
-}
-
-const MIN_KEY_LENGTH = 4
-/** Minimum length of a secret in additional headers. Shorter values, such as a version, are not secrets. */
-const MIN_HEADER_VALUE_LENGTH = 8
-/** Maximum number of values from signed requests that are redacted. */
-const MAX_SIGNED_VALUES = 8
-
-/** Returns the longest secret first, because it may contain a shorter one. */
-function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
-  const secrets = [
-    ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
-    ...headerValues.filter(({ length }) => length >= MIN_HEADER_VALUE_LENGTH),
-  ]
-  return secrets.toSorted((a, b) => b.length - a.length)
-}
-
-/** Returns a `sign` function that also records the values of the headers that it sets, most recent first. */
-function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
-  return async (request) => {
-    const signed = await sign(request)
-    for (const [name, value] of Object.entries(signed.headers)) {
-      if (value === request.headers[name]) continue
-      const secret = withoutScheme(String(value))
-      const index = values.indexOf(secret)
-      if (index !== -1) values.splice(index, 1)
-      values.unshift(secret)
-    }
-    values.splice(MAX_SIGNED_VALUES)
-    return signed
-  }
-}
-
-/** An upstream may echo only the token, so the scheme is removed. */
-function withoutScheme(value: string): string {
-  return value.replace(/^(bearer|basic|token|(api-?)?key) +/i, '')
 }
 
 /**
@@ -161,72 +118,148 @@ export function pricedModels(
 ): readonly KnownModel[] {
   const known = prices?.applyTo(catalog, vendor) ?? catalog
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return known
-  throw new GatewayError(
-    'invalid-request',
-    `${functionName}: prices: the catalog has no prices for this vendor. Set prices: priceList(…), models with a price, or defaultPrice.`,
+  throw optionError(
+    functionName,
+    'prices: the catalog has no prices for this vendor. Set prices: priceList(…), models with a price, or defaultPrice',
   )
 }
 
-/** Static headers, or a function that signs each request. */
-export type Credentials = Partial<Pick<HttpProviderOptions, 'headers' | 'sign'>>
-
-interface KeySource {
-  /** The provider's name in error messages. */
-  readonly provider: string
-  /** The header that contains the key. @default 'authorization' */
-  readonly header?: string
-  readonly apiKey: ApiKey | undefined
-  /** Environment variables that are read for each call if `apiKey` is undefined. */
-  readonly variables: readonly string[]
+/** A model in the catalog or in a price list. */
+export interface KnownModel extends Model {
+  /** Date of the price, YYYY-MM-DD. */
+  readonly pricedAt: string
+  /**
+   * True for a model that the vendor no longer offers. It is not listed, but its id can be resolved, because resellers
+   * may still serve it.
+   */
+  readonly retired?: true
 }
 
-/** Returns the credentials for a key. Unless `apiKey` is a string, the key is read for each call. */
-export function keyCredentials({ provider, header = 'authorization', apiKey, variables }: KeySource): Credentials {
-  const toHeaders = (key: string): Record<string, string> => ({
-    [header]: header === 'authorization' ? `Bearer ${key}` : key,
+/** Prices from a file. Created by `priceList` from `sluice/providers`. */
+export interface PriceList {
+  /** Returns the known models with prices from the list, followed by the vendor's other models in the list. */
+  readonly applyTo: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
+}
+
+interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' | 'retired'> {
+  /** YYYY-MM-DD. */
+  readonly created?: string
+  readonly pricedAt?: string
+  readonly retired?: boolean
+}
+
+/** Returns the models of a catalog file. The fields of a row override `shared`. */
+export function readCatalog(
+  rows: readonly CatalogRow[],
+  shared: Partial<KnownModel> & { readonly family: string },
+): readonly KnownModel[] {
+  return rows.map(({ created, retired, pricedAt = shared.pricedAt ?? '', ...row }) => {
+    const { small, ...others } = shared
+    return {
+      ...others,
+      ...(small !== undefined && small !== row.id && { small }),
+      ...row,
+      pricedAt,
+      ...(created !== undefined && { created: Date.parse(created) / 1000 }),
+      ...(retired === true && { retired }),
+    }
   })
-  if (typeof apiKey === 'string') return { headers: toHeaders(apiKey) }
+}
+
+const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
+  claude: ['claude'],
+  gpt: ['gpt', 'chatgpt', 'o1', 'o3', 'o4'],
+  gemini: ['gemini', 'gemma'],
+  llama: ['llama', 'meta-llama'],
+  mistral: ['mistral', 'ministral', 'mixtral', 'magistral', 'codestral', 'devstral', 'pixtral'],
+  qwen: ['qwen', 'qwq'],
+  deepseek: ['deepseek'],
+  command: ['command'],
+  grok: ['grok'],
+  extractive: ['extractive'],
+}
+
+/** Returns the family for the prefix of a model id, or undefined for an unknown prefix. Ignores a vendor before `/`. */
+export function familyOf(id: string): string | undefined {
+  const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
+  const families = Object.entries(FAMILY_PREFIXES)
+  return families.find(([, prefixes]) => prefixes.some((prefix) => name.startsWith(prefix)))?.[0]
+}
+
+const DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
+const DEFAULT_MAX_OUTPUT_TOKENS = 16_384
+
+/**
+ * Throws `invalid-request` for a model without a price, a duplicate model, or a small model that is unknown or of
+ * another family.
+ */
+function createProviderModels(
+  { models: entries = [], defaultPrice }: VendorOptions,
+  { functionName, family, known }: VendorDefinition,
+): Pick<Provider, 'models' | 'model'> {
+  const byId = new Map<string, Model>()
+  const listedIds = new Set<string>()
+  for (const { retired, ...model } of known) {
+    byId.set(model.id, model)
+    if (retired === undefined) listedIds.add(model.id)
+  }
+  const configuredIds = new Set<string>()
+  for (const [index, entry] of entries.entries()) {
+    const name = `models[${index}]: the model "${entry.id}"`
+    if (configuredIds.has(entry.id))
+      throw optionError(functionName, `${name} is listed twice. Remove one of the entries`)
+    configuredIds.add(entry.id)
+    listedIds.add(entry.id)
+    const model = completeModel(entry, byId.get(entry.id), family, defaultPrice)
+    if (model === undefined) {
+      throw optionError(functionName, `${name} has no price. ${PRICE_REMEDY}, or set defaultPrice for all models`)
+    }
+    byId.set(entry.id, model)
+  }
+  const byStem = new Map([...byId.values()].map((model) => [stemOf(model.id), model]))
+  const find = (id: string): Model | undefined => {
+    // Vendors serve the same model as `name`, `name-latest` and `name-<date>`.
+    const match = byId.get(id) ?? byStem.get(stemOf(id))
+    if (match !== undefined) return match.id === id ? match : { ...match, id }
+    return completeModel({ id }, undefined, family, defaultPrice)
+  }
+  for (const id of configuredIds) checkSmallModel(functionName, byId.get(id), find)
+  return { models: [...listedIds].flatMap((id) => byId.get(id) ?? []), model: find }
+}
+
+export const PRICE_REMEDY = 'Set price to { input, output } in dollars per million tokens'
+
+/** Adds the fields of the known model and the defaults of `ModelEntry`. Returns undefined for a model without a price. */
+export function completeModel(
+  entry: ModelEntry,
+  known: Model | undefined,
+  family: string,
+  defaultPrice?: Price,
+): Model | undefined {
+  const model = { ...known, ...entry }
+  const { price = defaultPrice, contextWindow = DEFAULT_CONTEXT_WINDOW_TOKENS } = model
+  if (price === undefined) return undefined
   return {
-    sign: async (request) => {
-      const key = apiKey === undefined ? readEnvironment(variables) : await apiKey()
-      if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(provider, apiKey ? [] : variables)
-      return { ...request, headers: { ...request.headers, ...toHeaders(key) } }
-    },
+    ...model,
+    price,
+    family: model.family ?? familyOf(model.id) ?? family,
+    contextWindow,
+    maxOutputTokens: model.maxOutputTokens ?? Math.min(DEFAULT_MAX_OUTPUT_TOKENS, contextWindow),
   }
 }
 
-/** Returns the first variable that is set, or undefined on platforms without environment variables. */
-export function readEnvironment(variables: readonly string[]): string | undefined {
-  return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
+function checkSmallModel(functionName: string, model: Model | undefined, find: Provider['model']): void {
+  if (model?.small === undefined) return
+  const small = find(model.small)
+  if (small?.family === model.family) return
+  const problem = small === undefined ? 'is not a model of this provider' : `is of the family "${small.family}"`
+  throw optionError(
+    functionName,
+    `models: small: "${model.small}" ${problem}; expected a model of the family "${model.family}"`,
+  )
 }
 
-/** The error is not retried and does not open a circuit, because only the operator can fix its cause. */
-export function missingKey(provider: string, variables: readonly string[]): GatewayError {
-  const remedy = variables.length === 0 ? 'the apiKey option' : `${variables.join(' or ')}, or the apiKey option`
-  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. Set ${remedy}.`, {
-    advice: { shouldRetry: 'false' },
-    isLocalFault: true,
-  })
-}
-
-// Each format is loaded on the first request that uses it.
-
-export const CHAT_FORMAT: UpstreamFormatModule = {
-  dialect: 'openai',
-  load: async () => (await import('../formats/chat/upstream.ts')).chatUpstream,
-}
-
-export const MESSAGES_FORMAT: UpstreamFormatModule = {
-  dialect: 'anthropic',
-  load: async () => (await import('../formats/messages/upstream.ts')).messagesUpstream,
-}
-
-export const RESPONSES_FORMAT: UpstreamFormatModule & { readonly dialect: 'responses' } = {
-  dialect: 'responses',
-  load: async () => (await import('../formats/responses/upstream.ts')).responsesUpstream,
-}
-
-export const GEMINI_FORMAT: UpstreamFormatModule = {
-  dialect: 'gemini',
-  load: async () => (await import('../formats/gemini/upstream.ts')).geminiUpstream,
+/** Removes the date or `-latest` from the end of a model id. */
+export function stemOf(id: string): string {
+  return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }

@@ -1,31 +1,30 @@
 import * as z from 'zod/mini'
+import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
+import type { Price } from '../core/money.ts'
+import { checkOptions, expects, optionsOf } from '../core/option-checks.ts'
 import type { Provider } from '../core/ports.ts'
-import { familyOf, type KnownModel, readCatalog } from './models.ts'
+import { chatProvider } from './main-providers.ts'
 import catalog from './models/vendors.json' with { type: 'json' }
-import { chatProvider } from './openai-anthropic.ts'
-import { nonEmptySchema, parseOptions, trimTrailingSlashes } from './provider-options.ts'
+import { optionError, parseOptions } from './provider-options.ts'
 import {
-  type ApiKey,
-  apiKeyOptionSchema,
-  CHAT_FORMAT,
-  keyCredentials,
+  familyOf,
+  type KnownModel,
+  type PriceList,
   pricedModels,
+  readCatalog,
   vendorFields,
   type VendorOptions,
-  vendorProvider,
 } from './vendor.ts'
-import { GatewayError } from '../core/errors.ts'
-import type { HttpProviderOptions } from './http-provider.ts'
 
 const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = catalog.models
 
-/** Returns no models for vendors without prices. */
+/** Returns the models of a vendor in the catalog. */
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   const rows = MODELS[vendor] ?? []
   return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
 }
 
-const schema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
+export const vendorSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 
 /** Creates the provider of a vendor. Throws `invalid-request` for invalid options. */
 export type VendorProvider = (options?: VendorOptions) => Provider
@@ -33,7 +32,7 @@ export type VendorProvider = (options?: VendorOptions) => Provider
 /** @param keyVariable Absent for local servers, which need no key and are free. */
 function vendor(name: string, baseUrl: string, keyVariable?: string): VendorProvider {
   return (options = {}) => {
-    const parsed = parseOptions(name, schema, options)
+    const parsed = parseOptions(name, vendorSchema, options)
     const localDefaults = keyVariable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
     const completeOptions = { name, baseUrl, ...localDefaults, ...parsed }
     const known = pricedModels(name, name, completeOptions, knownModelsOf(name))
@@ -68,65 +67,150 @@ export const vllm: VendorProvider = vendor('vllm', 'http://127.0.0.1:8000/v1')
 /** Models of a local LM Studio server, by default at http://127.0.0.1:1234. They need no key and are free. */
 export const lmStudio: VendorProvider = vendor('lmstudio', 'http://127.0.0.1:1234/v1')
 
-/** Options of `azureOpenai()`. */
-export interface AzureOpenaiOptions extends VendorOptions {
-  /** The resource name in `https://<resource>.openai.azure.com`. `baseUrl` replaces the entire URL. */
-  readonly resource?: string
-  /** An api-version such as `2024-10-21`. Models are then addressed by deployment. @default the v1 endpoints */
-  readonly apiVersion?: string
-  /** An Entra ID token, or a function that returns the token for each call. Used instead of a key. */
-  readonly token?: ApiKey
+/** Options of `priceList()`. */
+export interface PriceListOptions {
+  /** Date of the file and of every price in it, YYYY-MM-DD. */
+  readonly pricedAt: string
 }
 
-const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
-  ...vendorFields,
-  resource: z.exactOptional(
-    z.string().check(z.regex(/^[a-z0-9][a-z0-9-]*$/i, { error: 'expected the name of an Azure resource' })),
-  ),
-  apiVersion: z.exactOptional(
-    nonEmptySchema.check(z.regex(/^[\w-]+$/, { error: 'expected a version such as 2024-10-21' })),
-  ),
-  token: z.exactOptional(apiKeyOptionSchema),
-})
+const checkPriceListOptions = optionsOf(
+  { pricedAt: expects('a date, YYYY-MM-DD', (day) => typeof day === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(day)) },
+  ['pricedAt'],
+)
+
+/** Further names of a vendor in price files: first models.dev, then LiteLLM. */
+const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
+  gemini: ['google'],
+  together: ['togetherai', 'together_ai'],
+  fireworks: ['fireworks-ai', 'fireworks_ai'],
+  bedrock: ['amazon-bedrock', 'bedrock_converse', 'bedrock_mantle'],
+  vertex: ['google-vertex', 'vertex_ai-language-models', 'vertex_ai-anthropic_models'],
+}
 
 /**
- * Creates a provider for Azure OpenAI. The model id is the deployment name. The catalog has no Azure prices. Throws
- * `invalid-request` for invalid options.
+ * Reads the parsed price file of LiteLLM (`model_prices_and_context_window.json`) or models.dev (`api.json`). Ignores
+ * models without a price per token, and models with a price of 0, because both files also use 0 for unknown prices.
+ * Throws `invalid-request` for an unknown file format. A provider throws `invalid-request` for an invalid price of its
+ * vendor.
  */
-export function azureOpenai(options: AzureOpenaiOptions): Provider {
-  const parsed = parseOptions('azureOpenai', azureSchema, options)
-  const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey } = parsed
-  if (resource === undefined && baseUrl === undefined) {
-    const message = 'azureOpenai: resource: expected the name of the resource, got undefined.'
-    throw new GatewayError('invalid-request', message)
-  }
-  const root = trimTrailingSlashes(baseUrl ?? `https://${resource}.openai.azure.com`)
-  const variables = ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY']
-  return vendorProvider(parsed, {
-    functionName: 'azureOpenai',
-    name,
-    family: 'gpt',
-    known: pricedModels('azureOpenai', 'azure', parsed),
-    format: CHAT_FORMAT,
-    urls: apiVersion === undefined ? v1Urls(root) : deploymentUrls(root, apiVersion),
-    credentials:
-      token === undefined
-        ? keyCredentials({ provider: name, header: 'api-key', apiKey, variables })
-        : keyCredentials({ provider: name, apiKey: token, variables: [] }),
-  })
-}
-
-function v1Urls(root: string): HttpProviderOptions['urls'] {
-  const v1 = `${root}/openai/v1`
-  return { create: `${v1}/chat/completions`, embed: `${v1}/embeddings`, ping: `${v1}/models`, base: v1 }
-}
-
-function deploymentUrls(root: string, apiVersion: string): HttpProviderOptions['urls'] {
-  const query = `?api-version=${apiVersion}`
-  const deploymentUrl = (id: string, path: string): string => `${root}/openai/deployments/${id}/${path}${query}`
+export function priceList(file: unknown, options: PriceListOptions): PriceList {
+  checkOptions('priceList', options, checkPriceListOptions)
+  const { pricedAt } = options
+  const listModels = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
+  if (listModels === undefined)
+    throw optionError('priceList', "expected the parsed JSON of LiteLLM's or models.dev's price file")
   return {
-    create: (id) => deploymentUrl(id, 'chat/completions'),
-    embed: (id) => deploymentUrl(id, 'embeddings'),
-    ping: `${root}/openai/models${query}`,
+    applyTo: (known, vendor) => {
+      const byId = new Map(known.map((model) => [model.id, model]))
+      const pricedModels = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((vendorId) => listModels(vendorId))
+      for (const model of pricedModels.filter(({ price }) => price.input + price.output > 0)) {
+        byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt })
+      }
+      return [...byId.values()]
+    },
   }
+}
+
+type ListVendorModels = (vendorId: string) => readonly Omit<KnownModel, 'pricedAt'>[]
+
+/** Reads `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
+function readModelsDev(file: JsonObject): ListVendorModels | undefined {
+  const isModelsDev = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
+  if (!isModelsDev) return undefined
+  return (vendorId) => {
+    const vendor = Object.hasOwn(file, vendorId) ? asObject(file[vendorId]) : undefined
+    return Object.entries(asObject(vendor?.['models']) ?? {}).flatMap(([modelId, value]) => {
+      const model = asObject(value)
+      const cost = asObject(model?.['cost'])
+      if (model === undefined || cost === undefined || !isCurrentTextModel(model)) return []
+      const price = modelsDevPrice(modelId, cost)
+      return [modelOf(modelId, price, asObject(model['limit']) ?? {}, ['context', 'output'])]
+    })
+  }
+}
+
+function isCurrentTextModel(model: JsonObject): boolean {
+  const output = asObject(model['modalities'])?.['output']
+  return model['status'] !== 'deprecated' && (!Array.isArray(output) || (output.length === 1 && output[0] === 'text'))
+}
+
+function modelsDevPrice(id: string, cost: JsonObject): Price {
+  const rates = (from: JsonObject): Omit<Price, 'long'> => ({
+    input: dollarsPerMillion(id, from['input']),
+    output: dollarsPerMillion(id, from['output']),
+    ...(from['cache_read'] !== undefined && { cacheRead: dollarsPerMillion(id, from['cache_read']) }),
+    ...(from['cache_write'] !== undefined && { cacheWrite: dollarsPerMillion(id, from['cache_write']) }),
+  })
+  const tiers = Array.isArray(cost['tiers']) ? cost['tiers'].filter(isJsonObject) : []
+  const over200k = asObject(cost['context_over_200k'])
+  const [tier] = tiers
+  const above = asCount(asObject(tier?.['tier'])?.['size'])
+  if (tier !== undefined && above !== undefined) return { ...rates(cost), long: { ...rates(tier), above } }
+  return over200k === undefined ? rates(cost) : { ...rates(cost), long: { ...rates(over200k), above: 200_000 } }
+}
+
+/** Reads `{ [id]: { litellm_provider, input_cost_per_token, … } }`, in dollars per token. */
+function readLitellm(file: JsonObject): ListVendorModels | undefined {
+  const entries = Object.entries(file).flatMap(([id, value]) => {
+    const vendor = asString(asObject(value)?.['litellm_provider'])
+    return isJsonObject(value) && vendor !== undefined ? [{ id, vendor, row: value }] : []
+  })
+  if (entries.length === 0) return undefined
+  return (vendorId) =>
+    entries
+      .filter(({ vendor, row }) => vendor === vendorId && isPricedTextModel(row))
+      .map((entry) => {
+        const modelId = entry.id.startsWith(`${vendorId}/`) ? entry.id.slice(vendorId.length + 1) : entry.id
+        return modelOf(modelId, litellmPrice(modelId, entry.row), entry.row, ['max_input_tokens', 'max_output_tokens'])
+      })
+}
+
+const TEXT_MODES: readonly unknown[] = [undefined, 'chat', 'responses', 'completion', 'embedding']
+
+function isPricedTextModel(row: JsonObject): boolean {
+  return row['input_cost_per_token'] !== undefined && TEXT_MODES.includes(row['mode'])
+}
+
+function litellmPrice(id: string, row: JsonObject): Price {
+  const rates = (suffix: string): Omit<Price, 'long'> => {
+    const rate = (field: string): number | undefined => {
+      const value = row[`${field}${suffix}`] ?? (suffix === '' ? undefined : row[field])
+      return value === undefined || value === null ? undefined : dollarsPerMillion(id, value, 1e6)
+    }
+    const cacheRead = rate('cache_read_input_token_cost')
+    const cacheWrite = rate('cache_creation_input_token_cost')
+    return {
+      input: rate('input_cost_per_token') ?? 0,
+      output: rate('output_cost_per_token') ?? 0,
+      ...(cacheRead !== undefined && { cacheRead }),
+      ...(cacheWrite !== undefined && { cacheWrite }),
+    }
+  }
+  const [, suffix, thousands] = Object.keys(row).flatMap(
+    (field) => /^input_cost_per_token(_above_(\d+)k_tokens)$/.exec(field) ?? [],
+  )
+  if (suffix === undefined) return rates('')
+  return { ...rates(''), long: { ...rates(suffix), above: Number(thousands) * 1000 } }
+}
+
+function modelOf(
+  id: string,
+  price: Price,
+  limits: JsonObject,
+  [context, output]: readonly [string, string],
+): Omit<KnownModel, 'pricedAt'> {
+  const contextWindow = asCount(limits[context]) || 128_000
+  const maxOutputTokens = asCount(limits[output]) || Math.min(16_384, contextWindow)
+  return { id, family: familyOf(id) ?? id, contextWindow, maxOutputTokens, price }
+}
+
+const MAX_PRICE = 10_000
+
+/** Returns the price in dollars per million tokens, without rounding errors. */
+function dollarsPerMillion(id: string, value: unknown, factor = 1): number {
+  const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
+  if (dollars >= 0 && dollars <= MAX_PRICE) return dollars
+  const price = `${JSON.stringify(value)}${factor === 1 ? '' : ' per token'}`
+  const problem = `the price of "${id}" is ${price}; expected 0 to ${MAX_PRICE} dollars per million tokens`
+  throw optionError('priceList', problem)
 }

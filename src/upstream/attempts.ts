@@ -1,10 +1,48 @@
-import { NO_USAGE, type Usage } from '../core/answer.ts'
+import { type AnswerSource, type Completion, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { add, costOf, type NanoUsd, promptTokens, ZERO } from '../core/money.ts'
-import type { Provider, Route } from '../core/ports.ts'
-import type { Dialect } from '../core/prompt.ts'
+import type { EmbeddingRequest, EmbeddingResult, Provider, ProviderAnswer, Route } from '../core/ports.ts'
+import type { Dialect, Prompt } from '../core/prompt.ts'
+import type { UpstreamStream } from './upstream-stream.ts'
+
+/** Calls the routes in order until one answers. Does not retry after an answer has begun. */
+export interface Upstream {
+  complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
+  stream(
+    routes: readonly Route[],
+    call: UpstreamCall,
+    createStream: CreateStream,
+  ): Promise<UpstreamAnswer<UpstreamStream>>
+  embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamAnswer<EmbeddingResult>>
+}
+
+/** Returns the stream for the caller from a route's answer. */
+export type CreateStream = (route: Route, answer: AsyncIterable<StreamChunk> | AnswerSource) => UpstreamStream
+
+/** Fields that all provider calls of a request share. */
+export interface UpstreamRequest {
+  readonly headers: Readonly<Record<string, string>>
+  readonly cancellation: Cancellation
+  readonly keyId: string
+  /** Start of `timeouts.total`, in milliseconds since 1970. */
+  readonly startedAt: number
+  readonly attempts: Attempts
+}
+
+export interface UpstreamCall extends UpstreamRequest {
+  /** Returns the prompt for a route, because providers require different fields. */
+  readonly promptFor: (route: Route) => Prompt
+}
+
+export interface UpstreamEmbeddingCall extends UpstreamRequest {
+  readonly request: EmbeddingRequest
+}
+
+export interface UpstreamAnswer<Answer> extends ProviderAnswer<Answer> {
+  readonly route: Route
+}
 
 /** The usage may increase while the answer is received. */
 type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>

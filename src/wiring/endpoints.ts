@@ -1,10 +1,11 @@
+import type { SemanticCache } from '../cache/semantic-cache.ts'
 import { isPromise, lazy } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpHandler, HttpHandling, HttpRequest } from '../core/http.ts'
-import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Runtime } from '../core/ports.ts'
 import { writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
 import type { WriteFailure } from '../formats/format.ts'
+import type { Ledger } from '../governance/ledger.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
 import type { FetchHandler } from '../http/web-handler.ts'
@@ -12,9 +13,10 @@ import { rateStatusOfCaller } from '../pipeline/admission.ts'
 import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
 import { requestIdOf } from '../pipeline/exchange.ts'
 import type { RequestTracker } from '../pipeline/services.ts'
-import { INTERNAL_FAILURE, asFailure } from '../pipeline/settle.ts'
+import { INTERNAL_FAILURE, asFailure, type ObserverTargets } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
+import type { MetricsReports } from '../routes/info.ts'
 import type { EndpointDependencies } from './fallback-handler.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
@@ -122,18 +124,32 @@ export function lazyFetch(gateway: HttpHandling): FetchHandler {
   return (input, init) => fetch?.(input, init) ?? load().then((loaded) => loaded(input, init))
 }
 
-export const checkBatches: OptionCheck = optionsOf({
-  concurrency: integerFrom(0, 1000),
-  leaseMs: integerFrom(1000),
-  waitUntil: functionCheck('waitUntil(promise)'),
-})
+export function createMetricsReports(
+  { metrics, audit, log, now }: ObserverTargets,
+  cache: Pick<SemanticCache, 'stats'> | undefined,
+  ledger: Pick<Ledger, 'settlementCounts'>,
+): MetricsReports {
+  return {
+    summary: () => metrics.summary(now()),
+    cache: () => {
+      const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cache?.stats() ?? {}
+      return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
+    },
+    prometheus: async () => {
+      const { writePrometheus } = await import('./fallback-handler.ts')
+      const { waiting, dropped } = ledger.settlementCounts()
+      const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
+      return writePrometheus(metrics.totals(), drops, waiting)
+    },
+  }
+}
 
 type OpenBatches = ReturnType<typeof createBatchProcessing>
 
 /** The batches of a gateway. Their module is loaded on first use. */
 interface Batches {
   open(): Promise<OpenBatches>
-  /** Starts polling for batches on its first call. */
+  /** Starts polling for batches. Later calls have no effect. */
   start(): void
   work(): Promise<void>
   stop(): Promise<void>
@@ -169,32 +185,22 @@ export function createBatches(options: BatchOptions | undefined, dependencies: B
   }
 }
 
-interface RequestTrackerOptions {
-  readonly after: Runtime['after']
-  /** Maximum number of running requests at which batches are processed. @default 8 */
-  readonly maxRequests?: number
-  /**
-   * Maximum time that a batch worker waits for running requests, in milliseconds. Prevents starvation of batches.
-   * @default 30_000
-   */
-  readonly maxWaitMs?: number
-}
-
+/** Maximum number of running requests at which batches are processed. */
 const MAX_REQUESTS = 8
+/** Maximum time that a batch worker waits for running requests, in milliseconds. Prevents starvation of batches. */
 const MAX_WAIT_MS = 30_000
 
-export function createRequestTracker(options: RequestTrackerOptions): RequestTracker {
-  const { after, maxRequests = MAX_REQUESTS, maxWaitMs = MAX_WAIT_MS } = options
+export function createRequestTracker({ after }: Pick<Runtime, 'after'>): RequestTracker {
   const running = new Set<string>()
   const waiting = new Set<() => void>()
   return {
     enter: (id) => void running.add(id),
     leave: (id) => {
-      if (!running.delete(id) || running.size > maxRequests) return
+      if (!running.delete(id) || running.size > MAX_REQUESTS) return
       for (const proceed of waiting) proceed()
     },
     waitForQuiet: (signal) =>
-      running.size <= maxRequests || signal.aborted
+      running.size <= MAX_REQUESTS || signal.aborted
         ? Promise.resolve()
         : new Promise((resolve) => {
             const proceed = (): void => {
@@ -203,7 +209,7 @@ export function createRequestTracker(options: RequestTrackerOptions): RequestTra
               waiting.delete(proceed)
               resolve()
             }
-            const cancelTimer = after(maxWaitMs, proceed)
+            const cancelTimer = after(MAX_WAIT_MS, proceed)
             waiting.add(proceed)
             signal.addEventListener('abort', proceed)
           }),

@@ -4,8 +4,9 @@ import type { Model } from '../core/model.ts'
 import type { Embedder } from '../core/cache-ports.ts'
 import type { Meter, Runtime, Route } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { ZERO, costOf } from '../core/money.ts'
-import type { PromptCache } from '../pipeline/services.ts'
+import { ZERO, costOf, toDollars } from '../core/money.ts'
+import type { PromptCache, Services } from '../pipeline/services.ts'
+import type { LogEventFields } from '../records/request-log.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
@@ -99,17 +100,43 @@ interface SavingsDependencies {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
+}
+
+interface ShadowObserver {
   /** Called with the result of each shadow trial. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
   readonly onShadowFailure: (cause: unknown) => void
 }
 
+/** Omits the embedder, because its calls may cost money. */
+export function createDryRun(
+  { embedder: _, ...options }: SavingsOptions,
+  dependencies: SavingsDependencies,
+): ReturnType<Services['dryRun']> {
+  const dryDependencies = { ...dependencies, store: { ...dependencies.store, set: () => Promise.resolve() } }
+  return {
+    waterfall: createSavings(options, dryDependencies, { onShadow: () => {}, onShadowFailure: () => {} }),
+    promptCache: createPromptCache(options, dryDependencies),
+  }
+}
+
+export function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
+  return {
+    virtual_key_id: job.owner,
+    model: job.modelName,
+    strategy: record.strategy,
+    original_tokens: record.originalTokens,
+    optimized_tokens: record.optimizedTokens,
+    small_models_usd: toDollars(record.spent),
+  }
+}
+
 /** Returns undefined if the markers are disabled. */
 export function createPromptCache(
-  options: SavingsOptions | undefined,
+  options: SavingsOptions,
   { store, runtime }: Pick<SavingsDependencies, 'store' | 'runtime'>,
 ): PromptCache | undefined {
-  if (options?.promptCache === 'off') return undefined
+  if (options.promptCache === 'off') return undefined
   const load = lazy(async () => {
     const { createMemory, markForCache } = await import('../savings/waterfall.ts')
     const memory = createMemory({ store, now: runtime.now })
@@ -119,21 +146,23 @@ export function createPromptCache(
 }
 
 /** Creates the waterfall. The first request that is large enough or requests a tier loads its module. */
-export function createSavings(configured: SavingsOptions | undefined, dependencies: SavingsDependencies): Waterfall {
-  const options = configured ?? {}
+export function createSavings(
+  options: SavingsOptions,
+  dependencies: SavingsDependencies,
+  observer: ShadowObserver,
+): Waterfall {
   const waterfall = lazyWaterfall(options, dependencies)
   const { shadow: share } = options
   if (share === undefined) return waterfall
   const observe = async (job: TierJob): Promise<void> => {
     const record = shadowRecordOf(await waterfall(job))
-    if (record !== undefined) dependencies.onShadow(record, job)
+    if (record !== undefined) observer.onShadow(record, job)
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
-    observe({ ...job, shadow: dependencies.runtime.random() < share ? 'tried' : 'not-tried' }).catch(
-      dependencies.onShadowFailure,
-    )
+    const shadow = dependencies.runtime.random() < share ? 'tried' : 'not-tried'
+    observe({ ...job, shadow }).catch(observer.onShadowFailure)
     return unchangedResult(job)
   }
   return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall })
@@ -192,7 +221,7 @@ const NO_STATISTICS: CacheStatistics = {
   bytes: 0,
 }
 
-/** Creates the cache. Loads its module on the first call. */
+/** Loads the module of the cache on the first call that needs it. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {
@@ -218,19 +247,13 @@ export function smallModelFor(candidate: Route, options: SmallModelOptions): Sma
   const { provider, model } = candidate
   const small = model.small === undefined ? undefined : provider.model(model.small)
   if (small === undefined || small.family !== model.family) return undefined
-  return createSmallModel({ provider, model: small }, options)
-}
-
-/** The first question loads the module that asks it. */
-export function createSmallModel(route: Route, options: SmallModelOptions): SmallModel {
-  const { provider, model } = route
+  const route = { provider, model: small }
   return {
-    name: `${provider.name}/${model.id}`,
+    name: `${provider.name}/${small.id}`,
     ask: async (question) => {
       const { askSmallModel } = await import('../providers/internal-calls.ts')
       return askSmallModel(question, route, options)
     },
-    price: (promptTokens, outputTokens) =>
-      costOf({ ...NO_USAGE, inputTokens: promptTokens, outputTokens }, model.price),
+    price: (inputTokens, outputTokens) => costOf({ ...NO_USAGE, inputTokens, outputTokens }, small.price),
   }
 }

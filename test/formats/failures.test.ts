@@ -115,4 +115,12 @@ describe('an upstream', () => {
   ] as const)('status %i is mapped to %s', (status, kind) => {
     expect(readFailure(status, undefined).kind).toBe(kind)
   })
+
+  it.each([401, 402, 403, 405, 408])('status %i is not a fault of the upstream', (status) => {
+    expect(readFailure(status, undefined).details.isLocalFault).toBe(true)
+  })
+
+  it.each([401, 402, 403])('status %i must not be retried', (status) => {
+    expect(readFailure(status, undefined).details.advice).toEqual({ shouldRetry: 'false' })
+  })
 })

@@ -5,33 +5,35 @@ import { noNetwork } from '../support/no-network.ts'
 
 function setUp() {
   const runtime = manualRuntime(noNetwork)
-  const requestTracker = createRequestTracker({ after: runtime.after, maxRequests: 2, maxWaitMs: 1000 })
+  const requestTracker = createRequestTracker(runtime)
   const stopping = new AbortController()
   const went: string[] = []
   const wait = (name: string): Promise<void> =>
     requestTracker.waitForQuiet(stopping.signal).then(() => void went.push(name))
-  const enter = (...ids: string[]): void => ids.forEach((id) => requestTracker.enter(id))
+  const enter = (count: number): void => {
+    for (let id = 1; id <= count; id += 1) requestTracker.enter(`request-${id}`)
+  }
   return { runtime, requestTracker, stopping, went, wait, enter }
 }
 
 describe('batch work', () => {
   it('continues immediately while few requests are running', async () => {
     const { requestTracker, enter, stopping } = setUp()
-    enter('a', 'b')
+    enter(8)
 
     await expect(requestTracker.waitForQuiet(stopping.signal)).resolves.toBeUndefined()
   })
 
   it('waits while many requests are running, until enough of them are answered', async () => {
     const { requestTracker, enter, wait, went, runtime } = setUp()
-    enter('a', 'b', 'c', 'd')
+    enter(10)
     const waiting = Promise.all([wait('first'), wait('second')])
 
     requestTracker.leave('unknown')
-    requestTracker.leave('a')
+    requestTracker.leave('request-1')
     await Promise.resolve()
     const early = [...went]
-    requestTracker.leave('b')
+    requestTracker.leave('request-2')
     await waiting
 
     expect(early).toEqual([])
@@ -41,16 +43,16 @@ describe('batch work', () => {
 
   it('continues after the maximum wait, so that it is not starved', async () => {
     const { enter, wait, runtime } = setUp()
-    enter('a', 'b', 'c')
+    enter(9)
     const waiting = wait('first')
-    runtime.advance(1000)
+    runtime.advance(30_000)
 
     await waiting
   })
 
   it('continues when its signal is aborted', async () => {
     const { enter, wait, stopping, runtime } = setUp()
-    enter('a', 'b', 'c')
+    enter(9)
     const waiting = wait('first')
     stopping.abort()
 

@@ -6,8 +6,8 @@ import {
   openai,
   OPENAI_MODELS,
   openaiCompatible,
-} from '../../src/providers/openai-anthropic.ts'
-import { familyOf } from '../../src/providers/models.ts'
+} from '../../src/providers/main-providers.ts'
+import { familyOf } from '../../src/providers/vendor.ts'
 import anthropicCatalog from '../../src/providers/models/anthropic.json' with { type: 'json' }
 import { createModelDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
 import { priceSchema } from '../../src/providers/provider-options.ts'

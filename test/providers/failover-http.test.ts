@@ -3,9 +3,10 @@ import type { StreamChunk } from '../../src/core/answer.ts'
 import type { ClosableTransport, Route } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
-import { anthropic, openai } from '../../src/providers/openai-anthropic.ts'
+import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
+import { anthropic, openai } from '../../src/providers/main-providers.ts'
 import { createFailover, type Failover } from '../../src/providers/failover.ts'
-import type { FailoverCall } from '../../src/providers/attempt.ts'
+import type { UpstreamCall } from '../../src/upstream/attempts.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collectChunks, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
@@ -44,7 +45,7 @@ function candidate(provider: Route['provider'], id: string): Route {
   return { provider, model }
 }
 
-function call(stream: boolean, signal?: AbortSignal, keyId?: string): FailoverCall {
+function call(stream: boolean, signal?: AbortSignal, keyId?: string): UpstreamCall {
   const prompt = chatClient.readPrompt({
     model: 'x/y',
     stream,
@@ -91,6 +92,18 @@ describe('over real connections', () => {
     first.reply = () => ({ kind: 'failure', status })
     expect((await skipDelays(failover.complete(candidates, call(false)))).route.provider.name).toBe('anthropic')
     expect(first.requests).toHaveLength(1)
+  })
+
+  it('treats a rejected key in an answer of status 200 like status 401', async () => {
+    failover = createFailover({ runtime, timeouts, breaker: createCircuitBreaker({ minRequests: 1 }) })
+    const value = { error: { message: 'Incorrect API key provided.', code: 'invalid_api_key' } }
+    first.reply = () => ({ kind: 'json', value })
+    expect((await skipDelays(failover.complete(candidates, call(false)))).route.provider.name).toBe('anthropic')
+    first.reply = () => ({ kind: 'events', items: [{ data: JSON.stringify(value) }] })
+    const { route } = await skipDelays(failover.stream(candidates, call(true), createChunkStream))
+    expect(route.provider.name).toBe('anthropic')
+    expect(first.requests).toHaveLength(2)
+    expect(failover.circuits()['openai/gpt-4o']?.state).toBe('closed')
   })
 
   it('replaces a stream that breaks before its first content with the stream of the other provider', async () => {

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import type { Completion, StreamChunk } from '../../src/core/answer.ts'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
 import type { Provider, ProviderCall, Route } from '../../src/core/ports.ts'
-import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
+import type { UpstreamCall } from '../../src/upstream/attempts.ts'
 import { createFailover } from '../../src/providers/failover.ts'
-import type { FailoverOptions, FailoverCall } from '../../src/providers/attempt.ts'
+import type { FailoverOptions } from '../../src/providers/attempt.ts'
 import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
@@ -66,7 +66,7 @@ const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError 
 
 const NOW = Date.UTC(2026, 0, 2, 3, 4, 5)
 
-const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): FailoverCall => ({
+const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): UpstreamCall => ({
   ...failoverRequest({ signal, keyId, startedAt }),
   headers: { 'anthropic-beta': 'b' },
   promptFor: ({ provider }) => tinyPrompt(provider.name),
@@ -104,11 +104,6 @@ function createTestFailover(options: Partial<FailoverOptions> = {}, random = ():
 }
 
 describe('calling candidates', () => {
-  it('implements the port of the pipeline', () => {
-    const upstream: PipelineUpstream = createTestFailover().failover
-    expect(upstream).toBeDefined()
-  })
-
   it('calls the first candidate with its prompt and the timeouts, and returns the route', async () => {
     const { failover, run, runtime } = createTestFailover()
     const [one, two] = [createScriptedProvider('one', whole), createScriptedProvider('two', whole)]

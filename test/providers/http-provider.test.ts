@@ -43,7 +43,7 @@ function create(options: Partial<HttpProviderOptions> = {}): Provider {
     urls: { create: `${upstream.url}/create`, count: `${upstream.url}/count`, ping: `${upstream.url}/models` },
     headers: { authorization: `Bearer ${secret}`, 'x-version': 'ours' },
     forwardedHeaders: ['x-version', 'x-beta'],
-    secrets: [secret],
+    secrets: () => [secret],
     ...options,
   })
 }
@@ -188,7 +188,6 @@ describe('an error status', () => {
     expect(failure.details).toEqual({
       advice: { retryAfter: '7', retryAfterMs: '6500', shouldRetry: 'true' },
       retryAfterSeconds: 7,
-      isLocalFault: true,
     })
   })
 
@@ -221,7 +220,7 @@ describe('an error status', () => {
 
   it('does not expose the key in an error of status 200', async () => {
     upstream.reply = () => json({ error: { code: 400, message: 'The account northwind cannot send images.' } })
-    provider = create({ format: { dialect: 'openai', load: async () => chatUpstream }, secrets: ['northwind'] })
+    provider = create({ format: { dialect: 'openai', load: async () => chatUpstream }, secrets: () => ['northwind'] })
     const prompt = chatClient.readPrompt({ model: 'tiny/small', messages: [{ role: 'user', content: 'hello' }] })
     const failure = await failureOf(provider.complete(providerCall(prompt, runtime)))
     expect([failure.kind, failure.message]).toEqual(['upstream-rejected', 'The account [removed] cannot send images.'])

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Transport } from '../../src/core/ports.ts'
 import { embedTexts } from '../../src/providers/internal-calls.ts'
-import { openaiEmbedder, type OpenaiEmbedderOptions } from '../../src/providers/openai-anthropic.ts'
+import { openaiEmbedder, type OpenaiEmbedderOptions } from '../../src/providers/main-providers.ts'
 import { testEmbedder } from '../contract/embedder.ts'
 
 interface Call {
@@ -128,7 +128,7 @@ describe("the embedder of OpenAI's format", () => {
       dimensions: 3,
       headers: {},
       timeoutMs: 30_000,
-      transport: () => transport,
+      transport,
     }
     await expect(embedTexts(endpoint, ['text'], undefined)).rejects.toThrow('within 30 seconds')
     expect(connectLimits).toEqual([30_000])

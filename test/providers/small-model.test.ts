@@ -3,8 +3,9 @@ import { NO_USAGE } from '../../src/core/answer.ts'
 import { costOf } from '../../src/core/money.ts'
 import type { ClosableTransport, Route } from '../../src/core/ports.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
-import { anthropic, openai } from '../../src/providers/openai-anthropic.ts'
-import { createSmallModel, smallModelFor } from '../../src/wiring/savings.ts'
+import { anthropic, openai } from '../../src/providers/main-providers.ts'
+import type { SmallModel } from '../../src/savings/models.ts'
+import { smallModelFor } from '../../src/wiring/savings.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { failureOf, timeouts } from '../support/provider-call.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
@@ -31,6 +32,13 @@ function routeTo(id: string): Route {
   const model = provider.model(id)
   if (model === undefined) throw new Error(`no model ${id}`)
   return { provider, model }
+}
+
+/** Returns the model itself as a small model. */
+function smallModelOf({ provider, model }: Route): SmallModel {
+  const small = smallModelFor({ provider, model: { ...model, small: model.id } }, { runtime, timeouts })
+  if (small === undefined) throw new Error(`no small model ${model.id}`)
+  return small
 }
 
 const question = {
@@ -78,7 +86,7 @@ describe('a small model', () => {
     ],
   ])('calls %s with temperature 0 and without reasoning if the model supports both', async (id, body) => {
     upstream.reply = () => 'Short.'
-    const small = createSmallModel(routeTo(id), { runtime, timeouts })
+    const small = smallModelOf(routeTo(id))
     const { text } = await small.ask(question)
     expect(text).toBe('Short.')
     expect(upstream.last.body).toEqual(body)
@@ -90,7 +98,7 @@ describe('a small model', () => {
       usage: { prompt_tokens: 1000, completion_tokens: 10, total_tokens: 1010 },
     })
     const route = routeTo('gpt-4o-mini')
-    const small = createSmallModel(route, { runtime, timeouts })
+    const small = smallModelOf(route)
     const { spent } = await small.ask(question)
     expect(spent).toBe(costOf({ ...NO_USAGE, inputTokens: 1000, outputTokens: 10 }, route.model.price))
     expect(small.price(1000, 10)).toBe(spent)
@@ -99,12 +107,12 @@ describe('a small model', () => {
 
   it('has an estimated cost if the upstream reports no usage', async () => {
     upstream.reply = () => ({ text: 'Short.', usage: null })
-    const { spent } = await createSmallModel(routeTo('gpt-4o-mini'), { runtime, timeouts }).ask(question)
+    const { spent } = await smallModelOf(routeTo('gpt-4o-mini')).ask(question)
     expect(spent).toBeGreaterThan(0)
   })
 
   it('rejects when the upstream fails, when the tier cancels, and after its deadline', async () => {
-    const small = createSmallModel(routeTo('gpt-4o-mini'), { runtime, timeouts, deadlineMs: 5000 })
+    const small = smallModelOf(routeTo('gpt-4o-mini'))
     upstream.reply = () => ({ kind: 'failure', status: 500 })
     expect((await failureOf(small.ask(question))).kind).toBe('upstream')
     upstream.reply = () => ({ kind: 'hang' })
@@ -115,7 +123,7 @@ describe('a small model', () => {
     expect((await left).message).toBe('gone')
     const late = failureOf(small.ask(question))
     await upstream.waitForRequest(3)
-    runtime.advance(5000)
+    runtime.advance(30_000)
     expect((await late).kind).toBe('upstream-timeout')
     expect(runtime.pending()).toBe(0)
   })

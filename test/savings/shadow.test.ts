@@ -57,15 +57,13 @@ function savingsOf(
     transport: noNetwork,
     after: () => () => undefined,
   }
-  const waterfall = createSavings(options, {
-    store,
-    meter,
-    runtime,
-    onShadow: (record) => reports.shift()?.(record),
-    onShadowFailure: (cause) => {
+  const observer = {
+    onShadow: (record: ShadowRecord) => reports.shift()?.(record),
+    onShadowFailure: (cause: unknown) => {
       throw cause
     },
-  })
+  }
+  const waterfall = createSavings(options, { store, meter, runtime }, observer)
   const trial = async (job: TierJob): Promise<ShadowRecord> => {
     const reported = new Promise<ShadowRecord>((resolve) => reports.push(resolve))
     expect((await waterfall(job)).rewrite).toBeUndefined()

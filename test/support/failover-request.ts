@@ -1,13 +1,12 @@
 import { Cancellation } from '../../src/core/async.ts'
-import { Attempts } from '../../src/upstream/attempts.ts'
-import type { FailoverRequest } from '../../src/providers/attempt.ts'
+import { Attempts, type UpstreamRequest } from '../../src/upstream/attempts.ts'
 
 /** Creates the state that the calls of one request share. Without a signal, the caller never disconnects. */
 export function failoverRequest(options: {
   readonly startedAt: number
   readonly signal?: AbortSignal | undefined
   readonly keyId?: string | undefined
-}): FailoverRequest {
+}): UpstreamRequest {
   const { signal, startedAt, keyId = 'key' } = options
   const cancellation = signal === undefined ? new Cancellation() : Cancellation.of(signal)
   return { headers: {}, cancellation, keyId, startedAt, attempts: new Attempts(cancellation) }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
-import { createGovernance } from '../../src/wiring/governance.ts'
+import { createGovernance } from '../../src/wiring/stored-state.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 
@@ -12,15 +12,19 @@ function createRuntime(): ManualRuntime {
   return manualRuntime(noNetwork)
 }
 
+const DEFAULTS = {
+  maxRequestMs: 600_000,
+  keyCacheMs: undefined,
+  allowsUnreservedRequests: false,
+  onFailure: () => {},
+  onSettlementDropped: () => {},
+}
+
 describe('the configured keys', () => {
   it('are stored before the first call of each method', async () => {
     const runtime = createRuntime()
-    const { keys, findKey } = createGovernance(CONFIGURATION, {
-      store: memoryStore({ now: runtime.now }),
-      runtime,
-      maxRequestMs: 600_000,
-      onFailure: () => {},
-    })
+    const store = memoryStore({ now: runtime.now })
+    const { keys, findKey } = createGovernance(CONFIGURATION, { ...DEFAULTS, store, runtime })
     const [listed, found] = await Promise.all([keys.list(), findKey(SECRET)])
     expect(listed.keys.map((key) => key.id)).toEqual(['configured'])
     expect(found).toMatchObject({ id: 'configured' })
@@ -39,9 +43,9 @@ describe('the configured keys', () => {
     }
     const failures: unknown[] = []
     const { keys, budgets, rateLimits, findKey } = createGovernance(CONFIGURATION, {
+      ...DEFAULTS,
       store: away,
       runtime,
-      maxRequestMs: 600_000,
       onFailure: (cause) => failures.push(cause),
     })
     const overloaded = { kind: 'overloaded', details: { retryAfterSeconds: 1 } }
@@ -61,7 +65,7 @@ describe('the configured keys', () => {
     const start = (): unknown =>
       createGovernance(
         { virtual_keys: [{ name: 'x', value: SECRET, budget_limit_cents: -1 }] },
-        { store: memoryStore(), runtime, maxRequestMs: 600_000, onFailure: () => {} },
+        { ...DEFAULTS, store: memoryStore(), runtime },
       )
     expect(start).toThrow('governance.virtual_keys[0].budget_limit_cents')
   })

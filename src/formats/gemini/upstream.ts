@@ -191,8 +191,7 @@ export const geminiUpstream: UpstreamFormat = {
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
   const isGatewayKeyRejected = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
-  if (!isGatewayKeyRejected) return readAnyFailure(status, body)
-  return new GatewayError('upstream', readAnyFailure(401, body).message, { advice: { shouldRetry: 'false' } })
+  return readAnyFailure(isGatewayKeyRejected ? 401 : status, body)
 }
 
 /** A blocked prompt has no candidates. Its answer is marked as filtered. */

@@ -2,33 +2,34 @@ import * as z from 'zod/mini'
 import { defaultTransport } from '#transport'
 import { lazy } from '../core/async.ts'
 import type { Embedder } from '../core/cache-ports.ts'
-import { GatewayError } from '../core/errors.ts'
-import type { Provider, Transport } from '../core/ports.ts'
+import type { Model } from '../core/model.ts'
+import type { Price } from '../core/money.ts'
+import type { Provider, ProviderCall } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import type { EmbeddingEndpoint } from './internal-calls.ts'
-import { type KnownModel, readCatalog } from './models.ts'
+import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'
 import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
 import openaiCatalog from './models/openai.json' with { type: 'json' }
 import {
+  type ApiKey,
   apiKeySchema,
   baseUrlSchema,
   dimensionsSchema,
   fetchSchema,
   headersSchema,
+  keyCredentials,
   millisecondsSchema,
   nonEmptySchema,
+  optionError,
   parseOptions,
+  priceSchema,
   providerNameSchema,
   trimTrailingSlashes,
 } from './provider-options.ts'
 import {
-  type ApiKey,
-  CHAT_FORMAT,
   commonFields,
-  keyCredentials,
-  MESSAGES_FORMAT,
+  type KnownModel,
   pricedModels,
-  RESPONSES_FORMAT,
+  readCatalog,
   vendorFields,
   type VendorOptions,
   vendorProvider,
@@ -64,9 +65,9 @@ const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject(
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   const parsed = parseOptions('openaiCompatible', compatibleSchema, options)
   if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
-    throw new GatewayError(
-      'invalid-request',
-      'openaiCompatible: models: expected at least one model unless defaultPrice or prices is set, got none.',
+    throw optionError(
+      'openaiCompatible',
+      'models: expected at least one model unless defaultPrice or prices is set, got none',
     )
   }
   return chatProvider('openaiCompatible', parsed, parsed.prices?.applyTo([], parsed.name) ?? [])
@@ -93,7 +94,6 @@ export function chatProvider(
     family,
     known,
     format: CHAT_FORMAT,
-    ...(responses && { secondFormat: { ...RESPONSES_FORMAT, create: `${base}/responses` } }),
     urls: {
       create: `${base}/chat/completions`,
       embed: `${base}/embeddings`,
@@ -130,9 +130,8 @@ export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', openaiSchema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
   const completeOptions = { ...parsed, name, family: 'gpt', baseUrl, responses: true }
-  return chatProvider('openai', completeOptions, pricedModels('openai', 'openai', parsed, OPENAI_CATALOG), [
-    'OPENAI_API_KEY',
-  ])
+  const known = pricedModels('openai', 'openai', parsed, OPENAI_CATALOG)
+  return chatProvider('openai', completeOptions, known, ['OPENAI_API_KEY'])
 }
 
 /** Options of `anthropic()`. */
@@ -183,13 +182,11 @@ export interface OpenaiEmbedderOptions {
   readonly apiKey?: string
   /** The length of the vectors. @default 1024 */
   readonly dimensions?: number
-  /**
-   * US dollars per million tokens. Counts toward the actual cost of requests if used as `savings.embedder`. @default 0
-   */
+  /** US dollars per million tokens, part of the actual cost of a request if used as `savings.embedder`. @default 0 */
   readonly price?: number
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** Maximum duration of a call in milliseconds. The cache has a separate limit. @default 5000 */
+  /** Maximum duration of a call, in milliseconds. @default 5000 */
   readonly timeoutMs?: number
   /** Replaces the transport of the platform. Called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
@@ -209,34 +206,19 @@ const embedderSchema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 const loadInternalCalls = lazy(() => import('./internal-calls.ts'))
 
 /**
- * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` unless the answer has
- * one vector of the expected length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
- * invalid options.
+ * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` if the answer does not
+ * have one vector of the expected length for each text. Throws `invalid-request` for invalid options.
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
-  const {
-    baseUrl,
-    model,
-    apiKey,
-    dimensions = 1024,
-    headers,
-    timeoutMs = 5000,
-    fetch,
-    price,
-  } = parseOptions('openaiEmbedder', embedderSchema, options)
-  let transport: Transport | undefined
-  const endpoint: EmbeddingEndpoint = {
+  const parsed = parseOptions('openaiEmbedder', embedderSchema, options)
+  const { baseUrl, model, apiKey, dimensions = 1024, headers, timeoutMs = 5000, fetch, price } = parsed
+  const endpoint = {
     url: `${trimTrailingSlashes(baseUrl)}/embeddings`,
     model,
     dimensions,
-    headers: {
-      'content-type': 'application/json',
-      accept: 'application/json',
-      ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
-      ...headers,
-    },
+    headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }), ...headers },
     timeoutMs,
-    transport: () => (transport ??= fetch === undefined ? defaultTransport() : fetchTransport(fetch)),
+    transport: fetch === undefined ? defaultTransport() : fetchTransport(fetch),
   }
   return {
     name: `openai:${model}`,
@@ -244,4 +226,61 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     ...(price !== undefined && { price }),
     embed: async (texts, signal) => (await loadInternalCalls()).embedTexts(endpoint, texts, signal),
   }
+}
+
+/** Options of `extractive()`. */
+export interface ExtractiveOptions {
+  /** @default 'extractive' */
+  readonly name?: string
+  /** Dollars per million tokens of `extractive`. @default { input: 0.5, output: 2 } */
+  readonly price?: Price
+  /** Dollars per million tokens of `extractive-small`. @default { input: 0.05, output: 0.2 } */
+  readonly smallPrice?: Price
+}
+
+const extractiveSchema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
+  name: z.exactOptional(providerNameSchema),
+  price: z.exactOptional(priceSchema),
+  smallPrice: z.exactOptional(priceSchema),
+})
+
+/**
+ * Creates an offline provider for tests and demonstrations. An answer consists of sentences of the prompt, usually those
+ * that best match the last question. If the request requires a tool call or JSON, the answer is composed from the last
+ * message. Answers are deterministic. The models have list prices, so bills, budgets and savings work as with a real
+ * provider.
+ *
+ * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (up to 1024 dimensions).
+ */
+export function extractive(options: ExtractiveOptions = {}): Provider {
+  const { name = 'extractive', price, smallPrice } = parseOptions('extractive', extractiveSchema, options)
+  const models = [
+    extractiveModel('extractive', price ?? { input: 0.5, output: 2 }, { small: 'extractive-small' }),
+    extractiveModel('extractive-small', smallPrice ?? { input: 0.05, output: 0.2 }),
+    extractiveModel('extractive-embedding', { input: 0.02, output: 0 }, { kind: 'embedding', maxOutputTokens: 0 }),
+  ]
+  return {
+    name,
+    dialect: 'openai',
+    models,
+    model: (id) => models.find((model) => model.id === id),
+    complete: async (call) => ({ answer: (await loadAnswers(call)).composeCompletion(call), ignored: [] }),
+    async stream(call) {
+      const { composeCompletion, streamCompletion } = await loadAnswers(call)
+      return { answer: streamCompletion(composeCompletion(call), call.signal), ignored: [] }
+    },
+    embed: async (call) => (await loadAnswers(call)).embedOffline(call),
+    ping: async () => {},
+  }
+}
+
+async function loadAnswers({ signal }: Pick<ProviderCall, 'signal'>): Promise<typeof import('./extractive-answer.ts')> {
+  const answers = await import('./extractive-answer.ts')
+  signal.throwIfAborted()
+  return answers
+}
+
+function extractiveModel(id: string, price: Price, fields: Partial<Model> = {}): Model {
+  const size = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
+  return { id, family: 'extractive', kind: 'chat', ...size, price, ...fields }
 }

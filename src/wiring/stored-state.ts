@@ -1,5 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
+import type { VectorIndex } from '../core/cache-ports.ts'
+import { falseOr, integerFrom, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Settlement, Store } from '../core/store.ts'
 import type { AdminRecords, Budgets, Keys, RateLimits } from '../governance/admin-records.ts'
@@ -7,14 +9,18 @@ import { parseConfiguration } from '../governance/admin-input.ts'
 import { createLedger, type Ledger } from '../governance/ledger.ts'
 import { createKeyLookup, createSharedLimits } from '../governance/virtual-key.ts'
 import type { FindKeyById } from '../pipeline/process-item.ts'
-import type { FindKey } from '../pipeline/services.ts'
+import { createWriteContext } from '../pipeline/response.ts'
+import type { FindKey, Turns } from '../pipeline/services.ts'
+import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
+import { DetachedWork } from '../replay/lifetime.ts'
+import { Recordings } from '../replay/recordings.ts'
 
 /** Keys, budgets and rate limits, and the ledger that enforces them. */
 export interface Governance {
   readonly keys: Keys
   readonly budgets: Budgets
   readonly rateLimits: RateLimits
-  /** The same records with the field names of the HTTP API. Their module is loaded lazily. */
+  /** The same records with the field names of the HTTP API. */
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
@@ -22,7 +28,7 @@ export interface Governance {
   readonly findKeyById: FindKeyById
 }
 
-export interface GovernanceDependencies {
+interface GovernanceDependencies {
   readonly store: Store
   readonly runtime: Runtime
   /** Maximum duration of a request, in milliseconds. */
@@ -30,11 +36,11 @@ export interface GovernanceDependencies {
   /** Called after each failed attempt to store the configured records. */
   readonly onFailure: (cause: unknown) => void
   /** Called when a settlement is dropped. Its request is not billed. */
-  readonly onSettlementDropped?: (settlement: Settlement) => void
+  readonly onSettlementDropped: (settlement: Settlement) => void
   /** How long keys, shared budgets and rate limits are cached, in milliseconds. @default 2,000 */
-  readonly keyCacheMs?: number | undefined
-  /** Serves requests of cached keys while the store fails, and bills them after its recovery. @default false */
-  readonly allowsUnreservedRequests?: boolean
+  readonly keyCacheMs: number | undefined
+  /** True if requests of cached keys are served while the store fails, and billed after its recovery. */
+  readonly allowsUnreservedRequests: boolean
 }
 
 /** Maximum time between the deadline of a request and its settlement, in milliseconds. */
@@ -46,14 +52,10 @@ const MAX_SETTLE_MS = 60_000
  * the records fails.
  */
 export function createGovernance(configuration: unknown, dependencies: GovernanceDependencies): Governance {
-  const { store, runtime } = dependencies
+  const { store, runtime, keyCacheMs, allowsUnreservedRequests } = dependencies
   const { now, uuid } = runtime
   const configured = parseConfiguration(configuration ?? {})
-  const { keyCacheMs, allowsUnreservedRequests = false } = dependencies
-  const cacheOptions = {
-    servesStale: allowsUnreservedRequests,
-    ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }),
-  }
+  const cacheOptions = { servesStale: allowsUnreservedRequests, cacheMs: keyCacheMs }
   const shared = createSharedLimits({ store, now, ...cacheOptions })
   const lookup = createKeyLookup({ store, now, ...cacheOptions })
   const load = lazy(async () => {
@@ -88,10 +90,7 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
       shared,
       expiresAfterMs: dependencies.maxRequestMs + MAX_SETTLE_MS,
       allowsUnreservedRequests,
-      settlements: {
-        after: runtime.after,
-        ...(dependencies.onSettlementDropped !== undefined && { onDropped: dependencies.onSettlementDropped }),
-      },
+      settlements: { after: runtime.after, onDropped: dependencies.onSettlementDropped },
     }),
     findKey: (secret) => chain(whenConfigured(), () => lookup.find(secret)),
     findKeyById: async (id) => {
@@ -161,4 +160,123 @@ function inProcessApi<Api extends Methods<Api>>(
       return callInProcess(parameters, (renamed) => methods[name](...(renamed as never[])))
     }
   return Object.fromEntries(Object.keys(methodNames).map((name) => [name, method(name as keyof Api)])) as Api
+}
+
+/** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit. */
+export interface StreamsOptions {
+  /** Time for which a finished stream can be replayed, in seconds. @default 3600 */
+  readonly retentionSeconds?: number
+  /** Maximum number of concurrent recordings. Further streams are served without a recording. @default 10_000 */
+  readonly entries?: number
+  /** Maximum size of all concurrent recordings, in bytes. @default 67_108_864 (64 MiB) */
+  readonly bytes?: number
+  /** Maximum size of one recording, in bytes. @default 8_388_608 (8 MiB) */
+  readonly maxBytesPerStream?: number
+}
+
+const positiveInteger = integerFrom(1)
+
+export const checkStreams: OptionCheck = falseOr(
+  optionsOf(
+    {
+      retentionSeconds: positiveInteger,
+      entries: positiveInteger,
+      bytes: positiveInteger,
+      maxBytesPerStream: positiveInteger,
+    },
+    [],
+    'false or an object with retentionSeconds, entries, bytes and maxBytesPerStream',
+  ),
+)
+
+/** State that outlives a response. */
+export interface Replay {
+  readonly recordings: Recordings
+  readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
+  readonly detached: DetachedWork
+  /** Ends detached work. Then waits until recordings and answers are stored. */
+  close(): Promise<void>
+}
+
+export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
+  const { now, uuid, after } = runtime
+  const recordings = new Recordings({
+    ...(options === false ? { isEnabled: false } : options),
+    store,
+    now,
+    after,
+    uuid,
+  })
+  const idempotency = lazyIdempotency({ store, now, uuid, after })
+  const detached = new DetachedWork({ after })
+  return {
+    recordings,
+    idempotency,
+    detached,
+    close: async () => {
+      await detached.close()
+      await Promise.all([recordings.flush(), idempotency.flush()])
+    },
+  }
+}
+
+/** Loads the idempotency module on the first request with an Idempotency-Key. */
+function lazyIdempotency(options: IdempotencyOptions): Replay['idempotency'] {
+  let loaded: Idempotency | undefined
+  const load = lazy(async () => {
+    const { Idempotency } = await import('../replay/idempotency.ts')
+    return (loaded = new Idempotency(options))
+  })
+  return {
+    claim: async (request) => (await load()).claim(request),
+    flush: async () => loaded?.flush(),
+  }
+}
+
+/** Loads the turns module on the first request in a format whose turns the gateway stores. */
+export function lazyTurns(store: Store): Turns {
+  const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
+  return {
+    recall: ({ turns: format }, key, body) =>
+      format === undefined ? { body } : load().then((turns) => turns.recall(format, key, body)),
+    store: (answered, serialized) => {
+      const { turns: format } = answered.format
+      if (format === undefined || serialized === undefined) return undefined
+      const turn = format.turnToStore(createWriteContext(answered), serialized)
+      return turn === undefined ? undefined : load().then((turns) => turns.store(answered, format, turn))
+    },
+    find: async (key, id) => (await load()).find(key, id),
+    findInput: async (key, id) => (await load()).findInput(key, id),
+    findProvider: async (key, id) => (await load()).findProvider(key, id),
+    storeProvider: async (key, ids, provider) => (await load()).storeProvider(key, ids, provider),
+    setUnsettled: async (key, id, isUnsettled) => (await load()).setUnsettled(key, id, isUnsettled),
+    isUnsettled: async (key, id) => (await load()).isUnsettled(key, id),
+    delete: async (key, id) => (await load()).delete(key, id),
+  }
+}
+
+type WarningSource = Pick<Store | VectorIndex, 'warnings'>
+
+/**
+ * Returns a function that reads and logs each store's warnings once. The function is called for each request, so that
+ * creating a gateway does not read the warnings. If a store fails, the next request reads them again.
+ */
+export function createWarningLogger(
+  sources: readonly (WarningSource | undefined)[],
+  report: (warning: string) => void,
+): () => void {
+  let isLogged = !sources.some((source) => source?.warnings !== undefined)
+  const logWarnings = async (): Promise<void> => {
+    try {
+      const warnings = await Promise.all(sources.map((source) => source?.warnings?.() ?? []))
+      for (const warning of new Set(warnings.flat())) report(warning)
+    } catch {
+      isLogged = false
+    }
+  }
+  return () => {
+    if (isLogged) return
+    isLogged = true
+    void logWarnings()
+  }
 }
