@@ -222,11 +222,12 @@ class OutgoingCall<P extends Prompt | undefined> {
   readonly onAccepted: () => void
 
   constructor({ options, call, candidate, record }: UpstreamAttempt, prompt: P) {
-    const { firstByte, idle, connect } = options.timeouts
+    const { runtime, timeouts } = options
+    const { firstByte, idle, connect, total } = timeouts
     this.prompt = prompt
     this.model = candidate.model
-    this.runtime = options.runtime
-    this.timeouts = { firstByte, idle, connect, total: Math.max(1, remainingMs(options, call)) }
+    this.runtime = runtime
+    this.timeouts = { firstByte, idle, connect, total: Math.max(1, call.startedAt + total - runtime.now()) }
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {

@@ -4,7 +4,7 @@ import { lazy } from '../core/async.ts'
 import type { Embedder } from '../core/cache-ports.ts'
 import type { Model } from '../core/model.ts'
 import type { Price } from '../core/money.ts'
-import type { Provider, ProviderCall } from '../core/ports.ts'
+import type { Provider } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'
 import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
@@ -264,20 +264,23 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
     dialect: 'openai',
     models,
     model: (id) => models.find((model) => model.id === id),
-    complete: async (call) => ({ answer: (await loadAnswers(call)).composeCompletion(call), ignored: [] }),
+    async complete(call) {
+      const { composeCompletion } = await import('./extractive-answer.ts')
+      call.signal.throwIfAborted()
+      return { answer: composeCompletion(call), ignored: [] }
+    },
     async stream(call) {
-      const { composeCompletion, streamCompletion } = await loadAnswers(call)
+      const { composeCompletion, streamCompletion } = await import('./extractive-answer.ts')
+      call.signal.throwIfAborted()
       return { answer: streamCompletion(composeCompletion(call), call.signal), ignored: [] }
     },
-    embed: async (call) => (await loadAnswers(call)).embedOffline(call),
+    async embed(call) {
+      const { embedOffline } = await import('./extractive-answer.ts')
+      call.signal.throwIfAborted()
+      return embedOffline(call)
+    },
     ping: async () => {},
   }
-}
-
-async function loadAnswers({ signal }: Pick<ProviderCall, 'signal'>): Promise<typeof import('./extractive-answer.ts')> {
-  const answers = await import('./extractive-answer.ts')
-  signal.throwIfAborted()
-  return answers
 }
 
 function extractiveModel(id: string, price: Price, fields: Partial<Model> = {}): Model {

@@ -110,9 +110,10 @@ interface ShadowObserver {
 
 /** Omits the embedder, because its calls may cost money. */
 export function createDryRun(
-  { embedder: _, ...options }: SavingsOptions,
+  savings: SavingsOptions,
   dependencies: SavingsDependencies,
 ): ReturnType<Services['dryRun']> {
+  const { embedder: _, ...options } = savings
   const dryDependencies = { ...dependencies, store: { ...dependencies.store, set: () => Promise.resolve() } }
   return {
     waterfall: createSavings(options, dryDependencies, { onShadow: () => {}, onShadowFailure: () => {} }),
