@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { hashEmbedding } from '../../src/cache/vector-search.ts'
 import type { CacheDirectives, SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import { checkGatewayOptions } from '../../src/options.ts'
-import { extractive } from '../../src/providers/extractive.ts'
+import { extractive } from '../../src/providers/main-providers.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 import {
   chatPrompt,
