@@ -1,16 +1,8 @@
-import type { ResponseSink } from '../core/http.ts'
-import type { ClientFormat } from '../formats/format.ts'
 import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
+import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 import { asFailure } from './settle.ts'
-
-export interface EventReader {
-  readonly sink: ResponseSink
-  readonly format: ClientFormat
-  /** The id of this reader's request. */
-  readonly id: string
-}
 
 /**
  * Returns a sink that writes events to a response, and a heartbeat after each interval without events. Disconnects a
@@ -18,7 +10,7 @@ export interface EventReader {
  * indefinitely.
  */
 export function eventSinkOf(
-  { sink, format, id }: EventReader,
+  { sink, format, id }: Pick<Exchange, 'sink' | 'format' | 'id'>,
   { limits, runtime, timeouts }: Pick<Services, 'limits' | 'runtime' | 'timeouts'>,
 ): EventSink {
   const { heartbeatMs } = limits

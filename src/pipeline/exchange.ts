@@ -237,11 +237,6 @@ function hexDigitsOf(uuid: string): string {
   return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24)
 }
 
-interface StoreWaitOptions {
-  readonly runtime: Pick<Runtime, 'now' | 'after'>
-  readonly storeTimeoutMs: number
-}
-
 /**
  * Waits for a request's store call. Rejects with `overloaded` if all store calls of the request together take longer
  * than `storeTimeoutMs`. The store call itself is not aborted.
@@ -249,7 +244,7 @@ interface StoreWaitOptions {
 export function waitForStore<Value>(
   exchange: Exchange,
   pending: MaybePromise<Value>,
-  { runtime, storeTimeoutMs }: StoreWaitOptions,
+  { runtime, storeTimeoutMs }: { readonly runtime: Pick<Runtime, 'now' | 'after'>; readonly storeTimeoutMs: number },
 ): MaybePromise<Value> {
   if (!isPromise(pending)) return pending
   const startedAt = runtime.now()

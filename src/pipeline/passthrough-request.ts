@@ -103,7 +103,6 @@ export async function parsePassthrough(
     throw modelError('not-found', message)
   }
   const name = requestedModel ?? path.slice(1)
-  checkPermissions(key, { name, model, provider, target, fields: body.fields })
   const request: PassthroughRequest = {
     path: `/v1${path}`,
     provider: provider.name,
@@ -111,6 +110,7 @@ export async function parsePassthrough(
     fields: body.fields,
     bytes: body.bytes,
   }
+  checkPermissions(key, name, target, request)
   const sentBody = body.withModel(model === requestedModel ? undefined : model)
   return {
     provider,
@@ -196,29 +196,22 @@ async function chooseProvider(
 
 const PROVIDER_NOT_CONFIGURED = 'The provider of this endpoint is not configured. Contact the operator of the gateway.'
 
-interface PermissionRequest {
-  readonly name: string
-  readonly model: string | undefined
-  readonly provider: Provider
-  readonly target: PassthroughTarget
-  readonly fields: JsonObject
-}
-
 /**
  * Checks that the key may use the endpoint and the model. If a request contains no model, the vendor chooses one.
  * Requests with a key that is limited to certain models must therefore contain a model, except requests for files.
  */
-function checkPermissions(key: VirtualKey, { name, model, provider, target, fields }: PermissionRequest): void {
+function checkPermissions(key: VirtualKey, name: string, target: PassthroughTarget, request: PassthroughRequest): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
+  const { provider, model, fields } = request
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
-  if (isModelMissing || !mayUseProvider(key, { provider, model, target })) {
-    const message = `This key may use only certain models. Send a model of the provider "${provider.name}" that this key may use with /v1/${target.name}.`
+  if (isModelMissing || !mayUseProvider(key, target, request)) {
+    const message = `This key may use only certain models. Send a model of the provider "${provider}" that this key may use with /v1/${target.name}.`
     throw modelError('model-not-allowed', message)
   }
   const maxTokensSent = asCount(fields['max_tokens'] ?? undefined)
   checkAccess(model === undefined ? withoutModels(key) : key, {
     modelName: name,
-    routeNames: [`${provider.name}/${model}`],
+    routeNames: [`${provider}/${model}`],
     prompt: {
       native: { dialect: 'openai', value: fields },
       model: name,
@@ -244,11 +237,12 @@ function checkPermissions(key: VirtualKey, { name, model, provider, target, fiel
  */
 function mayUseProvider(
   { providers }: VirtualKey,
-  { provider, model, target }: Pick<PermissionRequest, 'provider' | 'model' | 'target'>,
+  target: PassthroughTarget,
+  { provider, model }: PassthroughRequest,
 ): boolean {
   const serves = (config: ProviderConfig): boolean =>
     target.name === 'files' || (model === undefined ? config.allowedModels.length === 0 : servesModel(config, model))
-  return providers.length === 0 || providers.some((config) => config.provider === provider.name && serves(config))
+  return providers.length === 0 || providers.some((config) => config.provider === provider && serves(config))
 }
 
 function withoutModels(key: VirtualKey): VirtualKey {
