@@ -20,7 +20,7 @@ import {
   type TokenCounter,
   waitForStore,
 } from './exchange.ts'
-import { countUpstream, PromptSize } from './measure.ts'
+import { countByVendor, PromptSize } from './measure.ts'
 import { marginOf, parsePrompt, readJson, readSteering } from './parse-request.ts'
 import { planUnchanged } from './plan.ts'
 import { answerHeaders, baseHeaders, sendJson } from './response.ts'
@@ -178,11 +178,11 @@ function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exch
     const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
     parsed.reservation = reservation
     const { prompt, resolved, cancellation } = parsed
-    const upstreamCount = await countUpstream(prompt, resolved.routes[0], parsed, services)
-    const tokens = upstreamCount ?? (await services.meter.countPrompt(prompt, cancellation.signal))
+    const vendorCount = await countByVendor(prompt, resolved.routes[0], parsed, services)
+    const tokens = vendorCount ?? (await services.meter.countPrompt(prompt, cancellation.signal))
     await release(parsed, { status: 200 }, services)
     const headers = baseHeaders(parsed.id, reservation.rate)
-    if (upstreamCount === undefined) headers['x-svc-estimated'] = 'true'
+    if (vendorCount === undefined) headers['x-svc-estimated'] = 'true'
     sendJson(parsed.sink, 200, headers, JSON.stringify(writeCount(tokens)))
     return undefined
   }

@@ -94,7 +94,7 @@ export class PromptSize implements Size {
         : async () => withTokensOutsideText(Math.ceil((await this.#countLocally('o200k')) * tokenFactor))
     if (route.provider.countTokens !== undefined) {
       const count = async (): Promise<number | undefined> => {
-        const counted = await countUpstream(this.#prompt, route, this.#exchange, this.#services)
+        const counted = await countByVendor(this.#prompt, route, this.#exchange, this.#services)
         return counted === undefined ? countWithFactor?.() : counted + COUNT_SLACK_TOKENS
       }
       return { count, callsUpstream: true }
@@ -156,8 +156,8 @@ export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limi
   throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
 }
 
-/** Returns the vendor's count, or undefined if it fails, because a failed count must not fail the request. */
-export async function countUpstream(
+/** Returns undefined if the vendor does not count the prompt. A failed count must not fail the request. */
+export async function countByVendor(
   prompt: Prompt,
   { model, provider }: Route,
   { cancellation, request }: Authenticated,
@@ -166,16 +166,9 @@ export async function countUpstream(
   const { signal } = cancellation
   const total = Math.min(timeouts.total, COUNT_TIMEOUT_MS)
   const headers = formatHeaders(request)
+  const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
   try {
-    return await provider.countTokens?.({
-      prompt,
-      model,
-      signal,
-      cancellation,
-      runtime,
-      timeouts: { ...timeouts, total },
-      headers,
-    })
+    return await provider.countTokens?.(call)
   } catch (error) {
     if (cancellation.isCanceled) throw canceledError(error)
     return undefined

@@ -17,7 +17,7 @@ import { checkValid } from './admission.ts'
 import { type Authenticated, Exchange, requestIdOf, type RequestOutcome } from './exchange.ts'
 import { modelStages } from './run.ts'
 import type { Services } from './services.ts'
-import { zeroUsage } from './settle.ts'
+import { unbilledUsage } from './settle.ts'
 
 export interface ItemProcessor {
   /** Resolves with the delay before the next attempt, or with undefined if the item is done or was released. */
@@ -276,5 +276,5 @@ function notReserved(): GatewayError {
 
 function commitSettlement({ reservation, used, audit }: SettleArguments, isBilled: boolean): MaybePromise<void> {
   // The vendor charges for a discarded answer, but the key is not billed.
-  return isBilled ? reservation.settle(used, audit) : reservation.settle(zeroUsage(used.model, used.actual))
+  return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilledUsage(used.model, used.actual))
 }

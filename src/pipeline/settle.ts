@@ -34,11 +34,11 @@ export function settle(
  * `billForDisconnect`. Batch items have no caller that could disconnect; a canceled item is retried.
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
-  if (!isPlanned(exchange)) return end(exchange, zeroUsage(exchange.resolved?.name ?? ''), outcome, services)
+  if (!isPlanned(exchange)) return end(exchange, unbilledUsage(exchange.resolved?.name ?? ''), outcome, services)
   const hasDisconnected = exchange.cancellation.isCanceled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
     const bill = hasDisconnected ? billForDisconnect(exchange) : billForFailure(exchange)
-    if (bill === undefined) return end(exchange, zeroUsage(exchange.resolved.name), outcome, services)
+    if (bill === undefined) return end(exchange, unbilledUsage(exchange.resolved.name), outcome, services)
     return end(exchange, usageOf(exchange, bill), { ...outcome, bill }, services)
   })
 }
@@ -115,8 +115,8 @@ function usageOf({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
   }
 }
 
-/** @param actual Cost that the operator pays. */
-export function zeroUsage(model: string, actual: NanoUsd = ZERO): RequestUsage {
+/** Returns the usage of a request that is not billed. The operator pays the actual cost. */
+export function unbilledUsage(model: string, actual: NanoUsd = ZERO): RequestUsage {
   return { promptTokens: 0, completionTokens: 0, savedTokens: 0, theoretical: ZERO, actual, billed: ZERO, model }
 }
 
