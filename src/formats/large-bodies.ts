@@ -10,7 +10,7 @@ import { concatenate, createUtf8Decoder, decodeUtf8, parseJsonText } from './fie
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
-export interface ReceivedForm {
+interface ReceivedForm {
   readonly bytes: Uint8Array
   /** The fields without the files. A field that appears more than once is an array. */
   readonly fields: JsonObject

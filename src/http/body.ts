@@ -102,6 +102,7 @@ export class BodyCollector {
   }
 }
 
+/** Maximum number of waiting requests per key. */
 const MAX_WAITING_REQUESTS = 100
 const RETRY_AFTER_SECONDS = 5
 

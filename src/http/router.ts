@@ -103,7 +103,7 @@ function wrongMethod(method: string, methods: readonly Method[]): GatewayError {
   return new GatewayError('method-not-allowed', message, { allow })
 }
 
-/** Returns at most 100 characters of the caller's text, without control characters and keys. */
+/** Truncates the caller's text, and replaces control characters and keys. */
 function printable(text: string): string {
   return text
     .slice(0, 100)

@@ -60,7 +60,7 @@ function writeFunction({ name, description, parameters }: Prompt['tools'][number
   return {
     name,
     ...(description !== undefined && { description }),
-    // A function without arguments has no schema in this format.
+    // A function without arguments may be declared without a schema.
     ...(parameters?.['properties'] !== undefined && { parametersJsonSchema: parameters }),
   }
 }
@@ -129,7 +129,7 @@ interface ContentState {
   readonly toolNames: Map<string, string>
 }
 
-/** Reasoning is omitted, because only the model that produced it can read it. */
+/** Omits the reasoning of earlier answers. */
 function writePart(part: Part, state: ContentState): readonly JsonObject[] {
   switch (part.type) {
     case 'text':
@@ -251,7 +251,7 @@ interface ReaderState extends BlockState {
   callCount: number
 }
 
-/** The stream has no end event. It is complete after the finish reason. */
+/** The stream has no end event. It is complete after the `answer-end` part. */
 function createReader(): StreamReader {
   const state: ReaderState = { hasStarted: false, hasFinished: false, openType: undefined, callCount: 0 }
   const read = (event: SseEvent): StreamChunk => {
