@@ -49,7 +49,7 @@ export type {
   Timeouts,
   Transport,
 } from './core/ports.ts'
-export type { Model } from './core/model.ts'
+export type { Model } from './core/ports.ts'
 export type { Price } from './core/money.ts'
 
 // Keys, budgets and rate limits
@@ -101,7 +101,7 @@ export type { Store } from './core/store.ts'
 // Answer cache (tier 1)
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/main-providers.ts'
-export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache-ports.ts'
+export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache.ts'
 
 // Failures
 export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'

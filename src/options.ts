@@ -1,7 +1,7 @@
 import { after, defaultTransport } from '#transport'
 import { checkCache, type SemanticCacheOptions } from './cache/cache-options.ts'
-import { GatewayError } from './core/errors.ts'
 import {
+  GatewayError,
   functionCheck,
   checkOptions,
   expects,
@@ -14,7 +14,7 @@ import {
   type OptionCheck,
   unchecked,
   integerFrom,
-} from './core/option-checks.ts'
+} from './core/errors.ts'
 import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { GovernanceConfiguration } from './governance/admin-api.ts'

@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { createFlatIndex } from '../../src/cache/flat-index.ts'
 import { hashEmbedding } from '../../src/cache/vector-search.ts'
-import type { VectorIndex } from '../../src/core/cache-ports.ts'
+import type { VectorIndex } from '../../src/core/cache.ts'
 import { seeded } from './variations.ts'
 
 const DIMENSIONS = 1024

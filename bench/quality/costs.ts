@@ -1,6 +1,5 @@
 import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
-import { NO_USAGE } from '../../src/core/answer.ts'
-import { costOf, type Price, promptTokens } from '../../src/core/money.ts'
+import { costOf, type Price, promptTokens, NO_USAGE } from '../../src/core/money.ts'
 import { createMemory } from '../../src/savings/conversation.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
 import type { Steering } from '../../src/savings/tier.ts'

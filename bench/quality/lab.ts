@@ -1,4 +1,4 @@
-import type { Model } from '../../src/core/model.ts'
+import type { Model } from '../../src/core/ports.ts'
 import { toNanoUsd } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { SmallModel } from '../../src/savings/models.ts'

@@ -1,4 +1,4 @@
-import { NO_USAGE, type Usage } from '../../src/core/answer.ts'
+import { NO_USAGE, type Usage } from '../../src/core/money.ts'
 import { textOfMessage, type Part, type Prompt } from '../../src/core/prompt.ts'
 import { meter } from './lab.ts'
 

@@ -1,4 +1,3 @@
-import type { Usage } from '../core/answer.ts'
 import {
   add,
   costOf,
@@ -10,6 +9,7 @@ import {
   type NanoUsd,
   type Price,
   promptTokens,
+  type Usage,
 } from '../core/money.ts'
 
 /** The cost of one request. Token counts refer to the prompt, except `completionTokens`. */

@@ -1,6 +1,6 @@
 import type { Completion } from '../core/answer.ts'
 import { type Cancellation, isPromise, isThenable, type MaybePromise, withTimeout } from '../core/async.ts'
-import type { AnswerStore, CachedAnswer, VectorIndex } from '../core/cache-ports.ts'
+import type { AnswerStore, CachedAnswer, VectorIndex } from '../core/cache.ts'
 import { asObject, type JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Native } from '../core/prompt.ts'

@@ -1,5 +1,5 @@
 import { sha256 } from '#hash'
-import { digestJson } from '../core/digest.ts'
+import { digestJson } from '../core/cache.ts'
 import { asArray, type Json, type JsonObject } from '../core/json.ts'
 import {
   lastUserIndex,

@@ -1,5 +1,5 @@
 import type { Completion } from '../core/answer.ts'
-import type { AnswerClaims, CachedAnswer, StreamValues } from '../core/cache-ports.ts'
+import type { AnswerClaims, CachedAnswer, StreamValues } from '../core/cache.ts'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'

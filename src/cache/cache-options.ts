@@ -7,8 +7,8 @@ import {
   optionsOf,
   integerFrom,
   type OptionCheck,
-} from '../core/option-checks.ts'
-import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache-ports.ts'
+} from '../core/errors.ts'
+import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { headerError } from '../core/http.ts'

@@ -1,6 +1,6 @@
 import type { Completion } from '../core/answer.ts'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { AnswerStore, CachedAnswer, Neighbor } from '../core/cache-ports.ts'
+import type { AnswerStore, CachedAnswer, Neighbor } from '../core/cache.ts'
 import { add, type NanoUsd } from '../core/money.ts'
 import { runAbortable, runWithTimeout, type Timeout } from './answer-store.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'

@@ -1,4 +1,4 @@
-import type { Neighbor, VectorIndex } from '../core/cache-ports.ts'
+import type { Neighbor, VectorIndex } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
 
 export interface FlatIndexOptions {

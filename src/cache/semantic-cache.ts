@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { AnswerStore, StoreSize } from '../core/cache-ports.ts'
+import type { AnswerStore, StoreSize } from '../core/cache.ts'
 import { ZERO } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createMemoryAnswerStore, guardAnswerStore, guardVectorIndex } from './answer-store.ts'

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { Embedder, Neighbor, VectorIndex } from '../core/cache-ports.ts'
+import type { Embedder, Neighbor, VectorIndex } from '../core/cache.ts'
 import type { Runtime } from '../core/ports.ts'
 import { FailurePause, runAbortable, runWithTimeout } from './answer-store.ts'
 import { canonicalize, textToEmbed } from './canonical.ts'

@@ -1,5 +1,5 @@
 import type { Cancellation, MaybePromise } from '../core/async.ts'
-import type { Neighbor } from '../core/cache-ports.ts'
+import type { Neighbor } from '../core/cache.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { CacheKey } from './cache-key.ts'
 import type { VerifierModel } from './cache-options.ts'

@@ -1,30 +1,6 @@
-import type { Dialect, Native, Part, UpstreamDialect } from './prompt.ts'
 import type { ByteSearch } from './json.ts'
-
-/**
- * Token usage of one upstream call. The prompt counts do not overlap: the prompt has `inputTokens` + `cacheReadTokens`
- * + `cacheWriteTokens` + `cacheWrite1hTokens`.
- */
-export interface Usage {
-  readonly inputTokens: number
-  readonly cacheReadTokens: number
-  /** Prompt tokens that the upstream caches for 5 minutes. */
-  readonly cacheWriteTokens: number
-  /** Prompt tokens that the upstream caches for 1 hour. */
-  readonly cacheWrite1hTokens: number
-  readonly outputTokens: number
-  /** Included in `outputTokens`. */
-  readonly reasoningTokens: number
-}
-
-export const NO_USAGE: Usage = {
-  inputTokens: 0,
-  cacheReadTokens: 0,
-  cacheWriteTokens: 0,
-  cacheWrite1hTokens: 0,
-  outputTokens: 0,
-  reasoningTokens: 0,
-}
+import { type Usage, NO_USAGE } from './money.ts'
+import type { Dialect, Native, Part, UpstreamDialect } from './prompt.ts'
 
 /** The reason for the end of an answer. After `pause`, the caller must continue the turn. */
 export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
@@ -34,16 +10,13 @@ export interface Completion {
   /** The model name that the upstream reported. */
   readonly model: string
   readonly parts: readonly Part[]
-  /**
-   * Output that no part contains: all choices after the first (`n`), and the input of calls that only one format
-   * supports. Its tokens are counted for the bill if the upstream reports no usage.
-   */
+  /** Text of the output that no part contains. Counted for the bill if the upstream reports no usage. */
   readonly unmappedText?: string
   readonly finish: FinishReason
   readonly stopSequence?: string
   /** Absent if the upstream reported no usage. */
   readonly usage?: Usage
-  /** The received body. Absent for an answer that was assembled from a stream. */
+  /** The body of the answer for clients of the same format. */
   readonly native?: Native
 }
 
@@ -78,23 +51,17 @@ export interface StreamChunk {
   readonly parts: readonly StreamPart[]
   /** The text that this event appends to `Completion.unmappedText`. */
   readonly unmappedText?: string
-  /** The received event. A writer of the same dialect forwards the event unchanged. */
+  /** The event for clients of the same format. */
   readonly native?: { readonly dialect: Dialect; readonly event: SseEvent }
 }
 
 export interface StreamReader {
   (event: SseEvent): StreamChunk
-  /**
-   * Returns true if only the protocol's last event is missing. Called if the body ended without that event. Absent if
-   * the last event is required.
-   */
+  /** Returns true if only the protocol's last event is missing. Absent if that event is required. */
   readonly isComplete?: () => boolean
 }
 
-/**
- * Returns true if events can be forwarded without parsing. Events with usage, the end of the answer, an error, or a
- * tool call without an id must be parsed.
- */
+/** Returns true if all events in the bytes can be forwarded without parsing. */
 export type CanForward = (search: ByteSearch) => boolean
 
 export interface StreamFormat {
@@ -117,13 +84,194 @@ export interface AnswerSource {
   abort(): void
 }
 
-export function isAnswerSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
-  return 'read' in answer
-}
-
 export interface SourceReceiver {
   onBytes(bytes: Uint8Array): void
   onChunk(chunk: StreamChunk): void
   onEnd(): void
   onError(error: unknown): void
+}
+
+/** A part whose text arrives in pieces, which are joined only once, because joining each piece takes quadratic time. */
+interface Block {
+  readonly part: Part
+  readonly pieces: string[]
+  readonly signaturePieces: string[]
+}
+
+/** Assembles an answer from its chunks, in linear time. */
+export class Collector {
+  readonly #blocks: Block[] = []
+  readonly #calls = new Map<number, Block>()
+  readonly #unmappedTexts: string[] = []
+  #id = ''
+  #model = ''
+  #text: Block | undefined
+  #thinking: Block | undefined
+  #usage: Partial<Usage> | undefined
+  #finish: FinishReason | undefined
+  #stopSequence: string | undefined
+
+  add(chunk: StreamChunk): void {
+    for (const part of chunk.parts) this.#addPart(part)
+    if (chunk.unmappedText !== undefined) this.#unmappedTexts.push(chunk.unmappedText)
+  }
+
+  /** Returns the current answer. `finish` is `stop` until the upstream sends a finish reason. */
+  completion(): Completion {
+    return {
+      id: this.#id,
+      model: this.#model,
+      parts: this.#blocks.map(toPart),
+      ...(this.#unmappedTexts.length === 0 ? {} : { unmappedText: this.#unmappedTexts.join('') }),
+      finish: this.#finish ?? 'stop',
+      ...(this.#stopSequence === undefined ? {} : { stopSequence: this.#stopSequence }),
+      ...(this.#usage === undefined ? {} : { usage: { ...NO_USAGE, ...this.#usage } }),
+    }
+  }
+
+  hasFinishReason(): boolean {
+    return this.#finish !== undefined
+  }
+
+  #addPart(part: StreamPart): void {
+    switch (part.type) {
+      case 'answer-start':
+        this.#id = part.id
+        this.#model = part.model
+        return
+      case 'usage':
+        this.#usage = { ...this.#usage, ...part.usage }
+        return
+      case 'answer-end':
+        this.#finish = part.finish
+        this.#stopSequence = part.stopSequence
+        return
+      case 'done':
+        return
+      default:
+        this.#addContent(part)
+    }
+  }
+
+  #addContent(part: ContentPart): void {
+    switch (part.type) {
+      case 'text-start':
+        this.#text = this.#add({ type: 'text', text: '', ...(part.isRefusal === true && { isRefusal: true }) })
+        return
+      case 'text-delta':
+        this.#text ??= this.#add({ type: 'text', text: '' })
+        this.#text.pieces.push(part.text)
+        return
+      case 'thinking-start':
+        this.#thinking = this.#add({
+          type: 'thinking',
+          text: part.redacted ?? '',
+          ...(part.redacted !== undefined && { redacted: true }),
+        })
+        return
+      case 'thinking-delta':
+        this.#thinking ??= this.#add({ type: 'thinking', text: '' })
+        if (part.text !== undefined) this.#thinking.pieces.push(part.text)
+        if (part.signature !== undefined) this.#thinking.signaturePieces.push(part.signature)
+        return
+      case 'tool-call-start':
+        this.#calls.set(part.index, this.#add({ type: 'tool-call', id: part.id, name: part.name, input: '' }))
+        return
+      case 'tool-call-delta':
+        this.#calls.get(part.index)?.pieces.push(part.input)
+        return
+      case 'opaque':
+        this.#add(part)
+    }
+  }
+
+  #add(part: Part): Block {
+    const block = { part, pieces: [], signaturePieces: [] }
+    this.#blocks.push(block)
+    return block
+  }
+}
+
+type ContentPart = Exclude<StreamPart, { readonly type: 'answer-start' | 'usage' | 'answer-end' | 'done' }>
+
+function toPart({ part, pieces, signaturePieces }: Block): Part {
+  switch (part.type) {
+    case 'text':
+      return { ...part, text: pieces.join('') }
+    case 'thinking': {
+      if (part.redacted === true) return part
+      const thinking = { ...part, text: pieces.join('') }
+      return signaturePieces.length === 0 ? thinking : { ...thinking, signature: signaturePieces.join('') }
+    }
+    case 'tool-call':
+      return { ...part, input: pieces.join('') }
+    default:
+      return part
+  }
+}
+
+/** Returns false for usage, empty text, and the starts of an answer, a text and a thinking block. */
+export function isContent(part: StreamPart): boolean {
+  switch (part.type) {
+    case 'answer-start':
+    case 'text-start':
+    case 'thinking-start':
+    case 'usage':
+      return false
+    case 'text-delta':
+      return part.text !== ''
+    default:
+      return true
+  }
+}
+
+/** Returns the chunks of a stream that replays a stored answer. */
+export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
+  const { id, model, parts, finish, stopSequence, usage } = completion
+  const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]
+  let toolCallCount = 0
+  for (const part of parts) {
+    const streamParts = streamPartsOf(part, toolCallCount)
+    if (part.type === 'tool-call') toolCallCount++
+    if (streamParts.length > 0) chunks.push({ parts: streamParts })
+  }
+  if (usage !== undefined) chunks.push({ parts: [{ type: 'usage', usage }] })
+  const end = stopSequence === undefined ? { finish } : { finish, stopSequence }
+  chunks.push({ parts: [{ type: 'answer-end', ...end }] }, { parts: [{ type: 'done' }] })
+  return chunks
+}
+
+function streamPartsOf(part: Part, toolCallIndex: number): readonly StreamPart[] {
+  switch (part.type) {
+    case 'text': {
+      const start = { type: 'text-start', ...(part.isRefusal === true && { isRefusal: true }) } as const
+      return part.text === '' ? [start] : [start, { type: 'text-delta', text: part.text }]
+    }
+    case 'thinking':
+      return thinkingParts(part)
+    case 'tool-call': {
+      const start = { type: 'tool-call-start', index: toolCallIndex, id: part.id, name: part.name } as const
+      return part.input === '' ? [start] : [start, { type: 'tool-call-delta', index: toolCallIndex, input: part.input }]
+    }
+    case 'opaque':
+      return [part]
+    case 'image':
+    case 'document':
+    case 'tool-result':
+      return part.native === undefined ? [] : [{ type: 'opaque', native: part.native }]
+  }
+}
+
+interface Thinking {
+  readonly text: string
+  readonly signature?: string | undefined
+  readonly redacted?: boolean
+}
+
+export function thinkingParts({ text, signature, redacted }: Thinking): readonly StreamPart[] {
+  if (redacted === true) return [{ type: 'thinking-start', redacted: text }]
+  const parts: StreamPart[] = [{ type: 'thinking-start' }]
+  if (text !== '') parts.push({ type: 'thinking-delta', text })
+  if (signature !== undefined) parts.push({ type: 'thinking-delta', signature })
+  return parts
 }

@@ -23,9 +23,7 @@ export function lazy<T>(load: () => Promise<T>): () => Promise<T> {
   let loading: Promise<T> | undefined
   const attempt = (): Promise<T> => {
     const started = Promise.resolve().then(load)
-    started.catch(() => {
-      if (loading === started) loading = undefined
-    })
+    started.catch(() => (loading = undefined))
     return started
   }
   return () => (loading ??= attempt())
@@ -95,10 +93,7 @@ export async function mapInSlices<T, Result>(
 const MAX_WORK_MS = 8
 const SLICE_LENGTH = 32_768
 
-/**
- * Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item, so that
- * a long conversation does not block other requests.
- */
+/** Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item. */
 export type Pause = () => Promise<void> | undefined
 
 /**
@@ -133,10 +128,7 @@ export async function measureInSlices(text: string, measure: (text: string) => n
   return sum
 }
 
-/**
- * Cancels a request, for example when its client disconnects or the gateway closes. An AbortSignal is created only when
- * `signal` is first read.
- */
+/** Cancels a request. An AbortSignal is created only when `signal` is first read. */
 export class Cancellation {
   #isCanceled = false
   #reason: unknown

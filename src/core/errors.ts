@@ -1,6 +1,5 @@
-import type { Json } from './json.ts'
+import { isJsonObject, type Json } from './json.ts'
 
-/** Kinds of request failures. */
 export type FailureKind =
   | 'invalid-request'
   | 'invalid-admin-request'
@@ -14,7 +13,7 @@ export type FailureKind =
   | 'method-not-allowed'
   | 'request-timeout'
   | 'conflict'
-  /** The client disconnected, or the gateway canceled the request. Nothing is sent to a disconnected client. */
+  /** The client disconnected, or the gateway canceled the request. */
   | 'cancelled'
   | 'too-large'
   | 'quota-exceeded'
@@ -27,9 +26,8 @@ export type FailureKind =
   | 'upstream-timeout'
   | 'overloaded'
 
-/** The upstream's error. Contains no addresses, headers or secrets. */
+/** The upstream's error, without secrets. */
 export interface UpstreamErrorDetails {
-  /** 400, 404, 409, 413 or 422 for `upstream-rejected`. */
   readonly status: number
   readonly type?: string
   readonly code?: string
@@ -57,17 +55,14 @@ export interface FailureDetails {
   readonly upstream?: UpstreamErrorDetails
   readonly advice?: RetryAdvice
   readonly details?: Json
-  /** True if the caller or the gateway caused the failure. Circuit breakers do not count such failures. */
+  /** True if the caller or the gateway caused the failure. @default false */
   readonly isLocalFault?: boolean
   /** True if the request timed out before it was sent. The upstream does not bill such a request. */
   readonly isUnsent?: boolean
   readonly cause?: unknown
 }
 
-/**
- * The error of a failed call. `kind` determines the default status, type and code in each format. The message is sent to
- * the caller and contains no secrets.
- */
+/** The error of a failed call. The message is sent to the caller and contains no secrets. */
 export class GatewayError extends Error {
   readonly kind: FailureKind
   readonly details: FailureDetails
@@ -88,11 +83,169 @@ export class GatewayError extends Error {
   }
 }
 
-/** Returns the error for a store failure: 503 with Retry-After. The cause is not sent to the caller. */
+/** Returns the error for a store failure. The cause is not sent to the caller. */
 export function storeError(problem: string, cause?: unknown): GatewayError {
   return new GatewayError(
     'overloaded',
     `The gateway's store ${problem}. The request was not processed or billed. Retry later.`,
     { retryAfterSeconds: 1, cause },
   )
+}
+
+interface OptionProblem {
+  readonly path: string
+  readonly text: string
+}
+
+/** Returns undefined for a valid value. */
+export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
+
+/** Throws `invalid-request` for the first invalid option. */
+export function checkOptions(functionName: string, options: unknown, check: OptionCheck): void {
+  const problem = check(options, '')
+  if (problem === undefined) return
+  const { path: param, text } = problem
+  const prefix = param === '' ? '' : `${param}: `
+  throw new GatewayError('invalid-request', `${functionName}: ${prefix}${text}`, { param })
+}
+
+/** Returns a check that accepts the values for which `accepts` is true. `expected` describes them in messages. */
+export function expects(expected: string, accepts: (value: unknown) => boolean): OptionCheck {
+  return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
+}
+
+/** Checks an object. Options that are not listed are invalid. Options that are not required may be undefined. */
+export function optionsOf(
+  checks: Readonly<Record<string, OptionCheck>>,
+  required: readonly string[] = [],
+  expected = 'an object with options',
+): OptionCheck {
+  return (value, path) => {
+    if (!isJsonObject(value)) return { path, text: expectedText(expected, value, path) }
+    const names = Object.keys(checks)
+    const prefix = path === '' ? '' : `${path}.`
+    for (const [name, field] of Object.entries(value)) {
+      const fieldPath = prefix + name
+      const check = Object.hasOwn(checks, name) ? checks[name] : undefined
+      if (check === undefined) return { path: fieldPath, text: unknownOptionText(name, names) }
+      const problem = field === undefined ? undefined : check(field, fieldPath)
+      if (problem !== undefined) return problem
+    }
+    const missing = required.find((name) => value[name] === undefined)
+    return missing === undefined ? undefined : checks[missing]?.(undefined, prefix + missing)
+  }
+}
+
+export function listOf(expected: string, check: OptionCheck, min = 0): OptionCheck {
+  return (value, path) => {
+    if (!Array.isArray(value) || value.length < min) return { path, text: expectedText(expected, value, path) }
+    for (const [index, element] of value.entries()) {
+      const problem = check(element, `${path}[${index}]`)
+      if (problem !== undefined) return problem
+    }
+    return undefined
+  }
+}
+
+/** Accepts `false` and every value that `check` accepts. */
+export function falseOr(check: OptionCheck): OptionCheck {
+  return (value, path) => (value === false ? undefined : check(value, path))
+}
+
+export function integerFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, unit?: string): OptionCheck {
+  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
+  const suffix = unit === undefined ? '' : ` ${unit}`
+  return expects(`an integer ${range}${suffix}`, (value) => Number.isSafeInteger(value) && isWithin(value, min, max))
+}
+
+export function numberFrom(min: number, max: number): OptionCheck {
+  return expects(`a number from ${min} to ${max}`, (value) => isWithin(value, min, max))
+}
+
+export function oneOf(...values: readonly unknown[]): OptionCheck {
+  return expects(values.map((value) => describeValue(value, '')).join(' or '), (value) => values.includes(value))
+}
+
+/** @param signature The call signature of the function, such as `now()`. */
+export function functionCheck(signature: string): OptionCheck {
+  return expects(`a function ${signature}`, (value) => typeof value === 'function')
+}
+
+export function objectWith(expected: string, names: readonly string[]): OptionCheck {
+  return expects(expected, (value) => isJsonObject(value) && names.every((name) => name in value))
+}
+
+/** For options that are checked elsewhere. */
+export const unchecked: OptionCheck = () => undefined
+
+export function unknownOptionText(name: string, names: readonly string[], noun: 'option' | 'field' = 'option'): string {
+  const nearest = nearestName(name, names)
+  const hint = nearest === undefined ? `The ${noun}s are ${names.join(', ')}.` : `Did you mean ${nearest}?`
+  return `there is no such ${noun}. ${hint}`
+}
+
+/** Returns `expected …, got …`, without secrets. */
+export function expectedText(expected: string, value: unknown, path: string): string {
+  return `expected ${expected}, got ${describeValue(value, path)}.`
+}
+
+/** Returns a path such as `providers[0].apiKey`. */
+export function pathText(path: readonly PropertyKey[]): string {
+  return path
+    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`))
+    .join('')
+    .replace(/^\./, '')
+}
+
+/** Paths whose values are omitted from messages. */
+const SECRET_PATH = /key|secret|token|headers|value/i
+const MAX_SHOWN_LENGTH = 60
+
+function describeValue(value: unknown, path: string): string {
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list'
+  if (typeof value === 'function') return 'a function'
+  if (typeof value === 'object' && value !== null) return 'an object'
+  if (typeof value !== 'string') return String(value)
+  return SECRET_PATH.test(path) || value.includes('@')
+    ? `a string of ${value.length} characters`
+    : JSON.stringify(value.slice(0, MAX_SHOWN_LENGTH))
+}
+
+function isWithin(value: unknown, min: number, max: number): boolean {
+  return typeof value === 'number' && value >= min && value <= max
+}
+
+/**
+ * Returns the known name with the smallest edit distance to a misspelled name, or undefined if every distance exceeds
+ * `maxDistance`. Ignores case.
+ *
+ * @param maxDistance @default a third of the length of the name, at least 2
+ */
+export function nearestName(
+  misspelled: string,
+  known: readonly string[],
+  maxDistance: number = Math.max(2, Math.floor(misspelled.length / 3)),
+): string | undefined {
+  const name = misspelled.toLowerCase()
+  const distances = known.map((candidate) => prefixDistance(candidate.toLowerCase(), name))
+  const smallest = Math.min(...distances)
+  return smallest > maxDistance ? undefined : known[distances.indexOf(smallest)]
+}
+
+/** A prefix of at least three characters counts as an exact match. */
+function prefixDistance(known: string, name: string): number {
+  return name.length > 2 && known.startsWith(name) ? 0 : editDistance(known, name)
+}
+
+export function editDistance(left: string, right: string): number {
+  let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
+  for (let row = 1; row <= left.length; row++) {
+    const current = [row]
+    for (let column = 1; column <= right.length; column++) {
+      const replaced = (previous[column - 1] ?? 0) + (left[row - 1] === right[column - 1] ? 0 : 1)
+      current.push(Math.min(replaced, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1))
+    }
+    previous = current
+  }
+  return previous.at(-1) ?? 0
 }

@@ -1,5 +1,4 @@
-import { GatewayError } from './errors.ts'
-import { nearestName } from './option-checks.ts'
+import { GatewayError, nearestName } from './errors.ts'
 
 /**
  * Size above which a body takes capacity, and is read, parsed and written in steps, in bytes. One step for a body of
@@ -60,16 +59,6 @@ export interface HttpHandling {
   readonly handle: HttpHandler
 }
 
-/** Headers by their lowercase names. A subset of the `Headers` interface. */
-export interface HeaderView {
-  get(name: string): string | null
-  keys(): Iterable<string>
-}
-
-export function headersOf(request: Pick<HttpRequest, 'header' | 'headerNames'>): HeaderView {
-  return { get: (name) => request.header(name) ?? null, keys: () => request.headerNames() }
-}
-
 /** Request headers that the gateway defines, spelled as in the docs. */
 const STEERING_HEADERS = [
   'X-Savings-Level',
@@ -89,9 +78,9 @@ const FALSE_VALUES: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
 
 /** Returns the value of a boolean header, or false if it is absent. Throws `invalid-request` for any other text. */
-export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader): boolean {
-  const value = headers.get(name.toLowerCase())
-  if (value === null || FALSE_VALUES.has(value.trim().toLowerCase())) return false
+export function readFlag(request: Pick<HttpRequest, 'header'>, name: SteeringHeader): boolean {
+  const value = request.header(name.toLowerCase())
+  if (value === undefined || FALSE_VALUES.has(value.trim().toLowerCase())) return false
   if (isTrue(value)) return true
   throw headerError(name, value, '1, true, yes, 0, false or no')
 }
@@ -130,8 +119,8 @@ export function mayHaveSteeringHeader(headerNames: Iterable<string>): boolean {
  * Throws `invalid-request` for an unknown `X-Svc-*` header. Otherwise a misspelled header would be ignored, and the
  * request would be billed.
  */
-export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
-  for (const header of headers.keys()) {
+export function checkSteeringNames(headerNames: Iterable<string>): void {
+  for (const header of headerNames) {
     const name = header.toLowerCase()
     if (!name.startsWith(NAME_PREFIX) || KNOWN_NAMES.has(name)) continue
     const echo = header.slice(0, MAX_ECHO_LENGTH)

@@ -17,12 +17,7 @@ export function parseJson(text: string): Json | undefined {
 
 /** Returns undefined for text that is not a JSON object or is nested too deeply. */
 export function parseObject(text: string): JsonObject | undefined {
-  if (isTooDeep(text)) return undefined
-  try {
-    return asObject(JSON.parse(text))
-  } catch {
-    return undefined
-  }
+  return isTooDeep(text) ? undefined : asObject(parseJson(text))
 }
 
 /** Returns undefined for a value that is not a JSON object. */
@@ -69,7 +64,7 @@ export function isTooDeep(text: string): boolean {
 }
 
 /** The state of `readNesting` between two chunks. */
-export interface JsonNesting {
+interface JsonNesting {
   depth: number
   isInString: boolean
   /** True if the last chunk ended with the backslash of an escape sequence. */
@@ -88,6 +83,16 @@ export function readNesting(nesting: JsonNesting, text: string): number {
   }
   nesting.depth = depth
   return maxDepth
+}
+
+/** Returns a function that receives JSON in pieces and returns true once the object is closed. */
+export function createJsonEndDetector(): (piece: string) => boolean {
+  const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
+  let isOpened = false
+  return (piece) => {
+    isOpened = readNesting(nesting, piece) > 0 || isOpened
+    return isOpened && nesting.depth <= 0
+  }
 }
 
 /** Returns the index of the closing quote, or the length of the chunk if the string continues in the next chunk. */
@@ -143,10 +148,7 @@ const IS_BASE64_BYTE: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 )
 
-/**
- * Returns the index after the last base64 byte. Accepts both alphabets, padding, and the backslashes of escape
- * sequences.
- */
+/** Returns the index after the last base64 byte. Accepts both alphabets, padding and backslashes. */
 export function endOfBase64(bytes: Uint8Array, start: number, end: number): number {
   let index = start
   while (index < end && IS_BASE64_BYTE[bytes[index] ?? 0] === 1) index++

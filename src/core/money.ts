@@ -1,11 +1,9 @@
-import type { Usage } from './answer.ts'
-
 /** Billionths of a US dollar, as an integer, because sums of integers are exact. */
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
 
 export const ZERO: NanoUsd = 0 as NanoUsd
 
-/** Dollars per million tokens. A missing cache price defaults to the input price, never to zero. */
+/** Dollars per million tokens. */
 export interface Price {
   readonly input: number
   readonly output: number
@@ -22,6 +20,28 @@ export interface Price {
 /** Prices for calls whose prompt has more than `above` tokens, including cached tokens. */
 export interface LongPrice extends Omit<Price, 'long'> {
   readonly above: number
+}
+
+/** Token usage of one upstream call. The prompt counts do not overlap. `promptTokens` returns their sum. */
+export interface Usage {
+  readonly inputTokens: number
+  readonly cacheReadTokens: number
+  /** Prompt tokens that the upstream caches for 5 minutes. */
+  readonly cacheWriteTokens: number
+  /** Prompt tokens that the upstream caches for 1 hour. */
+  readonly cacheWrite1hTokens: number
+  readonly outputTokens: number
+  /** Included in `outputTokens`. */
+  readonly reasoningTokens: number
+}
+
+export const NO_USAGE: Usage = {
+  inputTokens: 0,
+  cacheReadTokens: 0,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  outputTokens: 0,
+  reasoningTokens: 0,
 }
 
 /** Returns the amount rounded half up and clamped to the range of safe integers. */

@@ -1,18 +1,16 @@
 import type { Cancellation } from './async.ts'
 import type { Completion, StreamChunk, AnswerSource } from './answer.ts'
 import type { JsonObject } from './json.ts'
-import type { Model, Vocabulary } from './model.ts'
-import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './prompt.ts'
+import type { Price } from './money.ts'
+import type { Dialect, Message, Prompt, ReceivedBody, Settings, UpstreamDialect } from './prompt.ts'
 
 // ─── Tokens ──────────────────────────────────────────────────────────────────
 
 /** Counts tokens in linear time. Special tokens count as plain text. */
 export interface Tokenizer {
-  /** Estimates the token count. The error is about 10% for one text, and 1% on average. */
   estimate(text: string): number
   /**
-   * Returns the exact token count. The first call loads the vocabulary. Yields to the event loop while counting a
-   * long text.
+   * Returns the exact token count. Yields to the event loop while counting a long text.
    *
    * @param vocabulary @default 'o200k'
    */
@@ -22,7 +20,7 @@ export interface Tokenizer {
 /** Counts the tokens of prompts. Caches the count of each message. */
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Estimates the messages that are not cached yet. Yields to the event loop between messages. */
+  /** Caches the estimates of the messages. Yields to the event loop. */
   prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
   /** Call `prepare` first. Otherwise, estimating a long prompt blocks the event loop. */
   estimatePrompt(prompt: Prompt): number
@@ -50,14 +48,11 @@ export interface TransportRequest {
   /** Names in lowercase. */
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
-  /** Maximum time to connect, in milliseconds. Ignored by transports that do not support it. */
+  /** Maximum time to connect, in milliseconds. Some transports ignore it. */
   readonly connectMs?: number
 }
 
-/**
- * Receives a response: `onHead` once, `onData` for each chunk, then `onEnd` or `onError`. `onError` can also be the
- * only call.
- */
+/** Receives either `onHead` once, `onData` for each chunk, and then `onEnd` or `onError`, or only `onError`. */
 export interface TransportHandler {
   /** `header` returns a value by its lowercase name. */
   onHead(status: number, header: (name: string) => string | undefined): void
@@ -97,6 +92,57 @@ export interface Runtime {
 }
 
 // ─── Providers ───────────────────────────────────────────────────────────────
+
+/** Tokenizer vocabularies. */
+export type Vocabulary = 'o200k' | 'cl100k'
+
+/** A model of a provider. */
+export interface Model {
+  /** The id in requests to the upstream. May contain `/`. */
+  readonly id: string
+  /** The vendor's model family, such as `claude`, `gpt` or `llama`. */
+  readonly family: string
+  readonly displayName?: string
+  /** The kind of requests that the model accepts. @default both: the upstream decides */
+  readonly kind?: 'chat' | 'embedding'
+  /** Publication date, in seconds since 1970. */
+  readonly created?: number
+  /** Maximum number of prompt and output tokens together. */
+  readonly contextWindow: number
+  /** Maximum number of output tokens. Reserved for requests without max_tokens. */
+  readonly maxOutputTokens: number
+  /** True if the upstream enforces `maxOutputTokens`. Otherwise the gateway sends it as the limit. @default true */
+  readonly enforcesMaxOutput?: boolean
+  readonly price: Price
+  /** YYYY-MM-DD. */
+  readonly pricedAt?: string
+  /** The id of a cheaper model of this family at the same provider, for tiers 2, 3 and 4. */
+  readonly small?: string
+  /** Sent if the caller does not set these parameters. */
+  readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
+  /** True if the upstream rejects temperature together with top_p. Only temperature is then sent. */
+  readonly rejectsTemperatureWithTopP?: boolean
+  /** True if the upstream rejects temperature, top_p and top_k unless they have their default values. */
+  readonly rejectsSamplingParameters?: boolean
+  /** Reasoning efforts, as the vendor names them. @default unknown: efforts of other formats are dropped */
+  readonly efforts?: readonly string[]
+  /** Fields of the provider's format that disable reasoning, for calls of tiers 2, 3 and 4. */
+  readonly withoutThinking?: JsonObject
+  /** Factor for the thresholds of the automatic tiers. @default 1 */
+  readonly thresholdFactor?: number
+  /** The vocabulary for an exact token count. @default none */
+  readonly tokenizer?: Vocabulary
+  /**
+   * Upper bound on the ratio of the model's token count to the o200k count. Lowers the reservation for models without a
+   * `tokenizer`.
+   * @default the reservation is based on the size of the prompt in bytes
+   */
+  readonly tokenFactor?: number
+  /** Maximum number of tokens for one image. @default 9600 */
+  readonly imageTokens?: number
+  /** The upstream's context window, if an alias has a smaller `contextWindow`. @default contextWindow */
+  readonly upstreamWindow?: number
+}
 
 /** A request to a provider. */
 export interface ProviderCall {
@@ -175,7 +221,7 @@ export interface StoredResponseCall extends Pick<ProviderCall, 'signal' | 'cance
   readonly path: string
 }
 
-/** A call whose request and answer are forwarded without being parsed. */
+/** A call whose body and answer the provider does not parse. */
 export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below the base URL, such as `/images/generations`. */
@@ -209,10 +255,7 @@ export interface Provider {
   /** Returns undefined for a model that is not served. Some providers serve models that are not listed. */
   readonly model: (id: string) => Model | undefined
   complete(call: ProviderCall): Promise<ProviderAnswer<Completion>>
-  /**
-   * Resolves when the upstream has accepted the call, and rejects otherwise. The response to the client has not begun
-   * at this point, so another route can be tried.
-   */
+  /** Resolves when the upstream has accepted the call. After a rejection, another route can be tried. */
   stream(call: ProviderCall): Promise<ProviderAnswer<AsyncIterable<StreamChunk> | AnswerSource>>
   /** Absent if the upstream has no embeddings endpoint. */
   embed?(call: EmbedCall): Promise<EmbeddingResult>

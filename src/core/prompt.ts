@@ -24,7 +24,7 @@ export interface ReceivedBody {
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
-  /** The JSON text of `value`. Present for whole answers. */
+  /** The JSON text of `value`, if it was received whole and is unchanged. */
   readonly text?: string
   /** Present only if the model is the only value that must be replaced. */
   readonly received?: ReceivedBody | undefined
@@ -40,7 +40,7 @@ export type Source =
 
 /**
  * One part of a message. `native` is the block that the part was read from. Writers of the same dialect send `native`,
- * so an edited part has no `native`. `opaque` parts are unknown blocks, which are never edited.
+ * so an edited part has no `native`. An `opaque` part exists only in its own dialect.
  */
 export type Part =
   | TextPart
@@ -65,7 +65,6 @@ export interface ImagePart {
   readonly native?: Native
 }
 
-/** A plain-text document. Its text is counted and searched like a message. */
 export interface TextSource {
   readonly type: 'text'
   readonly text: string
@@ -82,7 +81,7 @@ export interface ToolCallPart {
   readonly type: 'tool-call'
   readonly id: string
   readonly name: string
-  /** The JSON text of the arguments. */
+  /** The JSON text of the arguments. May be invalid, because models write it. */
   readonly input: string
   readonly native?: Native
 }
@@ -90,7 +89,6 @@ export interface ToolCallPart {
 export interface ToolResultPart {
   readonly type: 'tool-result'
   readonly callId: string
-  /** Text, images, documents or opaque parts. */
   readonly content: readonly Part[]
   readonly failed: boolean
   readonly native?: Native
@@ -115,15 +113,15 @@ export type Role = 'system' | 'user' | 'assistant' | 'tool'
 export interface Message {
   readonly role: Role
   readonly parts: readonly Part[]
-  /** The received message, which writers of the same dialect send unchanged. Absent if a tier rewrote the message. */
+  /** The received message, which writers of the same dialect send unchanged. */
   readonly native?: Native
 }
 
-/** A function that the model may call, or a tool that the vendor runs. */
+/** A function or another tool that the model may call. */
 export interface Tool {
   readonly name: string
   readonly description?: string
-  /** JSON schema of the arguments. Absent for a tool that the vendor runs. */
+  /** JSON schema of a function's arguments. Absent for other tools. */
   readonly parameters?: JsonObject
   readonly strict?: boolean
   readonly native: Native
@@ -138,7 +136,7 @@ export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
-/** Parameters that several formats support. Absent if the caller did not set them. */
+/** Parameters that several formats support. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -156,9 +154,9 @@ export interface Settings {
   readonly user?: string
 }
 
-/** A request to a model, independent of dialects. Savings tiers rewrite it. */
+/** A request to a model, independent of dialects. */
 export interface Prompt {
-  /** The received body. For an upstream of the same dialect, only the model and rewritten fields are replaced. */
+  /** The body, with references to earlier turns resolved. Writers of the same dialect replace only what has changed. */
   readonly native: Native
   readonly model: string
   readonly messages: readonly Message[]
@@ -167,14 +165,11 @@ export interface Prompt {
   readonly stream: boolean
   /** With `compact`, the vendor shortens the conversation instead of answering it. */
   readonly operation?: 'compact'
-  /** True if unsupported fields are dropped and reported. @default false: unsupported fields are rejected */
+  /** True if the caller accepts that unsupported fields are dropped and reported. @default false */
   readonly isLossy?: boolean
 }
 
-/**
- * Returns the text of a part: text, readable reasoning, a tool call, a tool result or a plain-text document. Returns an
- * empty string for other parts.
- */
+/** Returns the readable text of a part, or an empty string if it has none. */
 export function textOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
@@ -226,4 +221,24 @@ export function fingerprintOf(text: string, seed: number = 0): number {
   low = Math.imul(low ^ (low >>> 16), 0x735a2d97) ^ Math.imul(high ^ (high >>> 15), 0xcaf649a9)
   high = Math.imul(high ^ (high >>> 16), 0x735a2d97) ^ Math.imul(low ^ (low >>> 15), 0xcaf649a9)
   return 2097152 * (high >>> 0) + (low >>> 11)
+}
+
+/** Splits `<provider>/<model_id>` at the first slash. Returns undefined for a name without a provider. */
+export function splitModelName(name: string): { readonly provider: string; readonly id: string } | undefined {
+  const slash = name.indexOf('/')
+  if (slash <= 0 || slash === name.length - 1) return undefined
+  return { provider: name.slice(0, slash), id: name.slice(slash + 1) }
+}
+
+const MAX_NAME_LENGTH = 200
+
+/** Returns true for a name that is safe in a header, a log line and a path. */
+export function isSafeModelName(name: string): boolean {
+  if (name.length > MAX_NAME_LENGTH || !/^[\w.:@+/-]+$/.test(name)) return false
+  return !name.includes('..') || !name.split('/').includes('..')
+}
+
+/** Returns true if a pattern equals the name, or is a prefix of the name followed by `*`. */
+export function matchesModel(patterns: readonly string[], name: string): boolean {
+  return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name))
 }

@@ -10,10 +10,7 @@ export interface Claim {
   readonly max: number
   /** Time after which the counter may be deleted, in milliseconds since 1970. */
   readonly expiresAt: number
-  /**
-   * True for a claim that may be granted in part. All elastic claims of a request have the same amount and receive the
-   * same grant.
-   */
+  /** True for a claim that may be granted in part. All elastic claims of a request have the same amount and grant. */
   readonly elastic?: boolean
 }
 
@@ -22,17 +19,11 @@ export interface ReserveRequest {
   readonly claims: readonly Claim[]
   /** Minimum grant of the elastic claims. @default their amount */
   readonly minGrant?: number
-  /**
-   * Milliseconds after which unsettled amounts are released. Applies if the process ends before it settles the
-   * reservation.
-   */
+  /** Milliseconds after which an unsettled reservation is released, because a process may end before it settles. */
   readonly expiresAfterMs: number
 }
 
-/**
- * `levels[i]` is the sum of the spent and held amounts of claim i's counter. Includes the reservation if it was
- * accepted.
- */
+/** `levels[i]` is the sum of the spent and held amounts of claim i's counter, including an accepted reservation. */
 export type ReserveResult =
   | { readonly accepted: true; readonly granted: number; readonly levels: readonly number[] }
   | {
@@ -95,9 +86,8 @@ export interface LogQuery {
 }
 
 /**
- * The maximum storage that one virtual key may use for one kind of value. Every value that is stored on behalf of a
- * caller has a quota. Otherwise one key could exhaust the store. The operator's values (keys, budgets, rate limits)
- * have no quota.
+ * The maximum storage that one virtual key may use for one kind of value. Without quotas, one key could exhaust the
+ * store.
  *
  * A full quota affects only its own values. A new value with `ttlMs` replaces the oldest values of the same quota. A
  * value without `ttlMs` is rejected with `quota-exceeded`. A value that is larger than the quota is always rejected.
@@ -138,8 +128,7 @@ export interface NewLogEntry {
 
 /**
  * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. The contract suite (`testStore`
- * from `sluice/testing`) specifies each method. A method rejects or throws if the storage is unreachable. Methods on
- * the request path may return their value synchronously.
+ * from `sluice/testing`) specifies each method. A method rejects or throws if the storage is unreachable.
  */
 export interface Store {
   get(key: string): MaybePromise<string | undefined>
@@ -197,15 +186,13 @@ export type QuotaKind =
   /** Audit records of requests that were rejected, failed or abandoned without being billed. */
   | 'audit-unbilled'
 
-type QuotaBounds = Pick<Quota, 'maxEntries' | 'maxBytes'>
-
 const MIB = 1024 * 1024
 
 /**
  * The quotas of each kind. A batch of the maximum body size (32 MiB) fits, as does a turn or a recording of the maximum
  * size (8 MiB). An audit record has two entries: one in the log for all keys, and one in the log for its own key.
  */
-const QUOTA_BOUNDS: Readonly<Record<QuotaKind, QuotaBounds>> = {
+const QUOTA_BOUNDS: Readonly<Record<QuotaKind, Omit<Quota, 'name'>>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
   turn: { maxEntries: 5_000, maxBytes: 16 * MIB },
   'held-response': { maxEntries: 20_000, maxBytes: 16 * MIB },
@@ -219,8 +206,7 @@ const QUOTA_BOUNDS: Readonly<Record<QuotaKind, QuotaBounds>> = {
 }
 
 export function quotaOf(kind: QuotaKind, keyId: string): Quota {
-  const { maxEntries, maxBytes } = QUOTA_BOUNDS[kind]
-  return { name: `${kind}:${keyId}`, maxEntries, maxBytes }
+  return { name: `${kind}:${keyId}`, ...QUOTA_BOUNDS[kind] }
 }
 
 export function quotaExceededError({ maxEntries, maxBytes }: Quota): GatewayError {
@@ -241,26 +227,16 @@ export interface Period {
   readonly end: number
 }
 
-const MINUTE_MS = 60_000
-const HOUR_MS = 60 * MINUTE_MS
+const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-const WEEK_MS = 7 * DAY_MS
+const LENGTHS_MS = { '1m': 60_000, '1h': HOUR_MS, '1d': DAY_MS, '1w': 7 * DAY_MS } as const
 /** 1970-01-01 was a Thursday, so its week began three days earlier. */
 const MONDAY_OFFSET_MS = 3 * DAY_MS
 
-const periods: Record<DurationCode, (timestamp: number) => Period> = {
-  '1m': (timestamp) => alignedPeriod(timestamp, MINUTE_MS, 0),
-  '1h': (timestamp) => alignedPeriod(timestamp, HOUR_MS, 0),
-  '1d': (timestamp) => alignedPeriod(timestamp, DAY_MS, 0),
-  '1w': (timestamp) => alignedPeriod(timestamp, WEEK_MS, MONDAY_OFFSET_MS),
-  '1M': monthOf,
-}
-
 export function periodOf(timestamp: number, code: DurationCode): Period {
-  return periods[code](timestamp)
-}
-
-function alignedPeriod(timestamp: number, lengthMs: number, offsetMs: number): Period {
+  if (code === '1M') return monthOf(timestamp)
+  const lengthMs = LENGTHS_MS[code]
+  const offsetMs = code === '1w' ? MONDAY_OFFSET_MS : 0
   const start = Math.floor((timestamp + offsetMs) / lengthMs) * lengthMs - offsetMs
   return { start, end: start + lengthMs }
 }

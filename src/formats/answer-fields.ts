@@ -37,7 +37,7 @@ export interface BlockState {
   openType: BlockType | undefined
 }
 
-export function blockParts(state: BlockState, type: BlockType, text: string): readonly StreamPart[] {
+export function appendToBlock(state: BlockState, type: BlockType, text: string): readonly StreamPart[] {
   const isOpen = state.openType === type
   state.openType = type
   const delta: StreamPart = type === 'thinking' ? { type: 'thinking-delta', text } : { type: 'text-delta', text }
@@ -125,7 +125,7 @@ export function canForwardMessages(search: ByteSearch): boolean {
   return isEveryEventAnObject(search, PLAIN_MESSAGE_PREFIXES)
 }
 
-/** Events that contain only a delta. Other events repeat the complete text. */
+/** Events that need not be parsed. */
 const DELTA_EVENTS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
@@ -198,8 +198,8 @@ function ensureChatCallId(call: JsonObject): JsonObject {
 }
 
 /**
- * Returns a function that adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A
- * chunk without an index belongs to the preceding call unless it has a name.
+ * Returns a function that adds ids to the tool calls of a stream. A chunk without an index belongs to the preceding call
+ * unless it has a name.
  */
 export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, { hasUpstreamId: boolean }>()

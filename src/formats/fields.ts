@@ -1,7 +1,6 @@
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, isNodeBytes } from '../core/json.ts'
-import { isSafeModelName } from '../core/model.ts'
-import type { Part, Source } from '../core/prompt.ts'
+import { type Part, type Source, isSafeModelName } from '../core/prompt.ts'
 
 const MAX_ECHO_LENGTH = 100
 
@@ -68,10 +67,10 @@ export function describeRange({ min, max, isInteger = false }: NumberBounds): st
 export function readModelName(value: Json | undefined): string {
   if (typeof value !== 'string' || value === '') throw fieldError('model', value, 'the name of a model')
   if (isSafeModelName(value)) return value
-  throw invalidModelName({ code: 'invalid_model' })
+  throw modelNameError({ code: 'invalid_model' })
 }
 
-export function invalidModelName(details: FailureDetails = {}): GatewayError {
+export function modelNameError(details: FailureDetails = {}): GatewayError {
   return new GatewayError(
     'invalid-request',
     'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /. Send a name such as <provider>/<model_id>.',
@@ -117,6 +116,14 @@ export function readContentParts(
   if (typeof content === 'string') return [{ type: 'text', text: content }]
   if (!Array.isArray(content)) throw fieldError(param, content, 'a string or an array of content parts')
   return arrayAt(content, param, MAX_PARTS).map((part, index) => readPart(part, `${param}[${index}]`))
+}
+
+const MAX_MESSAGES = 10_000
+
+export function readMessageList<T>(value: Json | undefined, read: (item: Json, param: string) => T): readonly T[] {
+  const items = arrayAt(value, 'messages', MAX_MESSAGES)
+  if (items.length === 0) throw fieldError('messages', value, 'at least one message')
+  return items.map((item, index) => read(item, `messages[${index}]`))
 }
 
 const BASE64_SUFFIX = ';base64'

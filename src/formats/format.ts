@@ -1,4 +1,4 @@
-import type { Completion, SseEvent, CanForward, StreamChunk, StreamReader } from '../core/answer.ts'
+import type { Completion, SseEvent, StreamChunk, StreamFormat } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject, ByteSearch } from '../core/json.ts'
 import type {
@@ -15,25 +15,10 @@ import { replaceModel } from './parse-body.ts'
 import type { BodyChanges } from './settings.ts'
 
 /**
- * Values of `svc_metrics`. Money is in dollars with six decimals. The messages format sends the first three values. The
- * chat and responses formats send the others.
+ * Returns the values of `svc_metrics`: the summary for the messages format, or the details for the chat and responses
+ * formats. Money is in dollars with six decimals.
  */
-export interface SvcMetrics {
-  readonly savingsPercent: number
-  readonly originalCost: number
-  readonly yourCost: number
-  readonly originalTokens: number
-  readonly optimizedTokens: number
-  readonly tokensSaved: number
-  readonly reductionPct: number
-  readonly strategy: string
-  readonly cache: 'HIT' | 'MISS'
-  readonly theoreticalCost: number
-  readonly actualCost: number
-  readonly billedAmount: number
-  readonly savingsUsd: number
-  readonly profitMargin: number
-}
+export type WriteMetrics = (kind: 'summary' | 'details') => JsonObject
 
 export interface WriteContext {
   readonly prompt: Prompt
@@ -56,11 +41,8 @@ export interface StreamWriter {
   /** Called with complete events that are forwarded without `write`. */
   observeForwarded?(events: ByteSearch): void
   /** Returns the final events of a complete stream, including the bill. */
-  end(metrics: SvcMetrics): readonly SseEvent[]
-  /**
-   * Returns the final events of a broken stream. Absent if they do not depend on earlier events. `writeFailureEvent` is
-   * then used.
-   */
+  end(writeMetrics: WriteMetrics): readonly SseEvent[]
+  /** Returns the final events of a broken stream. @default the event that `writeFailureEvent` returns */
   fail?(failure: GatewayError): readonly SseEvent[]
 }
 
@@ -109,17 +91,13 @@ export interface TurnFormat {
   refersToUpstream(prompt: Prompt): boolean
 }
 
-/** The upstream side of a wire format. Pure: no clock, no network, no store. */
-export interface UpstreamFormat {
-  readonly dialect: UpstreamDialect
+/** The upstream side of a wire format. Uses no clock, network or store. */
+export interface UpstreamFormat extends StreamFormat {
   /** Returns the request body. Throws `invalid-request` for content that this format cannot express. */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
   /** Parses a response body. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
-  createReader(): StreamReader
-  /** Decides which events are forwarded to clients of the same format without parsing. @default none */
-  readonly canForward?: CanForward
-  /** Reads an error of any status. `body` is undefined if it is not JSON. */
+  /** Reads an error of any status. `body` is undefined if it is not a JSON object. */
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
 
@@ -131,15 +109,15 @@ export interface UpstreamFormatModule {
 
 export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObject
 
-/** The client side of a wire format. Pure: no clock, no network, no store. */
+/** The client side of a wire format. Uses no clock, network or store. */
 export interface ClientFormat {
   readonly dialect: Dialect
   /**
-   * Parses a request body. Validates the fields that the gateway uses. Other fields are forwarded unchanged. Throws
-   * `invalid-request` with the path of the invalid field as `param`.
+   * Parses a request body. Validates the fields that the gateway uses. Throws `invalid-request` with the path of the
+   * invalid field as `param`.
    */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
-  writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
+  writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string
   createStreamWriter(context: WriteContext): StreamWriter
   readonly writeFailure: WriteFailure
   writeFailureEvent(failure: GatewayError, requestId: string): SseEvent
@@ -150,22 +128,16 @@ export interface ClientFormat {
   readonly turns?: TurnFormat
 }
 
-/** Formats whose translation is loaded on demand. */
-type TranslatedDialect = 'openai' | 'anthropic'
-
-/** Returns the request body. Throws `invalid-request` for required content that the format cannot express. */
-type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt
-
-type Translators = Readonly<Record<TranslatedDialect, TranslatePrompt>>
+/** Functions that write prompts of other formats. Loaded on demand. */
+type Translators = Readonly<Record<'openai' | 'anthropic', UpstreamFormat['writePrompt']>>
 
 let translators: Translators | undefined
 
-/** Called by `translators.ts`, which is loaded on demand. */
 export function setTranslators(loaded: Translators): void {
   translators = loaded
 }
 
-export function translate(dialect: TranslatedDialect, prompt: Prompt, model: string): WrittenPrompt {
+export function translate(dialect: keyof Translators, prompt: Prompt, model: string): WrittenPrompt {
   if (translators === undefined) throw new GatewayError('internal', 'Translation is not loaded.')
   return translators[dialect](prompt, model)
 }
@@ -182,17 +154,15 @@ export function contentErrorFor(target: string): CreateContentError {
     )
 }
 
-/**
- * Returns the URL of a source. Rejects the id of a stored file, because only the vendor that issued the id accepts it.
- */
-export function urlOf(source: Source, createError: (description: string) => GatewayError): string {
+/** Rejects the id of a stored file, because only the vendor that issued the id accepts it. */
+export function urlOf(source: Source, param: string, createError: CreateContentError): string {
   switch (source.type) {
     case 'base64':
       return `data:${source.mediaType};base64,${source.data}`
     case 'url':
       return source.url
     case 'file':
-      throw createError('a file id from another vendor')
+      throw createError(param, 'a file id from another vendor')
   }
 }
 

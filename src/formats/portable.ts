@@ -1,4 +1,4 @@
-import type { Model } from '../core/model.ts'
+import type { Model } from '../core/ports.ts'
 import {
   type Message,
   type Part,
@@ -63,14 +63,14 @@ function nearestEffort(effort: string, supportedEfforts: readonly string[]): str
   return supportedEfforts.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
-/** Omits unsupported parts, tools and settings. Format writers omit unsupported body fields. */
+/** Omits unsupported parts, tools and settings. */
 function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFields: string[]): Prompt {
   const { pathOf, settingNames } = sourceFormatOf(prompt)
-  const messages = prompt.messages.flatMap((message, index) => {
+  const kept = prompt.messages.flatMap((message, index) => {
     const parts = portableParts(message.parts, dialect)
-    if (parts === message.parts) return [message]
+    if (parts === message.parts) return [{ message, index }]
     ignoredFields.push(pathOf(prompt, index))
-    return parts.length === 0 ? [] : [withParts(message, parts)]
+    return parts.length === 0 ? [] : [{ message: withParts(message, parts), index }]
   })
   const tools = prompt.tools.filter(({ parameters }, index) => {
     if (parameters === undefined) ignoredFields.push(`tools[${index}]`)
@@ -80,14 +80,13 @@ function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFiel
   const supportsStop = dialect !== 'responses' || stop === undefined || stop.length === 0
   if (!supportsStop) ignoredFields.push(settingNames.stop)
   const settings: Settings = { ...others, ...(supportsStop && stop !== undefined && { stop }) }
-  return { ...prompt, messages: removePrefill(messages, prompt, ignoredFields), settings, tools, isLossy: true }
-}
-
-/** Only the messages format supports a prefilled answer. */
-function removePrefill(messages: readonly Message[], prompt: Prompt, ignoredFields: string[]): readonly Message[] {
-  if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
-  ignoredFields.push(sourceFormatOf(prompt).pathOf(prompt, messages.length - 1))
-  return messages.slice(0, -1)
+  const last = kept.at(-1)
+  // Only the messages format supports a prefilled answer.
+  if (prompt.native.dialect === 'anthropic' && last?.message.role === 'assistant') {
+    ignoredFields.push(pathOf(prompt, last.index))
+    kept.pop()
+  }
+  return { ...prompt, messages: kept.map(({ message }) => message), settings, tools, isLossy: true }
 }
 
 /** Returns the same array if no part is omitted. */

@@ -3,9 +3,8 @@ import { asArray, isJsonObject, type Json, type JsonObject, normalizeName } from
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
- * Throws `invalid-request` for a prompt whose text exceeds `limit` UTF-16 code units, before its tokens are counted. The
- * scan of the body does not count base64 strings, because only the parsed prompt shows whether such a string is media or
- * text.
+ * Throws `invalid-request` for a prompt whose text exceeds `limit` UTF-16 code units. The size of the body is not enough
+ * for this check, because only the parsed prompt shows whether a base64 string is media or text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
@@ -58,22 +57,13 @@ export function findSurchargedField({ native: { value: body } }: Prompt): string
   return undefined
 }
 
-const VENDOR_FIELDS: ReadonlySet<string> = new Set(
-  [
-    'mcp_servers',
-    'container',
-    'web_search_options',
-    'web_search',
-    'search_parameters',
-    'enable_search',
-    'plugins',
-    'thread',
-    'conversation',
-    'previous_response_id',
-  ].map(normalizeName),
+/** Body fields that make the vendor read data outside the body or run tools, by normalized name. */
+const VENDOR_FIELDS: ReadonlySet<string> = nameSet(
+  'mcpservers container websearchoptions websearch searchparameters enablesearch plugins thread conversation ' +
+    'previousresponseid',
 )
 
-/** Tools that the caller runs. The vendor runs all others, and a `shell` in a container. */
+/** Tools that the caller runs. The vendor runs a `shell` in a container. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )

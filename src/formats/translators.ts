@@ -120,42 +120,29 @@ const blockError = contentErrorFor('this model, which uses the messages format')
  * messages format requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
  */
 function makeCallIdsUnique(messages: readonly Message[]): readonly Message[] {
-  const ids: CallIds = { usedIds: new Set(), newIds: new Map(), suffixes: new Map() }
-  return messages.map((message) => {
-    const parts = message.parts.map((part) => replaceCallId(part, ids))
-    return parts.every((part, index) => part === message.parts[index]) ? message : { ...message, parts }
-  })
-}
-
-interface CallIds {
-  readonly usedIds: Set<string>
-  readonly newIds: Map<string, string>
-  /**
-   * The last number appended to each id. Restarting each search at the first number would take quadratic time for
-   * repeated ids.
-   */
-  readonly suffixes: Map<string, number>
-}
-
-function replaceCallId(part: Part, ids: CallIds): Part {
-  if (part.type === 'tool-call') {
-    const id = findUnusedId(part.id, ids)
-    ids.usedIds.add(id)
-    ids.newIds.set(part.id, id)
-    return id === part.id ? part : { ...part, id }
+  const newIds = new Map<string, string>()
+  // The last number appended to each used id. A search from the first number takes quadratic time for repeated ids.
+  const suffixes = new Map<string, number>()
+  const replaceId = (part: Part): Part => {
+    if (part.type === 'tool-result') return { ...part, callId: newIds.get(part.callId) ?? part.callId }
+    if (part.type !== 'tool-call') return part
+    const id = findUnusedId(part.id, suffixes)
+    newIds.set(part.id, id)
+    return { ...part, id }
   }
-  if (part.type !== 'tool-result') return part
-  const callId = ids.newIds.get(part.callId) ?? part.callId
-  return callId === part.callId ? part : { ...part, callId }
+  return messages.map((message) => ({ ...message, parts: message.parts.map(replaceId) }))
 }
 
-function findUnusedId(id: string, { usedIds, suffixes }: CallIds): string {
+function findUnusedId(id: string, suffixes: Map<string, number>): string {
   const safe = id.replace(/[^\w-]/g, '_') || 'call'
-  if (!usedIds.has(safe)) return safe
-  let next = suffixes.get(safe) ?? 2
-  while (usedIds.has(`${safe}_${next}`)) next++
-  suffixes.set(safe, next)
-  return `${safe}_${next}`
+  let unused = safe
+  while (suffixes.has(unused)) {
+    const suffix = (suffixes.get(safe) ?? 1) + 1
+    suffixes.set(safe, suffix)
+    unused = `${safe}_${suffix}`
+  }
+  suffixes.set(unused, 1)
+  return unused
 }
 
 /**
@@ -230,9 +217,7 @@ function unpairedCallError(id: string, problem: string): GatewayError {
  * declared without parameters. The body must set `tool_choice` to `none` to prevent their use.
  */
 function undeclaredTools(prompt: Prompt): readonly JsonObject[] {
-  const names = new Set<string>()
-  for (const message of prompt.messages) {
-    for (const part of message.parts) if (part.type === 'tool-call') names.add(part.name)
-  }
+  const parts = prompt.messages.flatMap((message) => message.parts)
+  const names = new Set(parts.flatMap((part) => (part.type === 'tool-call' ? [part.name] : [])))
   return [...names].map((name) => ({ name, input_schema: NO_PARAMETERS }))
 }

@@ -1,5 +1,6 @@
-import { promptTokens } from '../core/money.ts'
-import { type FinishReason, NO_USAGE, type Usage } from '../core/answer.ts'
+import { promptTokens, NO_USAGE, type Usage } from '../core/money.ts'
+import type { FinishReason } from '../core/answer.ts'
+import { nameSet } from './fields.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** Maximum plausible token count. A higher count is treated as missing, so an upstream's mistake is not billed. */
@@ -31,10 +32,7 @@ export const RESPONSE_USAGE_FIELDS: UsageFieldNames = {
   completionDetails: 'output_tokens_details',
 }
 
-/**
- * Reads the usage object of the chat or responses format. The returned counts do not overlap. Returns undefined if the
- * prompt count or the completion count is invalid.
- */
+/** The returned counts do not overlap. Returns undefined if the prompt count or the completion count is invalid. */
 export function readUsage(value: Json | undefined, names: UsageFieldNames): Usage | undefined {
   const usage = asObject(value) ?? {}
   const prompt = asTokens(usage[names.prompt])
@@ -153,42 +151,21 @@ export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
-  ['length', 'length'],
-  ['tool_calls', 'tool-call'],
-  ['function_call', 'tool-call'],
-  ['content_filter', 'filtered'],
-  ['max_tokens', 'length'],
-  ['model_context_window_exceeded', 'length'],
+const FINISH_REASONS: readonly (readonly [finish: FinishReason, names: ReadonlySet<unknown>])[] = [
+  ['length', nameSet('length max_tokens MAX_TOKENS model_context_window_exceeded')],
   // The vendor interrupted the answer.
-  ['insufficient_system_resource', 'length'],
-  ['network_error', 'length'],
-  ['error', 'length'],
-  ['abort', 'length'],
-  ['OTHER', 'length'],
-  ['stop_sequence', 'stop-sequence'],
-  ['tool_use', 'tool-call'],
-  ['pause_turn', 'pause'],
-  ['refusal', 'filtered'],
-  ['MAX_TOKENS', 'length'],
-  ['sensitive', 'filtered'],
-  ['SAFETY', 'filtered'],
-  ['LANGUAGE', 'filtered'],
-  ['RECITATION', 'filtered'],
-  ['BLOCKLIST', 'filtered'],
-  ['PROHIBITED_CONTENT', 'filtered'],
-  ['SPII', 'filtered'],
-  ['IMAGE_SAFETY', 'filtered'],
-])
-
-export function readStopReason(reason: Json | undefined): FinishReason {
-  return FINISH_REASONS.get(reason) ?? 'stop'
-}
+  ['length', nameSet('insufficient_system_resource network_error error abort OTHER')],
+  ['tool-call', nameSet('tool_calls function_call tool_use')],
+  ['stop-sequence', nameSet('stop_sequence')],
+  ['pause', nameSet('pause_turn')],
+  ['filtered', nameSet('content_filter refusal sensitive')],
+  ['filtered', nameSet('SAFETY LANGUAGE RECITATION BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY')],
+]
 
 /** Some upstreams report `stop` for calls that `tool_choice` requires, but the caller must run these calls. */
-export function readFinishReason(reason: Json | undefined, hasCalls: boolean, isRefusal = false): FinishReason {
+export function readFinishReason(reason: Json | undefined, hasCalls = false, isRefusal = false): FinishReason {
   if (isRefusal) return 'filtered'
-  const finish = FINISH_REASONS.get(reason) ?? 'stop'
+  const [finish] = FINISH_REASONS.find(([, names]) => names.has(reason)) ?? ['stop']
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }
 
@@ -197,7 +174,7 @@ export function readResponseFinishReason(response: JsonObject, hasCalls: boolean
   return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
 }
 
-const WIRE_REASONS: Readonly<
+export const WIRE_REASONS: Readonly<
   Record<FinishReason, { readonly chat: string; readonly message: string; readonly incomplete?: string }>
 > = {
   stop: { chat: 'stop', message: 'end_turn' },
@@ -208,20 +185,10 @@ const WIRE_REASONS: Readonly<
   pause: { chat: 'stop', message: 'pause_turn' },
 }
 
-export function writeFinishReason(finish: FinishReason): string {
-  return WIRE_REASONS[finish].chat
-}
-
-export function writeStopReason(finish: FinishReason): string {
-  return WIRE_REASONS[finish].message
-}
-
-interface ResponseStatus {
+export function writeResponseStatus(finish: FinishReason): {
   readonly status: 'completed' | 'incomplete'
   readonly incomplete_details: { readonly reason: string } | null
-}
-
-export function writeResponseStatus(finish: FinishReason): ResponseStatus {
+} {
   const reason = WIRE_REASONS[finish].incomplete
   return reason === undefined
     ? { status: 'completed', incomplete_details: null }

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { normalizeName, type Json, type JsonObject } from '../core/json.ts'
-import { matchesModel, splitModelName, type Model } from '../core/model.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { Model } from '../core/ports.ts'
+import { type Prompt, matchesModel, splitModelName } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
 /** Maximum length of a name in an error message. */

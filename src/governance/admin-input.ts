@@ -1,9 +1,8 @@
 import { sha256 } from '#hash'
 import * as z from 'zod/mini'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, expectedText, pathText, unknownOptionText } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { isJsonObject } from '../core/json.ts'
-import { expectedText, pathText, unknownOptionText } from '../core/option-checks.ts'
 import { DURATION_CODES } from '../core/store.ts'
 import type {
   BudgetChange,

@@ -1,5 +1,5 @@
 import type { MaybePromise } from '../core/async.ts'
-import type { Model } from '../core/model.ts'
+import type { Model } from '../core/ports.ts'
 import { costOfTokens, scale, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
 import { counterExpiry, type Limit, type RateStatus } from './limits.ts'

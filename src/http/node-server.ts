@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { HttpHandling } from '../core/http.ts'
-import { checkOptions, expects, optionsOf, integerFrom } from '../core/option-checks.ts'
+import { checkOptions, expects, optionsOf, integerFrom } from '../core/errors.ts'
 import { type NodeIncoming, NodeRequest, NodeSink } from './node-http.ts'
 
 /** Options of `serve()`. */

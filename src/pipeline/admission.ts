@@ -1,12 +1,10 @@
 // Admits a request: finds the caller's key and the routes of the model name, and reserves the worst-case cost.
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
+import { editDistance, GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
-import { isSafeModelName } from '../core/model.ts'
-import { editDistance } from '../core/option-checks.ts'
 import type { Route } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
-import { invalidModelName } from '../formats/fields.ts'
+import { isSafeModelName, type Prompt } from '../core/prompt.ts'
+import { modelNameError } from '../formats/fields.ts'
 import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
@@ -119,7 +117,7 @@ export function createResolve(models: ModelLookup, random: () => number): Resolv
   return (name, key) => {
     const route = models.resolve(name)
     if (route !== undefined) return { name, routes: [route] }
-    if (!isSafeModelName(name)) throw invalidModelName()
+    if (!isSafeModelName(name)) throw modelNameError()
     const resolved =
       key.providers.length > 0
         ? weightedRoutes(name, key, models, random)

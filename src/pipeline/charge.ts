@@ -1,10 +1,20 @@
 import { type Bill, makeBill, makeHitBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
-import { type Completion, NO_USAGE, type Usage } from '../core/answer.ts'
+import type { Completion } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { add, type NanoUsd, promptTokens, scale, toDollars, toNanoUsd, ZERO } from '../core/money.ts'
+import {
+  add,
+  type NanoUsd,
+  NO_USAGE,
+  promptTokens,
+  scale,
+  toDollars,
+  toNanoUsd,
+  type Usage,
+  ZERO,
+} from '../core/money.ts'
 import type { Meter, Route } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import type { SvcMetrics } from '../formats/format.ts'
+import type { WriteMetrics } from '../formats/format.ts'
 import { addMissingPromptTokens } from '../upstream/attempts.ts'
 import { quote } from './admission.ts'
 import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
@@ -172,74 +182,27 @@ function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
 }
 
-/** The bill as reported in response bodies and streams. Amounts are converted to dollars when they are read. */
-export class BillMetrics implements SvcMetrics {
-  readonly #bill: Bill
-
-  constructor(bill: Bill) {
-    this.#bill = bill
-  }
-
-  get savingsPercent(): number {
-    return savingsPercent(this.#bill)
-  }
-
-  get originalCost(): number {
-    return toDollars(this.#bill.theoretical)
-  }
-
-  get yourCost(): number {
-    return toDollars(this.#bill.actual)
-  }
-
-  get originalTokens(): number {
-    return this.#bill.originalTokens
-  }
-
-  get optimizedTokens(): number {
-    return this.#bill.optimizedTokens
-  }
-
-  get tokensSaved(): number {
-    return this.#bill.originalTokens - this.#bill.optimizedTokens
-  }
-
-  get reductionPct(): number {
-    return reductionPercent(this.#bill)
-  }
-
-  get strategy(): string {
-    return this.#bill.strategy
-  }
-
-  get cache(): 'HIT' | 'MISS' {
-    return this.#bill.cache
-  }
-
-  get theoreticalCost(): number {
-    return toDollars(this.#bill.theoretical)
-  }
-
-  get actualCost(): number {
-    return toDollars(this.#bill.actual)
-  }
-
-  get billedAmount(): number {
-    return toDollars(this.#bill.billed)
-  }
-
-  get savingsUsd(): number {
-    return toDollars(savings(this.#bill))
-  }
-
-  get profitMargin(): number {
-    return this.#bill.margin
-  }
-
-  /** Returns the metrics that are included in answers in the messages format. */
-  toJSON(): Pick<SvcMetrics, 'savingsPercent' | 'originalCost' | 'yourCost'> {
-    const { savingsPercent: percent, originalCost, yourCost } = this
-    return { savingsPercent: percent, originalCost, yourCost }
+/** Returns a function that converts the bill to the values of `svc_metrics`, because most answers do not contain them. */
+export function metricsWriter(bill: Bill): WriteMetrics {
+  return (kind) => {
+    const theoreticalCost = toDollars(bill.theoretical)
+    const actualCost = toDollars(bill.actual)
+    if (kind === 'summary') {
+      return { savings_percent: savingsPercent(bill), original_cost: theoreticalCost, your_cost: actualCost }
+    }
+    return {
+      original_tokens: bill.originalTokens,
+      optimized_tokens: bill.optimizedTokens,
+      tokens_saved: bill.originalTokens - bill.optimizedTokens,
+      reduction_pct: reductionPercent(bill),
+      strategy: bill.strategy,
+      cache: bill.cache,
+      theoretical_cost: theoreticalCost,
+      actual_cost: actualCost,
+      billed_amount: toDollars(bill.billed),
+      savings_usd: toDollars(savings(bill)),
+      profit_margin: bill.margin,
+    }
   }
 }
 

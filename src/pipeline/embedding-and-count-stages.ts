@@ -1,4 +1,5 @@
-import { type Completion, NO_USAGE } from '../core/answer.ts'
+import type { Completion } from '../core/answer.ts'
+import { NO_USAGE } from '../core/money.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest, EmbeddingResult, Meter, Route } from '../core/ports.ts'

@@ -2,17 +2,16 @@ import { type AnswerClaim, type CacheMiss, isStorable } from '../cache/cache-mis
 import type { Leader } from '../cache/single-flight.ts'
 import {
   type AnswerSource,
-  NO_USAGE,
   type SourceReceiver,
   type StreamPart,
   type StreamReader,
-  type Usage,
+  isContent,
 } from '../core/answer.ts'
+import { NO_USAGE, type Usage } from '../core/money.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject } from '../core/json.ts'
 import type { Dialect } from '../core/prompt.ts'
 import { quotaOf } from '../core/store.ts'
-import { isContent } from '../core/stream-chunks.ts'
 import { createReader as chatReader } from '../formats/chat/answer-reader.ts'
 import { createReader as messagesReader } from '../formats/messages/answer-reader.ts'
 import { createReader as responsesReader } from '../formats/responses/answer-reader.ts'

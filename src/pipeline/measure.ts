@@ -1,7 +1,6 @@
 import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Vocabulary } from '../core/model.ts'
-import type { Route } from '../core/ports.ts'
+import type { Route, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { findSurchargedField, findVendorWork } from '../formats/prompt-size.ts'
 import { boundByBytes, contextWindowOf, type PromptWeight, tokensOutsideText, weighPrompt } from '../tokens/bound.ts'
@@ -12,7 +11,7 @@ import type { Authenticated, ResolvedModel, Size, TokenCounter } from './exchang
 import type { Services } from './services.ts'
 import { canceledError } from './settle.ts'
 
-/** A body of at most this size, in bytes, contains no string that needs a digest. See core/digest.ts. */
+/** A body of at most this size, in bytes, contains no string that needs a digest. See core/cache.ts. */
 const MAX_SMALL_BODY_BYTES = 256 * 1024
 /** Timeout for a count by the vendor, in milliseconds. */
 const COUNT_TIMEOUT_MS = 10_000

@@ -1,6 +1,6 @@
 import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
-import { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/digest.ts'
+import { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Prompt } from '../core/prompt.ts'
@@ -13,16 +13,14 @@ import { yieldToEventLoop } from '../tokens/event-loop.ts'
 export { portablePrompt } from '../formats/portable.ts'
 export { createClaimStreamSearch, followStream, publishToOtherProcesses } from './follow.ts'
 
-const DIGEST_OPTIONS = { hash: sha256, pause: yieldToEventLoop }
-
 /** Computes and caches the digests of long images and documents. */
 export function digestMedia(prompt: Prompt): Promise<void> {
-  return digestWithPauses(longMediaDigests(prompt), DIGEST_OPTIONS)
+  return digestWithPauses(longMediaDigests(prompt, sha256), yieldToEventLoop)
 }
 
 /** Computes and caches the digests of the blocks that contain long images or documents. */
 export function digestBlocks(prompt: Prompt): Promise<void> {
-  return digestWithPauses(longBlockDigests(prompt), DIGEST_OPTIONS)
+  return digestWithPauses(longBlockDigests(prompt, sha256), yieldToEventLoop)
 }
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/

@@ -3,14 +3,13 @@ import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import {
   checkSteeringNames,
-  headersOf,
   type HttpRequest,
   LARGE_BODY_BYTES,
   mayHaveSteeringHeader,
   readFlag,
 } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Model } from '../core/model.ts'
+import type { Model } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
 import { checkPromptLength } from '../formats/prompt-size.ts'
@@ -194,12 +193,11 @@ export function readSteering(
   options: { readonly canExplain: boolean },
 ): Steering {
   if (!mayHaveSteeringHeader(request.headerNames())) return UNSTEERED
-  const headers = headersOf(request)
-  checkSteeringNames(headers)
-  if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw explainUnavailableError()
-  readFlag(headers, 'X-Svc-Detach')
-  readCacheDirectives((name) => headers.get(name))
-  return readSteeringHeaders(headers)
+  checkSteeringNames(request.headerNames())
+  if (readFlag(request, 'X-Svc-Explain') && !options.canExplain) throw explainUnavailableError()
+  readFlag(request, 'X-Svc-Detach')
+  readCacheDirectives((name) => request.header(name))
+  return readSteeringHeaders(request)
 }
 
 const UNSTEERED: Steering = { vanishing: false, recursive: false }

@@ -1,10 +1,10 @@
 import { GatewayError, type FailureKind } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { asArray, asCount, asString, type JsonObject } from '../core/json.ts'
-import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
+import { isSafeModelName, splitModelName } from '../core/prompt.ts'
 import { fromDollars, ZERO, type NanoUsd } from '../core/money.ts'
-import type { PassthroughCall, Provider } from '../core/ports.ts'
-import { invalidModelName } from '../formats/fields.ts'
+import type { Model, PassthroughCall, Provider } from '../core/ports.ts'
+import { modelNameError } from '../formats/fields.ts'
 import { boundaryOf, readForm, replaceFormModel } from '../formats/large-bodies.ts'
 import { parseBodyInSteps, replaceModel } from '../formats/parse-body.ts'
 import { checkAccess, servesModel } from '../governance/access.ts'
@@ -147,7 +147,7 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
   }
   const stepOptions = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
   const { body, hasRepeatedKeys, received } = await parseBodyInSteps(bytes, services.bodyLimits.json, stepOptions)
-  if (body['model'] !== undefined && asString(body['model']) === undefined) throw invalidModelName()
+  if (body['model'] !== undefined && asString(body['model']) === undefined) throw modelNameError()
   return {
     fields: body,
     bytes: bytes.byteLength,
@@ -172,7 +172,7 @@ async function chooseProvider(
   requestedModel: string | undefined,
   services: Services,
 ): Promise<{ readonly provider: Provider; readonly model: string | undefined }> {
-  if (requestedModel !== undefined && !isSafeModelName(requestedModel)) throw invalidModelName()
+  if (requestedModel !== undefined && !isSafeModelName(requestedModel)) throw modelNameError()
   const modelName = requestedModel === undefined ? undefined : splitModelName(requestedModel)
   const namedProvider = modelName === undefined ? undefined : services.provider(modelName.provider)
   const fixedProvider = (await target.findProvider?.(key)) ?? target.endpoint?.provider

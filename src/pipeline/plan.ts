@@ -1,5 +1,5 @@
 import { chain, type MaybePromise } from '../core/async.ts'
-import type { Model } from '../core/model.ts'
+import type { Model } from '../core/ports.ts'
 import { add, type NanoUsd } from '../core/money.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 import { Attempts } from '../upstream/attempts.ts'

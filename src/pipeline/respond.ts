@@ -1,7 +1,8 @@
 import type { Completion } from '../core/answer.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import type { HeaderRecord } from '../core/http.ts'
-import { billFor, BillMetrics, prepareBill } from './charge.ts'
+import type { WriteMetrics } from '../formats/format.ts'
+import { billFor, metricsWriter, prepareBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import {
   answerHeaders,
@@ -46,11 +47,13 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
     return loadStreaming().then(({ respondInBackground }) => respondInBackground(answered, completion, services))
   }
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
-  const metrics = new BillMetrics(bill)
-  const body = format.writeCompletion(completion, metrics, createWriteContext(answered))
+  const writeMetrics = metricsWriter(bill)
+  const body = format.writeCompletion(completion, writeMetrics, createWriteContext(answered))
   const headers = answerHeaders(bill, answered.ignoredFields)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
-  const stored = chain(settled, () => keepAnswer(answered, { headers, body, id: completion.id, metrics }, services))
+  const stored = chain(settled, () =>
+    keepAnswer(answered, { headers, body, id: completion.id, writeMetrics }, services),
+  )
   return chain(stored, () => {
     sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
     return undefined
@@ -62,16 +65,16 @@ interface CompleteAnswer {
   readonly headers: Readonly<HeaderRecord>
   readonly body: string
   readonly id: string
-  readonly metrics: BillMetrics
+  readonly writeMetrics: WriteMetrics
 }
 
 /** Stores a complete answer for later requests. */
 function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
   const { format, key, idempotencyClaim } = answered
-  const { headers, body, id, metrics } = answer
+  const { headers, body, id, writeMetrics } = answer
   if (format.answerId !== undefined && isRecorded(answered, services)) {
     services.recordings.storeAnswer(
-      { kind: 'whole', text: body, metrics: { ...metrics.toJSON() } },
+      { kind: 'whole', text: body, metrics: writeMetrics('summary') },
       key.id,
       format.answerId(id),
     )

@@ -1,15 +1,14 @@
 import type { Bill } from '../billing/bill.ts'
-import { type AnswerSource, type Completion, isAnswerSource, type StreamChunk } from '../core/answer.ts'
+import { type AnswerSource, type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
 import { chain } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Route, Runtime } from '../core/ports.ts'
-import { toStreamChunks } from '../core/stream-chunks.ts'
 import { EventBuffer } from '../replay/event-buffer.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
-import { upstreamError } from '../upstream/attempts.ts'
+import { upstreamError, isAnswerSource } from '../upstream/attempts.ts'
 import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import { settleInBackground } from './background.ts'
-import { billFor, billForIncomplete, BillMetrics, expectedBill } from './charge.ts'
+import { billFor, billForIncomplete, expectedBill, metricsWriter } from './charge.ts'
 import { eventSinkOf } from './event-sink.ts'
 import { type Answered, isBackground, type Planned, type RequestOutcome } from './exchange.ts'
 import {
@@ -199,7 +198,7 @@ class StreamAnswer {
   #complete(): void {
     const { translator } = this.#stream
     const bill = billFor(this.#answered, translator, this.#services.meter)
-    const closingEvents = translator.writer.end(new BillMetrics(bill))
+    const closingEvents = translator.writer.end(metricsWriter(bill))
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
       this.#buffer.finish(translator.write(closingEvents), true)
       void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)

@@ -1,9 +1,10 @@
 import * as z from 'zod/mini'
-import { isAnswerSource, type AnswerSource, type StreamChunk } from '../core/answer.ts'
+import type { AnswerSource, StreamChunk } from '../core/answer.ts'
+import { isAnswerSource } from '../upstream/attempts.ts'
 import { closeIterator } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
-import type { Provider, Route } from '../core/ports.ts'
+import { isSafeModelName, splitModelName } from '../core/prompt.ts'
+import type { Provider, Route, Model } from '../core/ports.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }
 import {

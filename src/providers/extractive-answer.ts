@@ -1,10 +1,9 @@
 import { hashEmbedding } from '../cache/vector-search.ts'
-import { type Completion, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
+import { type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
+import { NO_USAGE, type Usage } from '../core/money.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Model } from '../core/model.ts'
-import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall } from '../core/ports.ts'
+import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall, Model } from '../core/ports.ts'
 import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from '../core/prompt.ts'
-import { toStreamChunks } from '../core/stream-chunks.ts'
 import { fillSchema } from './fill-schema.ts'
 
 /** Answers with the sentences that best match the last question, or with a call to the required tool. */

@@ -1,10 +1,9 @@
-import { isAnswerSource, NO_USAGE } from '../core/answer.ts'
+import { NO_USAGE } from '../core/money.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Model } from '../core/model.ts'
-import type { ProviderCall, Runtime, ProviderAnswer, Timeouts, Route } from '../core/ports.ts'
+import type { ProviderCall, Runtime, ProviderAnswer, Timeouts, Route, Model } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Upstream, UpstreamAnswer, UpstreamRequest } from '../upstream/attempts.ts'
+import { type Upstream, type UpstreamAnswer, type UpstreamRequest, isAnswerSource } from '../upstream/attempts.ts'
 import {
   remainingMs,
   openStream,

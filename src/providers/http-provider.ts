@@ -1,7 +1,6 @@
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { asCount, parseObject } from '../core/json.ts'
-import type { Model } from '../core/model.ts'
 import type {
   EmbedCall,
   EmbeddingResult,
@@ -11,6 +10,7 @@ import type {
   Provider,
   ProviderCall,
   ProviderAnswer,
+  Model,
 } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'

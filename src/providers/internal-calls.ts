@@ -1,7 +1,7 @@
 // Calls that the gateway makes for itself: questions to small models, and texts to embed.
-import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
+import type { Completion } from '../core/answer.ts'
 import { asArray, asObject, type JsonObject } from '../core/json.ts'
-import { costOf } from '../core/money.ts'
+import { costOf, NO_USAGE, type Usage } from '../core/money.ts'
 import type { Route, Runtime, Timeouts, Transport } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { after } from '#transport'

@@ -1,10 +1,9 @@
 import * as z from 'zod/mini'
 import { defaultTransport } from '#transport'
 import { lazy } from '../core/async.ts'
-import type { Embedder } from '../core/cache-ports.ts'
-import type { Model } from '../core/model.ts'
+import type { Embedder } from '../core/cache.ts'
 import type { Price } from '../core/money.ts'
-import type { Provider } from '../core/ports.ts'
+import type { Provider, Model } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'
 import anthropicCatalog from './models/anthropic.json' with { type: 'json' }

@@ -1,8 +1,7 @@
 import * as z from 'zod/mini'
 import type { MaybePromise } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
-import type { Model } from '../core/model.ts'
-import { expectedText, pathText, unknownOptionText } from '../core/option-checks.ts'
+import { GatewayError, expectedText, pathText, unknownOptionText } from '../core/errors.ts'
+import type { Model } from '../core/ports.ts'
 import type { RequestOptions } from './http-request.ts'
 
 /** A model in the options of a provider. */

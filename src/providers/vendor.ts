@@ -1,7 +1,6 @@
 import * as z from 'zod/mini'
-import type { Model } from '../core/model.ts'
 import type { Price } from '../core/money.ts'
-import type { Provider } from '../core/ports.ts'
+import type { Provider, Model } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import {
   type HttpProviderOptions,

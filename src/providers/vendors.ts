@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Price } from '../core/money.ts'
-import { checkOptions, expects, optionsOf } from '../core/option-checks.ts'
+import { checkOptions, expects, optionsOf } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
 import { chatProvider } from './main-providers.ts'
 import catalog from './models/vendors.json' with { type: 'json' }

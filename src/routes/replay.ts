@@ -1,9 +1,9 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import { toStreamChunks } from '../core/stream-chunks.ts'
-import type { SvcMetrics } from '../formats/format.ts'
-import { messageId, messagesClient } from '../formats/messages/client.ts'
+import { toStreamChunks } from '../core/answer.ts'
+import { messagesClient } from '../formats/messages/client.ts'
+import { messageId } from '../formats/messages/stream-writer.ts'
 import { messagesUpstream } from '../formats/messages/upstream.ts'
 import { parseBody } from '../formats/parse-body.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -150,8 +150,6 @@ function textAfter(stored: StoredAnswer, { after, services }: ReplayRequest): st
 /** Answers that were sent as JSON are converted to events on demand, because few callers need their events. */
 function textOf(stored: StoredAnswer, services: Services): string {
   if (stored.kind === 'events') return stored.text
-  const { metrics } = stored
-  if (!isMetrics(metrics)) throw messageNotFound()
   const completion = messagesUpstream.readCompletion(JSON.parse(stored.text) as JsonObject)
   const prompt = {
     native: { dialect: messagesClient.dialect, value: {} },
@@ -166,11 +164,9 @@ function textOf(stored: StoredAnswer, services: Services): string {
     createdSeconds: Math.floor(services.runtime.now() / 1000),
   })
   const events = toStreamChunks(completion).flatMap((chunk) => writer.write(chunk))
-  return [...events, ...writer.end(metrics)].map((event, index) => writeSseEvent(event, String(index + 1))).join('')
-}
-
-function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
-  return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
+  return [...events, ...writer.end(() => stored.metrics)]
+    .map((event, index) => writeSseEvent(event, String(index + 1)))
+    .join('')
 }
 
 /**

@@ -1,6 +1,5 @@
 import { add, subtract, scale, ZERO, type NanoUsd } from '../core/money.ts'
-import type { Model } from '../core/model.ts'
-import type { Meter } from '../core/ports.ts'
+import type { Meter, Model } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Tier, TierForecast, TierJob } from './tier.ts'
 import { type History, isWarm, sendingCost, warmTokens } from './upstream-cache.ts'

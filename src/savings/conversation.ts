@@ -7,7 +7,7 @@ import {
   type Source,
   type TextSource,
 } from '../core/prompt.ts'
-import { digestText } from '../core/digest.ts'
+import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
 import { LRUCache } from 'lru-cache'
 import { quotaOf, type Store } from '../core/store.ts'

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { add, costOfTokens, type NanoUsd, ZERO } from '../core/money.ts'
-import type { Embedder } from '../core/cache-ports.ts'
+import type { Embedder } from '../core/cache.ts'
 import type { Pause } from '../core/async.ts'
 import { fingerprintOf, textOfMessage } from '../core/prompt.ts'
 import type { Runtime } from '../core/ports.ts'

@@ -1,4 +1,3 @@
-import { NO_USAGE, type Usage } from '../core/answer.ts'
 import {
   fingerprintOf,
   withParts,
@@ -9,8 +8,19 @@ import {
   type TextPart,
 } from '../core/prompt.ts'
 import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
-import type { Model } from '../core/model.ts'
-import { add, costOf, toNanoUsd, subtract, scale, ZERO, type NanoUsd, promptTokens } from '../core/money.ts'
+import type { Model } from '../core/ports.ts'
+import {
+  add,
+  costOf,
+  toNanoUsd,
+  subtract,
+  scale,
+  ZERO,
+  type NanoUsd,
+  promptTokens,
+  NO_USAGE,
+  type Usage,
+} from '../core/money.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createPrefixHashes } from './conversation.ts'
 import { hasCacheControl, hasCacheBreakpoints, UPSTREAM_CACHE_MS } from './upstream-cache.ts'

@@ -1,9 +1,9 @@
-import type { Model } from '../core/model.ts'
+import type { Model } from '../core/ports.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 import type { Similarities, SmallModel } from './models.ts'
-import { headerError, readFlag, type HeaderView } from '../core/http.ts'
+import { headerError, readFlag, type HttpRequest } from '../core/http.ts'
 
 /** 2: vanishing context, 3: recursive summaries, 4: family-locked summary, 5: savings slider. Tier 1 is the cache. */
 export type TierNumber = 2 | 3 | 4 | 5
@@ -162,16 +162,16 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
 const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
 
 /** Reads the steering headers. Throws `invalid-request` with the header as `param` for an invalid value. */
-export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering {
-  const header = headers.get('x-savings-level')
+export function readSteeringHeaders(request: Pick<HttpRequest, 'header'>): Steering {
+  const header = request.header('x-savings-level')
   const level = LEVELS.find((known) => known === header?.trim().toLowerCase())
-  if (header !== null && level === undefined) {
+  if (header !== undefined && level === undefined) {
     throw headerError('X-Savings-Level', header, `one of ${LEVELS.join(', ')}`)
   }
   return {
     ...(level !== undefined && { level }),
-    vanishing: readFlag(headers, 'X-Vanishing-Context'),
-    recursive: readFlag(headers, 'X-Svc-RLM'),
+    vanishing: readFlag(request, 'X-Vanishing-Context'),
+    recursive: readFlag(request, 'X-Svc-RLM'),
   }
 }
 

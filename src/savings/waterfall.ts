@@ -1,5 +1,5 @@
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
-import type { Embedder } from '../core/cache-ports.ts'
+import type { Embedder } from '../core/cache.ts'
 import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { createPause } from '../core/async.ts'

@@ -1,5 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
-import { functionCheck, type OptionCheck, optionsOf } from '../core/option-checks.ts'
+import { GatewayError, functionCheck, type OptionCheck, optionsOf } from '../core/errors.ts'
 import {
   type Claim,
   type Level,

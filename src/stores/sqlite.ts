@@ -1,4 +1,4 @@
-import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/option-checks.ts'
+import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/errors.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult, Store, Tally } from '../core/store.ts'
 import {
   DEFAULT_BULK_LIMITS,

@@ -1,4 +1,4 @@
-import { integerFrom, type OptionCheck, optionsOf } from '../core/option-checks.ts'
+import { integerFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { Claim, Quota, ReserveRequest, ReserveResult, WriteOptions } from '../core/store.ts'
 
 /** Maximum absolute value of a counter or tally. */

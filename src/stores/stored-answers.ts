@@ -1,7 +1,6 @@
 import { sha256 } from '#hash'
-import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache-ports.ts'
-import { GatewayError } from '../core/errors.ts'
-import { integerFrom, type OptionCheck } from '../core/option-checks.ts'
+import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache.ts'
+import { GatewayError, integerFrom, type OptionCheck } from '../core/errors.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './store-rules.ts'
 

@@ -1,4 +1,4 @@
-import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache-ports.ts'
+import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache.ts'
 import type { TestApi, TestClock } from './store-suite.ts'
 
 /** Limits on the vector index under test. */

@@ -1,5 +1,5 @@
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import type { Model } from '../core/model.ts'
+import type { Model } from '../core/ports.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 
 /** Quantities for computing upper bounds on a prompt's tokens without a tokenizer. */

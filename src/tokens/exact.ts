@@ -1,5 +1,5 @@
 import { lazy } from '../core/async.ts'
-import type { Vocabulary } from '../core/model.ts'
+import type { Vocabulary } from '../core/ports.ts'
 import { yieldToEventLoop } from './event-loop.ts'
 
 const WINDOW_LENGTH = 8192

@@ -9,8 +9,7 @@ import {
   type Prompt,
   type Tool,
 } from '../core/prompt.ts'
-import type { Vocabulary } from '../core/model.ts'
-import type { Meter, Tokenizer } from '../core/ports.ts'
+import type { Meter, Tokenizer, Vocabulary } from '../core/ports.ts'
 import { textsOfBody, utf8Length } from './bound.ts'
 import { estimateTokens } from './estimate.ts'
 import { yieldToEventLoop } from './event-loop.ts'

@@ -1,16 +1,17 @@
-import type {
-  CanForward,
-  Completion,
-  SseEvent,
-  StreamChunk,
-  StreamFormat,
-  StreamReader,
-  Usage,
+import {
+  type CanForward,
+  type Completion,
+  type SseEvent,
+  type StreamChunk,
+  type StreamFormat,
+  type StreamReader,
+  Collector,
+  isContent,
 } from '../core/answer.ts'
+import type { Usage } from '../core/money.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type ByteSearch, createByteSearch, isTooDeep } from '../core/json.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { Collector, isContent } from '../core/stream-chunks.ts'
 import type { StreamWriter } from '../formats/format.ts'
 import { joinBytes } from '../http/body.ts'
 import {

@@ -1,8 +1,8 @@
-import { type AnswerSource, type Completion, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
+import type { AnswerSource, Completion, StreamChunk } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import { add, costOf, type NanoUsd, promptTokens, ZERO } from '../core/money.ts'
+import { add, costOf, type NanoUsd, promptTokens, ZERO, NO_USAGE, type Usage } from '../core/money.ts'
 import type { EmbeddingRequest, EmbeddingResult, Provider, ProviderAnswer, Route } from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamStream } from './upstream-stream.ts'
@@ -178,4 +178,8 @@ export function timeoutError(provider: string, ms: number): GatewayError {
 /** Returns true if prompts in this dialect need no translation. */
 export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
   return provider.dialect === dialect || provider.secondDialect === dialect
+}
+
+export function isAnswerSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
+  return 'read' in answer
 }

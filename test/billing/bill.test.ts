@@ -10,8 +10,7 @@ import {
   savings,
   savingsPercent,
 } from '../../src/billing/bill.ts'
-import { NO_USAGE } from '../../src/core/answer.ts'
-import { formatUsd, toNanoUsd, ZERO, promptTokens } from '../../src/core/money.ts'
+import { formatUsd, toNanoUsd, ZERO, promptTokens, NO_USAGE } from '../../src/core/money.ts'
 
 const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 }
 const plain = {

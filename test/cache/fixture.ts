@@ -1,6 +1,6 @@
 import type { Completion } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import type { Embedder, VectorIndex } from '../../src/core/cache-ports.ts'
+import type { Embedder, VectorIndex } from '../../src/core/cache.ts'
 import { ZERO } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
 import { Cancellation } from '../../src/core/async.ts'
-import type { AnswerClaims, AnswerStore, VectorIndex } from '../../src/core/cache-ports.ts'
+import type { AnswerClaims, AnswerStore, VectorIndex } from '../../src/core/cache.ts'
 import { chatPrompt, createFixture, textAnswer } from './fixture.ts'
 
 const QUESTION = 'What is the capital of France?'

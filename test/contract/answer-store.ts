@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { AnswerStore } from '../../src/core/cache-ports.ts'
+import type { AnswerStore } from '../../src/core/cache.ts'
 import { testAnswerStore as declareTests } from '../../src/testing/cache-contracts.ts'
 
 /** Declares the published tests with vitest. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Embedder } from '../../src/core/cache-ports.ts'
+import type { Embedder } from '../../src/core/cache.ts'
 import { testEmbedder as declareTests } from '../../src/testing/cache-contracts.ts'
 
 /** Declares the published tests with vitest. */

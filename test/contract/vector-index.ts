@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { VectorIndex } from '../../src/core/cache-ports.ts'
+import type { VectorIndex } from '../../src/core/cache.ts'
 import type { TestClock } from '../../src/testing/store-suite.ts'
 import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/cache-contracts.ts'
 

@@ -1,6 +1,6 @@
 import { sha256 } from '../../src/platform/hash-node.ts'
 import { describe, expect, it } from 'vitest'
-import { digestWithPauses, digestText, digestJson, longBlockDigests, longMediaDigests } from '../../src/core/digest.ts'
+import { digestWithPauses, digestText, digestJson, longBlockDigests, longMediaDigests } from '../../src/core/cache.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 
 const LONG = 300 * 1024
@@ -50,10 +50,8 @@ describe('the digest of a text', () => {
     const data = 'abcd'.repeat(LONG / 4)
     const prompt = promptWith(data)
     let turns = 0
-    await digestWithPauses([...longMediaDigests(prompt), ...longBlockDigests(prompt)], {
-      hash: sha256,
-      pause: async () => void turns++,
-    })
+    const digests = [...longMediaDigests(prompt, sha256), ...longBlockDigests(prompt, sha256)]
+    await digestWithPauses(digests, async () => void turns++)
     expect(turns).toBe(2)
     const [part] = prompt.messages[0]?.parts ?? []
     if (part?.type !== 'image' || part.source.type !== 'base64' || part.native === undefined)
@@ -82,6 +80,6 @@ describe('the digest of a text', () => {
 
   it('is not computed in advance for a prompt without long media', () => {
     const prompt = promptWith('abcd')
-    expect([...longMediaDigests(prompt), ...longBlockDigests(prompt)]).toEqual([])
+    expect([...longMediaDigests(prompt, sha256), ...longBlockDigests(prompt, sha256)]).toEqual([])
   })
 })

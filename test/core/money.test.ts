@@ -1,6 +1,5 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE } from '../../src/core/answer.ts'
 import {
   add,
   costOf,
@@ -11,6 +10,7 @@ import {
   toCents,
   toDollars,
   fromDollars,
+  NO_USAGE,
 } from '../../src/core/money.ts'
 
 const usage = { ...NO_USAGE, inputTokens: 1_000_000 }

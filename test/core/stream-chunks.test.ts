@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type StreamPart, type Completion } from '../../src/core/answer.ts'
-import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
+import { type StreamPart, type Completion, Collector, toStreamChunks } from '../../src/core/answer.ts'
+import { NO_USAGE } from '../../src/core/money.ts'
+import { isComplete } from '../support/chunk-reader.ts'
 
 function collect(parts: readonly StreamPart[]): Completion {
   const collected = new Collector()
@@ -56,14 +57,13 @@ describe('a collector', () => {
     })
   })
 
-  it('reports a complete answer after the terminal event of the stream', () => {
+  it('has a finish reason after the end of the answer', () => {
     const collected = new Collector()
     collected.add({ parts: [{ type: 'text-delta', text: 'x' }] })
-    expect([collected.hasFinishReason(), collected.isComplete()]).toEqual([false, false])
+    expect(collected.hasFinishReason()).toBe(false)
     collected.add({ parts: [{ type: 'answer-end', finish: 'stop-sequence', stopSequence: 'END' }] })
-    expect([collected.hasFinishReason(), collected.isComplete()]).toEqual([true, false])
+    expect(collected.hasFinishReason()).toBe(true)
     collected.add({ parts: [{ type: 'done' }] })
-    expect(collected.isComplete()).toBe(true)
     expect(collected.completion()).toMatchObject({ finish: 'stop-sequence', stopSequence: 'END' })
   })
 
@@ -83,9 +83,10 @@ describe('the steps of a stored answer', () => {
     const native = { dialect: 'anthropic', value: { type: 'server_tool_use', id: 's1' } } as const
     const completion: Completion = { id: 'a', model: 'm', parts: [{ type: 'opaque', native }], finish: 'pause' }
     const collected = new Collector()
-    for (const chunk of toStreamChunks(completion)) collected.add(chunk)
+    const chunks = toStreamChunks(completion)
+    for (const chunk of chunks) collected.add(chunk)
     expect(collected.completion()).toEqual(completion)
-    expect(collected.isComplete()).toBe(true)
+    expect(isComplete(chunks)).toBe(true)
   })
 
   it('contain images and tool results as opaque parts, and omit those without a native block', () => {

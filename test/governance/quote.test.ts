@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Model } from '../../src/core/model.ts'
+import type { Model } from '../../src/core/ports.ts'
 import { parseNewKey } from '../../src/governance/admin-input.ts'
 import { createQuote, type QuoteCandidate, type QuoteOptions } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'

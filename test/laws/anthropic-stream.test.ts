@@ -1,12 +1,20 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type StreamPart, type Completion, type SseEvent, type StreamChunk } from '../../src/core/answer.ts'
+import {
+  type StreamPart,
+  type Completion,
+  type SseEvent,
+  type StreamChunk,
+  Collector,
+  toStreamChunks,
+} from '../../src/core/answer.ts'
+import { NO_USAGE } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
-import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { context, dataOf, frame, metrics, readEvents, writeChunks } from '../formats/messages/samples.ts'
+import { isComplete } from '../support/chunk-reader.ts'
 
 const count = fc.nat({ max: 1_000_000 })
 const usage = fc
@@ -50,7 +58,7 @@ const completion: fc.Arbitrary<Completion> = fc.record(
 function collect(chunks: readonly StreamChunk[]): Completion {
   const all = new Collector()
   for (const chunk of chunks) all.add(chunk)
-  expect(all.isComplete()).toBe(true)
+  expect(isComplete(chunks)).toBe(true)
   return all.completion()
 }
 

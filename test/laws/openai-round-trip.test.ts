@@ -2,11 +2,11 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { Collector } from '../../src/core/stream-chunks.ts'
+import { Collector } from '../../src/core/answer.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
-import { metrics } from '../formats/chat/support.ts'
+import { metrics, svcMetrics } from '../formats/chat/support.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
 
@@ -178,7 +178,7 @@ describe('law: the frames of a chat stream', () => {
         const out = [...events, ...writer.end(metrics)].map((event) => event.data)
         expect(out.slice(0, -2)).toEqual(chunks)
         expect(out.at(-2)?.startsWith(last.slice(0, -1))).toBe(true)
-        expect(JSON.parse(out.at(-2) ?? '')).toMatchObject({ svc_metrics: { strategy: metrics.strategy } })
+        expect(JSON.parse(out.at(-2) ?? '')).toMatchObject({ svc_metrics: svcMetrics })
         expect(out.at(-1)).toBe('[DONE]')
       }),
     )

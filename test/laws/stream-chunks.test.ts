@@ -1,8 +1,8 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Completion } from '../../src/core/answer.ts'
+import { type Completion, Collector, toStreamChunks } from '../../src/core/answer.ts'
 import type { Part } from '../../src/core/prompt.ts'
-import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
+import { isComplete } from '../support/chunk-reader.ts'
 
 const text = fc.string({ unit: 'grapheme', maxLength: 20 })
 const count = fc.nat({ max: 1_000_000 })
@@ -42,9 +42,10 @@ describe('law: an answer as steps', () => {
     fc.assert(
       fc.property(completion, (stored) => {
         const collected = new Collector()
-        for (const chunk of toStreamChunks(stored)) collected.add(chunk)
+        const chunks = toStreamChunks(stored)
+        for (const chunk of chunks) collected.add(chunk)
         expect(collected.completion()).toEqual(stored)
-        expect(collected.isComplete()).toBe(true)
+        expect(isComplete(chunks)).toBe(true)
       }),
     )
   })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { isSafeModelName, splitModelName, type Model } from '../../src/core/model.ts'
+import { isSafeModelName, splitModelName } from '../../src/core/prompt.ts'
+import type { Model } from '../../src/core/ports.ts'
 import {
   anthropic,
   ANTHROPIC_MODELS,

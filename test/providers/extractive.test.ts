@@ -2,15 +2,16 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { costOf } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { Collector } from '../../src/core/stream-chunks.ts'
+import { Collector } from '../../src/core/answer.ts'
 import type { ProviderCall } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { extractive } from '../../src/providers/main-providers.ts'
 import { fillSchema } from '../../src/providers/fill-schema.ts'
-import { isAnswerSource } from '../../src/core/answer.ts'
+import { isAnswerSource } from '../../src/upstream/attempts.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { collectChunks, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
+import { isComplete } from '../support/chunk-reader.ts'
 
 const provider = extractive()
 
@@ -74,7 +75,7 @@ describe('the extractive provider', () => {
     const joined = new Collector()
     for (const chunk of chunks) joined.add(chunk)
     expect(joined.completion()).toEqual({ ...whole, parts: [{ type: 'text', text: textOfCompletion(whole) }] })
-    expect(joined.isComplete()).toBe(true)
+    expect(isComplete(chunks)).toBe(true)
     expect(chunks.filter((chunk) => chunk.parts[0]?.type === 'text-delta').length).toBeGreaterThan(1)
     expect((await provider.complete(call(question))).answer).toEqual(whole)
   })

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { NO_USAGE } from '../../src/core/answer.ts'
-import { costOf } from '../../src/core/money.ts'
+import { costOf, NO_USAGE } from '../../src/core/money.ts'
 import type { ClosableTransport, Route } from '../../src/core/ports.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic, openai } from '../../src/providers/main-providers.ts'

@@ -1,6 +1,5 @@
-import type { Model } from '../../src/core/model.ts'
 import { toNanoUsd, ZERO } from '../../src/core/money.ts'
-import type { Meter } from '../../src/core/ports.ts'
+import type { Meter, Model } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
 import type { SmallModel } from '../../src/savings/models.ts'

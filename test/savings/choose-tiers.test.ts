@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Model } from '../../src/core/model.ts'
+import type { Model } from '../../src/core/ports.ts'
 import { toNanoUsd, ZERO } from '../../src/core/money.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { costsOf, isSafe, maySwitch, createUnchangedOption, type Outlook } from '../../src/savings/choose-tiers.ts'

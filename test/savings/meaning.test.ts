@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Embedder } from '../../src/core/cache-ports.ts'
+import type { Embedder } from '../../src/core/cache.ts'
 import { toNanoUsd } from '../../src/core/money.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'

@@ -2,7 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { readSteeringHeaders } from '../../src/savings/tier.ts'
 
-const read = (headers: Record<string, string>) => readSteeringHeaders(new Headers(headers))
+const read = (fields: Record<string, string>) => {
+  const headers = new Headers(fields)
+  return readSteeringHeaders({ header: (name) => headers.get(name) ?? undefined })
+}
 
 describe('readSteeringHeaders', () => {
   it('returns the defaults without headers', () => {
@@ -16,7 +19,7 @@ describe('readSteeringHeaders', () => {
   it.each(['', 'huge', '16384', '__proto__', 'extreme, max'])(
     'rejects the level "%s" and names the header',
     (level) => {
-      const attempt = () => readSteeringHeaders({ get: (name) => (name === 'x-savings-level' ? level : null) })
+      const attempt = () => readSteeringHeaders({ header: (name) => (name === 'x-savings-level' ? level : undefined) })
       expect(attempt).toThrow(GatewayError)
       expect(attempt).toThrow(
         expect.objectContaining({ kind: 'invalid-request', details: { param: 'X-Savings-Level' } }),
@@ -26,7 +29,7 @@ describe('readSteeringHeaders', () => {
 
   it('quotes only a short printable part of an unknown level', () => {
     const attempt = () =>
-      readSteeringHeaders({ get: (name) => (name === 'x-savings-level' ? '\u0000\n漢'.repeat(5000) : null) })
+      readSteeringHeaders({ header: (name) => (name === 'x-savings-level' ? '\u0000\n漢'.repeat(5000) : undefined) })
     expect(attempt).toThrow(/^X-Savings-Level is "\?{40}"; expected/)
   })
 

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
 import type { ChildProcess } from 'node:child_process'
 import type { SseEvent } from '../../src/core/answer.ts'
-import type { AnswerClaims, AnswerStore } from '../../src/core/cache-ports.ts'
+import type { AnswerClaims, AnswerStore } from '../../src/core/cache.ts'
 import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
 import { createFleet, exitOf } from '../support/fleet/fleet.ts'
 import { cachingOptions, questionOf, type FleetReport } from '../support/fleet/jobs.ts'

@@ -1,8 +1,8 @@
-import { isAnswerSource, type AnswerSource, type StreamChunk } from '../../src/core/answer.ts'
+import type { AnswerSource, StreamChunk } from '../../src/core/answer.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import type { Route } from '../../src/core/ports.ts'
 import type { StreamWriter } from '../../src/formats/format.ts'
-import { upstreamError } from '../../src/upstream/attempts.ts'
+import { isAnswerSource, upstreamError } from '../../src/upstream/attempts.ts'
 import { createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
@@ -10,6 +10,11 @@ import { PullQueue } from './pull-queue.ts'
 export type ChunkReader = AsyncIterableIterator<StreamChunk>
 
 type StreamedAnswer = AsyncIterable<StreamChunk> | AnswerSource | UpstreamStream
+
+/** Returns true if the chunks contain the protocol's last event. */
+export function isComplete(chunks: readonly StreamChunk[]): boolean {
+  return chunks.some(({ parts }) => parts.some(({ type }) => type === 'done'))
+}
 
 /** Opens the stream of a candidate's answer, for `readChunks`. */
 export function createChunkStream(

@@ -1,7 +1,6 @@
 import type { Completion, StreamChunk } from '../../src/core/answer.ts'
 import type { GatewayError } from '../../src/core/errors.ts'
-import type { Model } from '../../src/core/model.ts'
-import type { ProviderCall, Timeouts } from '../../src/core/ports.ts'
+import type { ProviderCall, Timeouts, Model } from '../../src/core/ports.ts'
 import { textOfPart, type Prompt } from '../../src/core/prompt.ts'
 import type { ManualRuntime } from './manual-runtime.ts'
 import { readChunks } from './chunk-reader.ts'

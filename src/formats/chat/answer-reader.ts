@@ -1,10 +1,10 @@
 import type { Completion, StreamPart, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
+import { textOfPart, type Part, type ToolCallPart } from '../../core/prompt.ts'
 import { isAbsent, isUnset } from '../fields.ts'
 import {
-  blockParts,
+  appendToBlock,
   chatCallInputOf,
   chatReasoningOf,
   createChatCallIdFiller,
@@ -29,14 +29,16 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no message.')
   }
   const calls = toolCallParts(message)
+  const reasoning = chatReasoningOf(message)
   const refusal = asString(message['refusal']) ?? ''
-  const content = [
+  const parts: readonly Part[] = [
+    ...(reasoning === '' ? [] : [{ type: 'thinking', text: reasoning } as const]),
     ...contentParts(message['content']),
-    ...refusalParts(refusal),
+    ...(refusal === '' ? [] : [{ type: 'text', text: refusal, isRefusal: true } as const]),
     ...opaqueParts(message, CHAT_ONLY_FIELDS),
+    ...opaqueParts(body, SOURCE_FIELDS),
+    ...calls,
   ]
-  content.push(...opaqueParts(body, SOURCE_FIELDS))
-  const parts = [...thinkingParts(message), ...content, ...calls]
   const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
   const unmappedText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
   const { id, model } = identityOf(body)
@@ -57,15 +59,11 @@ function textOfMessage(message: JsonObject = {}): string {
   return [chatReasoningOf(message), ...content, asString(message['refusal']) ?? '', ...calls].join('')
 }
 
-function refusalParts(refusal: string): readonly Part[] {
-  return refusal === '' ? [] : [{ type: 'text', text: refusal, isRefusal: true }]
-}
-
 type OpaquePart = Extract<Part, { readonly type: 'opaque' }>
 
-/** Fields of an answer that only this format has, besides log probabilities. */
+/** Fields of a message that become opaque parts. */
 const CHAT_ONLY_FIELDS = ['annotations', 'audio', 'images'] as const
-/** Top-level fields with sources, to which the text refers by number. */
+/** Top-level fields that become opaque parts. The text refers to their elements by number. */
 const SOURCE_FIELDS = ['citations', 'search_results'] as const
 
 function opaqueParts(object: JsonObject, fields: readonly string[]): readonly OpaquePart[] {
@@ -76,11 +74,6 @@ function opaqueParts(object: JsonObject, fields: readonly string[]): readonly Op
     parts.push({ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: value ?? null } } })
   }
   return parts
-}
-
-function thinkingParts(message: JsonObject): readonly Part[] {
-  const text = chatReasoningOf(message)
-  return text === '' ? [] : [{ type: 'thinking', text }]
 }
 
 function contentParts(content: Json | undefined): readonly Part[] {
@@ -103,25 +96,25 @@ function thinkingText(thinking: Json | undefined): string {
 }
 
 function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
-  const deprecatedCall = asObject(message['function_call'])
   const calls: ToolCallPart[] = []
   for (const item of asArray(message['tool_calls'])) {
-    const call = toolCallPart(asObject(item))
-    if (call !== undefined) calls.push(call)
+    const value = asObject(item)
+    const invocation = asObject(value?.['function']) ?? asObject(value?.['custom'])
+    const name = asString(invocation?.['name'])
+    if (value === undefined || invocation === undefined || name === undefined) continue
+    const id = asString(value['id']) ?? ''
+    calls.push({
+      type: 'tool-call',
+      id,
+      name,
+      input: chatCallInputOf(invocation),
+      native: { dialect: 'openai', value },
+    })
   }
+  const deprecatedCall = asObject(message['function_call'])
   if (deprecatedCall === undefined) return calls
   const name = asString(deprecatedCall['name']) ?? ''
   return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecatedCall['arguments']) ?? '' }]
-}
-
-function toolCallPart(value: JsonObject | undefined): ToolCallPart | undefined {
-  if (value === undefined) return undefined
-  const invocation = asObject(value['function']) ?? asObject(value['custom'])
-  const name = asString(invocation?.['name'])
-  if (invocation === undefined || name === undefined) return undefined
-  const id = asString(value['id']) ?? ''
-  const native: Native = { dialect: 'openai', value }
-  return { type: 'tool-call', id, name, input: chatCallInputOf(invocation), native }
 }
 
 /** The data of the event that ends a stream. */
@@ -136,7 +129,7 @@ interface ReaderState extends BlockState {
 }
 
 /**
- * Converts the first choice to stream parts. Other choices are only forwarded.
+ * Converts the first choice to stream parts, and the other choices to `unmappedText`.
  *
  * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
@@ -217,22 +210,19 @@ function readChoice(state: ReaderState, choice: JsonObject): readonly StreamPart
 function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
   const reasoning = chatReasoningOf(delta)
-  if (reasoning !== '') parts.push(...blockParts(state, 'thinking', reasoning))
-  for (const part of contentParts(delta['content'])) parts.push(...streamParts(state, part))
+  if (reasoning !== '') parts.push(...appendToBlock(state, 'thinking', reasoning))
+  for (const part of contentParts(delta['content'])) {
+    if (part.type === 'text' || part.type === 'thinking') parts.push(...appendToBlock(state, part.type, part.text))
+  }
   const refusal = asString(delta['refusal']) ?? ''
   if (refusal !== '') {
     state.hasRefusal = true
-    parts.push(...blockParts(state, 'refusal', refusal))
+    parts.push(...appendToBlock(state, 'refusal', refusal))
   }
   parts.push(...opaqueParts(delta, CHAT_ONLY_FIELDS))
   const calls = state.calls.read(delta)
   if (calls.some((part) => part.type === 'tool-call-start')) state.openType = undefined
   return [...parts, ...calls]
-}
-
-function streamParts(state: ReaderState, part: Part): readonly StreamPart[] {
-  if (part.type === 'text') return blockParts(state, 'text', part.text)
-  return part.type === 'thinking' ? blockParts(state, 'thinking', part.text) : []
 }
 
 interface Call {

@@ -1,23 +1,16 @@
 import { eventData } from '../answer-fields.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { SvcMetrics, StreamWriter, WriteContext } from '../format.ts'
+import type { StreamWriter, WriteContext, WriteMetrics } from '../format.ts'
 import { requestsUsage, writeChatCall } from '../settings.ts'
 import { DONE_DATA } from './answer-reader.ts'
-import {
-  type StreamPart,
-  type FinishReason,
-  type SseEvent,
-  NO_USAGE,
-  type StreamChunk,
-  type Usage,
-  type Completion,
-} from '../../core/answer.ts'
-import { writeFinishReason, CHAT_USAGE_FIELDS, writeUsage } from '../usage.ts'
+import type { StreamPart, FinishReason, SseEvent, StreamChunk, Completion } from '../../core/answer.ts'
+import { NO_USAGE, type Usage } from '../../core/money.ts'
+import { CHAT_USAGE_FIELDS, WIRE_REASONS, writeUsage } from '../usage.ts'
 import type { Part, Prompt } from '../../core/prompt.ts'
 
 /**
- * Forwards chunks of this format unchanged, with two exceptions: the last chunk with a finish reason is held until the
- * bill is known, and the usage chunk is sent only if the caller requested usage.
+ * Forwards chunks of this format. Holds the last chunk with a finish reason and all later chunks until the bill is known.
+ * Sends the usage only if the caller requested it.
  */
 export function createStreamWriter(context: WriteContext): StreamWriter {
   const { prompt } = context
@@ -30,34 +23,18 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
       if (native?.dialect === 'openai') return relay.forward(chunk, native.event)
       return chunk.parts.flatMap((part) => builder.write(part))
     },
-    end: (metrics) => {
+    end: (writeMetrics) => {
       const held = relay.heldChunks()
       const finishChunk = held.finishChunk ?? builder.finishChunk()
       const usageChunk = held.usageChunk ?? (held.finishChunk === undefined ? builder.usageChunk() : undefined)
       const chunks = [...(finishChunk === undefined ? [] : [finishChunk]), ...held.lateChunks]
       const [last, ...late] = wantsUsage ? chunks : chunks.map(removeUsage)
       return [
-        ...(last === undefined ? [] : [addField(last, 'svc_metrics', writeMetrics(metrics)), ...late]),
+        ...(last === undefined ? [] : [addField(last, 'svc_metrics', writeMetrics('details')), ...late]),
         ...(wantsUsage && usageChunk !== undefined ? [usageChunk] : []),
         { data: DONE_DATA },
       ]
     },
-  }
-}
-
-export function writeMetrics(metrics: SvcMetrics): JsonObject {
-  return {
-    original_tokens: metrics.originalTokens,
-    optimized_tokens: metrics.optimizedTokens,
-    tokens_saved: metrics.tokensSaved,
-    reduction_pct: metrics.reductionPct,
-    strategy: metrics.strategy,
-    cache: metrics.cache,
-    theoretical_cost: metrics.theoreticalCost,
-    actual_cost: metrics.actualCost,
-    billed_amount: metrics.billedAmount,
-    savings_usd: metrics.savingsUsd,
-    profit_margin: metrics.profitMargin,
   }
 }
 
@@ -202,7 +179,7 @@ function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
 }
 
 /** Forwards an answer of this format as received, except for call ids that the gateway added. */
-export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
+export function writeCompletion(completion: Completion, _writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)
   return JSON.stringify({
@@ -231,7 +208,7 @@ function writeMessage(parts: readonly Part[]): JsonObject {
 }
 
 function writeChoice(prompt: Prompt, field: 'delta' | 'message', value: JsonObject, finish?: FinishReason): JsonObject {
-  const reason = finish === undefined ? null : writeFinishReason(finish)
+  const reason = finish === undefined ? null : WIRE_REASONS[finish].chat
   if (!usesDeprecatedFunctions(prompt)) return { index: 0, [field]: value, logprobs: null, finish_reason: reason }
   const deprecatedReason = finish === 'tool-call' ? 'function_call' : reason
   return { index: 0, [field]: withDeprecatedCall(value), logprobs: null, finish_reason: deprecatedReason }

@@ -1,10 +1,11 @@
-import type { Json, JsonObject } from '../../core/json.ts'
+import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
 import {
   arrayAt,
   fieldError,
   booleanAt,
   isAbsent,
+  readMessageList,
   readModelName,
   objectAt,
   stringAt,
@@ -18,7 +19,7 @@ import { writeChatFailure, writeChatFailureEvent } from '../failures.ts'
 
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = readModelName(body['model'])
-  const messages = readMessages(body['messages'])
+  const messages = readMessageList(body['messages'], readMessage)
   const settings = readChatSettings(body)
   const tools = readChatTools(body)
   const stream = booleanAt(body['stream'], 'stream') ?? false
@@ -33,7 +34,6 @@ function checkStreamOptions(value: Json | undefined): void {
   booleanAt(options['include_usage'], 'stream_options.include_usage')
 }
 
-const MAX_MESSAGES = 10_000
 const MAX_CALLS = 1000
 
 /** A Map, because callers may send `constructor` as a role. */
@@ -45,12 +45,6 @@ const ROLES: ReadonlyMap<string, Role> = new Map([
   ['tool', 'tool'],
   ['function', 'tool'],
 ])
-
-function readMessages(value: Json | undefined): readonly Message[] {
-  const items = arrayAt(value, 'messages', MAX_MESSAGES)
-  if (items.length === 0) throw fieldError('messages', value, 'at least one message')
-  return items.map((item, index) => readMessage(item, `messages[${index}]`))
-}
 
 function readMessage(item: Json, param: string): Message {
   const value = objectAt(item, param, 'a message: an object with role and content')
@@ -106,23 +100,17 @@ function readAssistantParts(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const canOmitContent = content === null || CONTENT_ALTERNATIVES.some((field) => !isAbsent(value[field]))
   const contentParts =
-    isAbsent(content) && canOmitContent
-      ? refusalParts(value)
-      : readContentParts(value['content'], `${param}.content`, readPart)
-  const toolCalls = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
+    isAbsent(content) && canOmitContent ? refusalParts(value) : readContentParts(content, `${param}.content`, readPart)
+  const calls = isAbsent(value['tool_calls']) ? [] : arrayAt(value['tool_calls'], `${param}.tool_calls`, MAX_CALLS)
+  const toolCalls = calls.map((item, index) => readCall(item, `${param}.tool_calls[${index}]`))
   const deprecatedCalls = isAbsent(value['function_call'])
     ? []
     : [readDeprecatedCall(value['function_call'], `${param}.function_call`)]
   return [...contentParts, ...toolCalls, ...deprecatedCalls]
 }
 
-function refusalParts(value: JsonObject): readonly Part[] {
-  const { refusal } = value
+function refusalParts({ refusal }: JsonObject): readonly Part[] {
   return typeof refusal === 'string' && refusal !== '' ? [{ type: 'text', text: refusal }] : []
-}
-
-function readCalls(value: Json | undefined, param: string): readonly Part[] {
-  return arrayAt(value, param, MAX_CALLS).map((item, index) => readCall(item, `${param}[${index}]`))
 }
 
 function readCall(item: Json, param: string): ToolCallPart {
@@ -137,16 +125,9 @@ function readCall(item: Json, param: string): ToolCallPart {
     return { type: 'tool-call', id, name, input, native }
   }
   const kind = stringAt(type, `${param}.type`)
-  const invocation = value[kind]
-  const name =
-    typeof invocation === 'object' && invocation !== null && 'name' in invocation ? invocation.name : undefined
-  return {
-    type: 'tool-call',
-    id,
-    name: typeof name === 'string' ? name : kind,
-    input: JSON.stringify(invocation ?? {}),
-    native,
-  }
+  const invocation = value[kind] ?? {}
+  const name = asString(asObject(invocation)?.['name']) ?? kind
+  return { type: 'tool-call', id, name, input: JSON.stringify(invocation), native }
 }
 
 /** The part has no native form, because the call is not an element of `tool_calls`. */

@@ -79,9 +79,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/**
- * Writes each tool result as a separate message. Moves images and documents in results to the following user message.
- */
+/** Writes each tool result as a message, and the images and documents in results in the following user message. */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const attachments = results.flatMap(attachmentsOf)
@@ -141,7 +139,7 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
     case 'image':
       return {
         type: 'image_url',
-        image_url: { url: urlOf(part.source, (description) => contentError(param, description)) },
+        image_url: { url: urlOf(part.source, param, contentError) },
       }
     case 'document':
       return writeDocument(part, param)
@@ -152,10 +150,9 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
 
 function writeDocument(part: DocumentPart, param: string): JsonObject {
   const { source, title } = part
-  const text = documentText(part)
-  if (source.type === 'text' || text !== undefined) return { type: 'text', text }
+  if (source.type === 'text') return { type: 'text', text: documentText(part) }
   if (source.type === 'url') throw contentError(param, 'a document URL')
-  const data = urlOf(source, (description) => contentError(param, description))
+  const data = urlOf(source, param, contentError)
   return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
 }
 

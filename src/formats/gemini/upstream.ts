@@ -11,7 +11,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import type { DocumentPart, ImagePart, Part, Prompt, Settings, ToolChoice, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
-import { blockParts, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
+import { appendToBlock, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
 import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
@@ -284,7 +284,7 @@ function endParts(state: ReaderState, chunk: JsonObject, reason: Json | undefine
 }
 
 function streamParts(state: ReaderState, part: AnswerPart): readonly StreamPart[] {
-  if (part.type !== 'tool-call') return blockParts(state, part.type, part.text)
+  if (part.type !== 'tool-call') return appendToBlock(state, part.type, part.text)
   const index = state.callCount++
   state.openType = undefined
   return [

@@ -1,10 +1,24 @@
-import { NO_USAGE, type Completion, type StreamPart, type StreamChunk, type StreamReader } from '../../core/answer.ts'
+import {
+  type Completion,
+  type StreamPart,
+  type StreamChunk,
+  type StreamReader,
+  thinkingParts,
+} from '../../core/answer.ts'
+import { NO_USAGE } from '../../core/money.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import { fieldError, parseUpstream, objectAt, stringAt } from '../fields.ts'
 import { answerFailure } from '../read-failure.ts'
-import { fillEventCallId, fillMessageCallIds, identityOf, nativeAnswer, parseUpstreamEvent } from '../answer-fields.ts'
+import {
+  fillEventCallId,
+  fillMessageCallIds,
+  identityOf,
+  nativeAnswer,
+  nonEmptyString,
+  parseUpstreamEvent,
+} from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
-import { readStopReason, readMessageUsage } from '../usage.ts'
+import { readFinishReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
@@ -18,7 +32,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     if (!Array.isArray(content)) throw fieldError('content', content, 'an array of content blocks')
     return readBlocks(content as readonly Json[], 'content')
   })
-  const finish = readStopReason(body['stop_reason'])
+  const finish = readFinishReason(body['stop_reason'])
   const native = nativeAnswer('anthropic', body, received, text)
   const completion: Completion =
     usage === undefined
@@ -38,11 +52,7 @@ interface ReaderState {
 
 const EMPTY_CHUNK: StreamChunk = { parts: [] }
 
-/**
- * Keeps the data of an event, adds a missing call id, and uses the type in the data as the event name. Drops events after
- * `message_stop`. Throws `upstream` for an event without a type. For an `error` event, throws the failure that the event
- * reports.
- */
+/** Adds missing call ids, and uses the type in the data as the event name. Drops events after `message_stop`. */
 export function createReader(): StreamReader {
   const state: ReaderState = {
     readBlockEvent: createBlockReader(),
@@ -118,11 +128,11 @@ function readMessageDelta(state: ReaderState, data: JsonObject): readonly Stream
   const stopSequence = asString(delta?.['stop_sequence'])
   return [
     ...usage,
-    { type: 'answer-end', finish: readStopReason(reason), ...(stopSequence === undefined ? {} : { stopSequence }) },
+    { type: 'answer-end', finish: readFinishReason(reason), ...(stopSequence === undefined ? {} : { stopSequence }) },
   ]
 }
 
-/** Counts are cumulative. The fields of all events are merged, because only the start event contains cache writes. */
+/** Counts are cumulative. The fields of all events are merged, because an event may omit some of them. */
 function readNewUsage(state: ReaderState, counts: JsonObject | undefined): readonly StreamPart[] {
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
@@ -158,62 +168,42 @@ interface OpaqueBlock {
   readonly inputPieces: string[]
 }
 
-type OpenBlock = ToolBlock | OpaqueBlock | { readonly kind: 'known' }
+type OpenBlock = ToolBlock | OpaqueBlock
 
 function createBlockReader(): BlockReader {
   const open = new Map<unknown, OpenBlock>()
   let callCount = 0
+  const startBlock = (index: Json | undefined, block: JsonObject): readonly StreamPart[] => {
+    open.delete(index)
+    switch (stringAt(block['type'], 'content_block.type')) {
+      case 'text': {
+        const text = asString(block['text']) ?? ''
+        return text === '' ? [{ type: 'text-start' }] : [{ type: 'text-start' }, { type: 'text-delta', text }]
+      }
+      case 'thinking':
+        return thinkingParts({ text: asString(block['thinking']) ?? '', signature: nonEmptyString(block['signature']) })
+      case 'redacted_thinking':
+        return [{ type: 'thinking-start', redacted: stringAt(block['data'], 'content_block.data') }]
+      case 'tool_use': {
+        const id = stringAt(block['id'], 'content_block.id')
+        const name = stringAt(block['name'], 'content_block.name')
+        const tool: ToolBlock = { kind: 'tool', index: callCount++, input: block['input'], hasStreamedInput: false }
+        open.set(index, tool)
+        return [{ type: 'tool-call-start', index: tool.index, id, name }]
+      }
+      default:
+        open.set(index, { kind: 'opaque', block, inputPieces: [] })
+        return []
+    }
+  }
   return (event, data) => {
-    const index = data['index']
-    if (event === 'content_block_start') {
-      const block = objectAt(data['content_block'], 'content_block')
-      const opened = openBlock(block, callCount)
-      if (opened.kind === 'tool') callCount++
-      open.set(index, opened)
-      return startParts(block, opened)
-    }
-    if (event === 'content_block_stop') {
-      const closed = open.get(index)
-      open.delete(index)
-      return closed === undefined ? [] : stopParts(closed)
-    }
-    return deltaParts(objectAt(data['delta'], 'delta'), open.get(index))
+    const { index } = data
+    if (event === 'content_block_start') return startBlock(index, objectAt(data['content_block'], 'content_block'))
+    const block = open.get(index)
+    if (event === 'content_block_delta') return deltaParts(objectAt(data['delta'], 'delta'), block)
+    open.delete(index)
+    return block === undefined ? [] : stopParts(block)
   }
-}
-
-function openBlock(block: JsonObject, calls: number): OpenBlock {
-  switch (stringAt(block['type'], 'content_block.type')) {
-    case 'text':
-    case 'thinking':
-    case 'redacted_thinking':
-      return { kind: 'known' }
-    case 'tool_use':
-      return { kind: 'tool', index: calls, input: block['input'], hasStreamedInput: false }
-    default:
-      return { kind: 'opaque', block, inputPieces: [] }
-  }
-}
-
-function startParts(block: JsonObject, opened: OpenBlock): readonly StreamPart[] {
-  if (opened.kind === 'opaque') return []
-  if (opened.kind === 'tool') {
-    const id = stringAt(block['id'], 'content_block.id')
-    const name = stringAt(block['name'], 'content_block.name')
-    return [{ type: 'tool-call-start', index: opened.index, id, name }]
-  }
-  if (block['type'] === 'redacted_thinking') {
-    return [{ type: 'thinking-start', redacted: stringAt(block['data'], 'content_block.data') }]
-  }
-  if (block['type'] === 'thinking') {
-    const thought = asString(block['thinking']) ?? ''
-    const signature = asString(block['signature']) ?? ''
-    const parts: StreamPart[] = [{ type: 'thinking-start' }]
-    if (thought !== '') parts.push({ type: 'thinking-delta', text: thought })
-    if (signature !== '') parts.push({ type: 'thinking-delta', signature })
-    return parts
-  }
-  const text = asString(block['text']) ?? ''
-  return text === '' ? [{ type: 'text-start' }] : [{ type: 'text-start' }, { type: 'text-delta', text }]
 }
 
 function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly StreamPart[] {
@@ -253,7 +243,7 @@ function inputParts(input: string, block: OpenBlock | undefined): readonly Strea
 function stopParts(block: OpenBlock): readonly StreamPart[] {
   if (block.kind === 'opaque')
     return [{ type: 'opaque', native: { dialect: 'anthropic', value: completeBlock(block) } }]
-  if (block.kind === 'known' || block.hasStreamedInput) return []
+  if (block.hasStreamedInput) return []
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 

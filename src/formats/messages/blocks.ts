@@ -1,4 +1,4 @@
-import { asArray, asObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
+import { asArray, asObject, asString, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import type {
   DocumentPart,
   ImagePart,
@@ -26,10 +26,12 @@ function readBlock(value: Json, path: string): Part {
   switch (stringAt(block['type'], `${path}.type`)) {
     case 'text':
       return { type: 'text', text: stringAt(block['text'], `${path}.text`), native }
-    case 'image':
-      return readImage(block, path)
+    case 'image': {
+      const source = readSource(block, path)
+      return source === undefined ? { type: 'opaque', native } : { type: 'image', source, native }
+    }
     case 'document':
-      return readDocument(block, path)
+      return readDocument(native, path)
     case 'tool_use':
       return {
         type: 'tool-call',
@@ -38,8 +40,11 @@ function readBlock(value: Json, path: string): Part {
         input: JSON.stringify(objectAt(block['input'], `${path}.input`)),
         native,
       }
-    case 'tool_result':
-      return readToolResult(block, path)
+    case 'tool_result': {
+      const content = isAbsent(block['content']) ? [] : readContent(block['content'], `${path}.content`)
+      const callId = stringAt(block['tool_use_id'], `${path}.tool_use_id`)
+      return { type: 'tool-result', callId, content, failed: block['is_error'] === true, native }
+    }
     case 'thinking':
       return {
         type: 'thinking',
@@ -54,18 +59,11 @@ function readBlock(value: Json, path: string): Part {
   }
 }
 
-function readImage(block: JsonObject, path: string): Part {
-  const native: Native = { dialect: 'anthropic', value: block }
-  const source = readSource(block, path)
-  return source === undefined ? { type: 'opaque', native } : { type: 'image', source, native }
-}
-
-function readDocument(block: JsonObject, path: string): Part {
-  const native: Native = { dialect: 'anthropic', value: block }
-  const source = readTextSource(block, path) ?? readSource(block, path)
+function readDocument(native: Native, path: string): Part {
+  const source = readTextSource(native.value, path) ?? readSource(native.value, path)
   if (source === undefined) return { type: 'opaque', native }
-  const title = typeof block['title'] === 'string' ? { title: block['title'] } : {}
-  return { type: 'document', source, ...title, native }
+  const title = asString(native.value['title'])
+  return { type: 'document', source, ...(title !== undefined && { title }), native }
 }
 
 /** Returns undefined for a source that is not text. */
@@ -98,21 +96,7 @@ function readSource(block: JsonObject, path: string): Source | undefined {
   }
 }
 
-function readToolResult(block: JsonObject, path: string): ToolResultPart {
-  const content = isAbsent(block['content']) ? [] : readContent(block['content'], `${path}.content`)
-  return {
-    type: 'tool-result',
-    callId: stringAt(block['tool_use_id'], `${path}.tool_use_id`),
-    content,
-    failed: block['is_error'] === true,
-    native: { dialect: 'anthropic', value: block },
-  }
-}
-
-/**
- * The format requires an object, but models sometimes write invalid JSON. Invalid text becomes `{ "raw":
- * "<text>" }`.
- */
+/** The format requires an object, but models sometimes write other text. Such text becomes `{ "raw": "<text>" }`. */
 export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
@@ -173,7 +157,7 @@ function writeSource(source: ImagePart['source'], path: string): JsonObject {
     case 'url':
       return { type: 'url', url: source.url }
     case 'file':
-      throw unsupportedBlock(path, 'a file stored at another vendor', 'Send the content of the file instead.')
+      throw unsupportedBlockError(path, 'a file stored at another vendor', 'Send the content of the file instead.')
   }
 }
 
@@ -186,7 +170,7 @@ function writeDocumentSource(source: Source | TextSource, path: string): JsonObj
   if (source.type === 'text') return { type: 'text', media_type: 'text/plain', data: source.text }
   if (source.type !== 'base64' || source.mediaType === 'application/pdf') return writeSource(source, path)
   if (!source.mediaType.startsWith('text/')) {
-    throw unsupportedBlock(path, `a file of type ${source.mediaType.slice(0, 100)}`, 'Send a PDF or plain text.')
+    throw unsupportedBlockError(path, `a file of type ${source.mediaType.slice(0, 100)}`, 'Send a PDF or plain text.')
   }
   return { type: 'text', media_type: 'text/plain', data: decodeText(source.data, path) }
 }
@@ -217,12 +201,12 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
 /** A refusal becomes text. Other opaque parts of other formats are rejected. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
-    throw unsupportedBlock(path, 'a content part of another format', 'Remove it or send it as text.')
+    throw unsupportedBlockError(path, 'a content part of another format', 'Remove it or send it as text.')
   }
   return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
 }
 
-function unsupportedBlock(path: string, content: string, remedy: string): GatewayError {
+function unsupportedBlockError(path: string, content: string, remedy: string): GatewayError {
   return new GatewayError(
     'invalid-request',
     `${path} is ${content}, which models that use the messages format do not support. ${remedy}`,

@@ -23,7 +23,6 @@ import { readFailure } from '../read-failure.ts'
 import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, stringAt } from '../fields.ts'
 import { blocksOf } from './blocks.ts'
 
-/** In a prompt of this format, only the model and rewritten parts change. */
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
   const { value, settings } = prompt.native
@@ -62,25 +61,20 @@ export interface MessageWithPath {
   readonly path: string
 }
 
-interface TurnMember {
-  readonly native: JsonObject | undefined
-  readonly blocks: readonly Json[]
-}
-
 interface Turn {
   readonly role: string
-  readonly members: TurnMember[]
+  readonly members: { readonly native: JsonObject | undefined; readonly blocks: readonly Json[] }[]
 }
 
 /**
- * Joins adjacent messages with the same role into one turn. Drops empty messages, except those received in this format.
- * A user turn begins with one result per call.
+ * Joins adjacent messages with the same role into one turn, except system messages. Drops empty messages, except those
+ * received in this format. A user turn begins with one result per call.
  */
 export function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[] {
   const turns: Turn[] = []
   for (const { message, path } of messages) {
     const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined
-    const member: TurnMember = { native, blocks: blocksOf(message, path) }
+    const member = { native, blocks: blocksOf(message, path) }
     const role = message.role === 'tool' ? 'user' : message.role
     const last = turns.at(-1)
     if (last?.role === role && role !== 'system') last.members.push(member)

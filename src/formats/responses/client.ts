@@ -3,15 +3,13 @@ import {
   type StreamPart,
   type FinishReason,
   type SseEvent,
-  NO_USAGE,
-  type Usage,
+  toStreamChunks,
 } from '../../core/answer.ts'
+import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
-import { toStreamChunks } from '../../core/stream-chunks.ts'
 import { eventData } from '../answer-fields.ts'
-import { writeMetrics } from '../chat/answer-writer.ts'
 import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
 import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../fields.ts'
 import type {
@@ -21,7 +19,7 @@ import type {
   References,
   TurnFormat,
   WriteContext,
-  SvcMetrics,
+  WriteMetrics,
   StreamWriter,
 } from '../format.ts'
 import { readResponseSettings, readResponseTools } from '../settings.ts'
@@ -202,10 +200,10 @@ function createStreamWriter(context: WriteContext): StreamWriter {
     observeForwarded: (events) => {
       for (let end = events.find('\n\n'); end !== -1; end = events.find('\n\n', end + 2)) sequence++
     },
-    end: (metrics) => {
-      if (heldEvent === undefined) return writer.end(metrics).map(toSseEvent)
+    end: (writeMetrics) => {
+      if (heldEvent === undefined) return writer.end(writeMetrics).map(toSseEvent)
       const data = eventData(heldEvent)
-      const response = { ...asObject(data['response']), svc_metrics: writeMetrics(metrics) }
+      const response = { ...asObject(data['response']), svc_metrics: writeMetrics('details') }
       return [{ ...heldEvent, data: JSON.stringify({ ...data, response }) }]
     },
     fail: (failure) => [writeResponseFailureEvent(failure, sequence)],
@@ -244,7 +242,7 @@ function createResponseWriter(context: WriteContext) {
       }
       return events
     },
-    end: (metrics: SvcMetrics): readonly ResponseEvent[] => {
+    end: (writeMetrics: WriteMetrics): readonly ResponseEvent[] => {
       const events: ResponseEvent[] = []
       const { requestFields, output } = open(events)
       // A refusal is a complete answer in this format.
@@ -255,7 +253,7 @@ function createResponseWriter(context: WriteContext) {
         ...finalStatus,
         output: output.items,
         usage: usage === undefined ? null : writeUsage(usage, RESPONSE_USAGE_FIELDS),
-        svc_metrics: writeMetrics(metrics),
+        svc_metrics: writeMetrics('details'),
       }
       return [...events, { type: `response.${finalStatus.status}`, response }]
     },
@@ -266,12 +264,12 @@ function createResponseWriter(context: WriteContext) {
  * Forwards an answer received in this format with all its fields. Other answers are written like the last event of a
  * stream, so that streamed and non-streamed answers are the same.
  */
-function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
+function writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
-  if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics(metrics) })
+  if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics('details') })
   const writer = createResponseWriter(context)
   for (const chunk of toStreamChunks(completion)) for (const part of chunk.parts) writer.write(part)
-  return JSON.stringify(writer.end(metrics).at(-1)?.['response'])
+  return JSON.stringify(writer.end(writeMetrics).at(-1)?.['response'])
 }
 
 /** The client side of the responses format. Errors outside streams use the chat format. */

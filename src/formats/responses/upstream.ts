@@ -12,7 +12,7 @@ import {
 import { omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
-import type { DocumentPart, Message, Part, Prompt, Source, ToolResultPart } from '../../core/prompt.ts'
+import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure } from '../read-failure.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { canForwardResponses } from '../answer-fields.ts'
@@ -139,7 +139,7 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'text':
       return { type: role === 'assistant' ? 'output_text' : 'input_text', text: part.text }
     case 'image':
-      return { type: 'input_image', image_url: writeUrl(part.source, path), detail: 'auto' }
+      return { type: 'input_image', image_url: urlOf(part.source, path, contentError), detail: 'auto' }
     case 'document':
       return writeDocument(part, path)
     default:
@@ -151,11 +151,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   const { source, title } = part
   if (source.type === 'text') return { type: 'input_text', text: documentText(part) }
   if (source.type === 'url') return { type: 'input_file', file_url: source.url }
-  return { type: 'input_file', filename: title ?? 'document', file_data: writeUrl(source, path) }
-}
-
-function writeUrl(source: Source, path: string): string {
-  return urlOf(source, (description) => contentError(path, description))
+  return { type: 'input_file', filename: title ?? 'document', file_data: urlOf(source, path, contentError) }
 }
 
 /** Marks a failed result in its text, because the format has no field for failures. */

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type Completion } from '../../../src/core/answer.ts'
+import type { Completion } from '../../../src/core/answer.ts'
+import { NO_USAGE } from '../../../src/core/money.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'

@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type StreamPart, type SseEvent, type StreamChunk } from '../../../src/core/answer.ts'
+import {
+  type StreamPart,
+  type SseEvent,
+  type StreamChunk,
+  Collector,
+  toStreamChunks,
+} from '../../../src/core/answer.ts'
+import { NO_USAGE } from '../../../src/core/money.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { Collector, toStreamChunks } from '../../../src/core/stream-chunks.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, metrics, promptOf, svcMetrics } from './support.ts'

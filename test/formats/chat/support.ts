@@ -1,7 +1,7 @@
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import type { Prompt } from '../../../src/core/prompt.ts'
-import type { SvcMetrics } from '../../../src/formats/format.ts'
+import type { WriteMetrics } from '../../../src/formats/format.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
@@ -35,22 +35,8 @@ export function writeBody(prompt: Prompt, model = 'gpt-4o'): Record<string, Json
   return JSON.parse(bodyText(chatUpstream.writePrompt(prompt, model).body)) as Record<string, Json | undefined>
 }
 
-export const metrics: SvcMetrics = {
-  savingsPercent: 10,
-  originalCost: 0.002,
-  yourCost: 0.001,
-  originalTokens: 20,
-  optimizedTokens: 10,
-  tokensSaved: 10,
-  reductionPct: 50,
-  strategy: 'Passthrough (no optimization needed)',
-  cache: 'MISS',
-  theoreticalCost: 0.002,
-  actualCost: 0.001,
-  billedAmount: 0.003,
-  savingsUsd: 0.001,
-  profitMargin: 1.5,
-}
+export const metrics: WriteMetrics = (kind) =>
+  kind === 'details' ? svcMetrics : { savings_percent: 10, original_cost: 0.002, your_cost: 0.001 }
 
 export const svcMetrics: JsonObject = {
   original_tokens: 20,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type Completion } from '../../../src/core/answer.ts'
+import type { Completion } from '../../../src/core/answer.ts'
+import { NO_USAGE } from '../../../src/core/money.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { bodyOf, context, failureOf, metrics, svcMetrics } from './samples.ts'

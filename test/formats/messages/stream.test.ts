@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type StreamPart, type SseEvent } from '../../../src/core/answer.ts'
+import { type StreamPart, type SseEvent, Collector } from '../../../src/core/answer.ts'
+import { NO_USAGE } from '../../../src/core/money.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { Collector } from '../../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { bodyOf, context, dataOf, failureOf, frame, metrics, readEvents, svcMetrics, writeChunks } from './samples.ts'
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { SseEvent } from '../../../src/core/answer.ts'
+import { type SseEvent, Collector } from '../../../src/core/answer.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { Collector } from '../../../src/core/stream-chunks.ts'
 import { responsesClient } from '../../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
-import { failureOf, metrics } from '../chat/support.ts'
+import { failureOf, metrics, svcMetrics } from '../chat/support.ts'
+import { isComplete } from '../../support/chunk-reader.ts'
 
 const prompt = responsesClient.readPrompt({ model: 'a/b', input: 'Hi', stream: true })
 const context = { prompt, createdSeconds: 1_700_000_000, requestId: 'req_77' }
@@ -101,7 +101,7 @@ describe('a response of the vendor', () => {
   it('is sent with all its fields and the bill', () => {
     const written = responsesClient.writeCompletion(responsesUpstream.readCompletion(response), metrics, context)
 
-    expect(JSON.parse(written)).toMatchObject({ ...response, svc_metrics: { strategy: metrics.strategy } })
+    expect(JSON.parse(written)).toMatchObject({ ...response, svc_metrics: { strategy: svcMetrics['strategy'] } })
   })
 
   it.each<[JsonObject, string]>([
@@ -130,12 +130,11 @@ describe('a stream of the vendor', () => {
   it('is read event by event, and is complete with its last event', () => {
     const read = responsesUpstream.createReader()
     const collected = new Collector()
-    stream.forEach((event, index) => {
-      expect(collected.isComplete(), String(index)).toBe(false)
-      collected.add(read(event))
-    })
+    const chunks = stream.map(read)
+    for (const chunk of chunks) collected.add(chunk)
 
-    expect(collected.isComplete()).toBe(true)
+    expect(isComplete(chunks.slice(0, -1))).toBe(false)
+    expect(isComplete(chunks)).toBe(true)
     expect(collected.completion()).toMatchObject({
       id: 'resp_vendor',
       parts: [
@@ -159,7 +158,7 @@ describe('a stream of the vendor', () => {
     expect(last?.event).toBe('response.completed')
     expect(JSON.parse(last?.data ?? '')).toMatchObject({
       sequence_number: stream.length - 1,
-      response: { id: 'resp_vendor', later: 1, svc_metrics: { strategy: metrics.strategy } },
+      response: { id: 'resp_vendor', later: 1, svc_metrics: { strategy: svcMetrics['strategy'] } },
     })
   })
 
