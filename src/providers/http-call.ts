@@ -13,10 +13,10 @@ export interface HttpCallOptions {
   readonly timeouts: Timeouts
   readonly connectMs: number
   readonly cancellation: Cancellation
-  /** Returns the maximum size of a complete answer in bytes. */
+  /** Returns the maximum size of a body that is not streamed, in bytes. */
   readonly maxBytes: (status: number) => number
   readonly format: StreamFormat | undefined
-  /** Returns true for a response that is streamed. @default never */
+  /** Returns true for a response that is streamed. Undefined if no response is streamed. */
   readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
 }
 

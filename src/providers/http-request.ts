@@ -12,7 +12,7 @@ export type SignRequest = (request: TransportRequest) => MaybePromise<TransportR
 
 export interface RequestOptions {
   readonly name: string
-  /** Headers sent with each request, including credentials. Names are in lowercase. */
+  /** Headers of each request, including static credentials. Names are in lowercase. */
   readonly headers: Readonly<Record<string, string>>
   /** Names of client headers that are forwarded. They override `headers`. @default none */
   readonly forwardedHeaders?: readonly string[] | undefined
@@ -49,9 +49,9 @@ export interface OutgoingRequest {
 
 type UpstreamResponse = CompleteResponse | StreamResponse
 
-/** Maximum size of a complete answer in bytes. */
+/** Maximum size of an answer that is not streamed, in bytes. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-/** Maximum size of an error body in bytes. Larger bodies are ignored. */
+/** Maximum size of an error body, in bytes. Larger bodies are ignored. */
 const MAX_ERROR_BYTES = 64 * 1024
 
 const JSON_TYPE = 'application/json'

@@ -149,7 +149,7 @@ type OpenBatches = ReturnType<typeof createBatchProcessing>
 /** The batches of a gateway. Their module is loaded on first use. */
 interface Batches {
   open(): Promise<OpenBatches>
-  /** Starts polling for batches. Later calls have no effect. */
+  /** Starts polling for batches unless it has already started. */
   start(): void
   work(): Promise<void>
   stop(): Promise<void>

@@ -48,9 +48,9 @@ export interface SavingsOptions {
    */
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /**
-   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the first
-   * 800 characters of each segment (a message, or an answer with its tool calls and their results), once per
-   * conversation. If the embedder fails or takes longer than three seconds, the ranking uses words only.
+   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the
+   * question and the beginning of each recent segment (a message, or an answer with its tool calls and their results),
+   * unless their vectors are cached. If the embedder fails or is too slow, the ranking uses words only.
    * @default none
    */
   readonly embedder?: Embedder
