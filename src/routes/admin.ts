@@ -62,17 +62,19 @@ export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoi
 interface Gate {
   /** Wraps a handler so that it rejects requests without admin access. */
   readonly requireAdmin: (handle: Handler) => Handler
-  /** Returns a handler that responds with 200 and the value that `read` returns. */
-  readonly respondWith: (read: (call: Call) => Promise<object>) => Handler
+  /** Returns a handler that responds with the value that `read` returns. @param status @default 200 */
+  readonly respondWith: (read: (call: Call) => Promise<object>, status?: number) => Handler
 }
 
-function createGate({ authorize, services }: Pick<AdminDependencies, 'authorize' | 'services'>): Gate {
+function createGate({ authorize, services }: AdminDependencies): Gate {
   const requireAdmin: Gate['requireAdmin'] = (handle) => async (call) => {
     const { id, startedAt, sink, variables } = call
     const request = await authorize(call.request, services.bodyLimits)
     return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
   }
-  return { requireAdmin, respondWith: (read) => requireAdmin(async (call) => sendAdmin(call, 200, await read(call))) }
+  const respondWith: Gate['respondWith'] = (read, status = 200) =>
+    requireAdmin(async (call) => sendJson(call.sink, status, noStoreHeaders(call), JSON.stringify(await read(call))))
+  return { requireAdmin, respondWith }
 }
 
 /** Returns the endpoints for one kind of record. */
@@ -81,18 +83,18 @@ function recordEndpoints(
   select: SelectRecords,
   dependencies: AdminDependencies,
 ): readonly Endpoint<Handler>[] {
-  const { requireAdmin, respondWith } = createGate(dependencies)
+  const { respondWith } = createGate(dependencies)
   const methods = async (): Promise<WireRecords<object, object>> => select(await dependencies.records())
-  const create = async (call: Call): Promise<void> => {
+  const create = async (call: Call): Promise<object> => {
     const body = await readAdminBody(call, dependencies.services)
-    sendAdmin(call, 201, await (await methods()).create(body))
+    return (await methods()).create(body)
   }
   const update = async (call: Call): Promise<object> => {
     const body = await readAdminBody(call, dependencies.services)
     return (await methods()).update(pathId(call), body)
   }
   return [
-    { method: 'POST', path, handle: requireAdmin(create) },
+    { method: 'POST', path, handle: respondWith(create, 201) },
     { method: 'GET', path, handle: respondWith(async (call) => (await methods()).list(pageOptions(call))) },
     { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await methods()).get(pathId(call))) },
     { method: 'PUT', path: `${path}/:id`, handle: respondWith(update) },
@@ -111,10 +113,6 @@ function callerLimits({ records, services }: AdminDependencies): Handler {
     const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
     sendJson(call.sink, 200, headers, JSON.stringify(await (await records()).keys.limits(key.id)))
   }
-}
-
-function sendAdmin(call: Call, status: number, body: object): void {
-  sendJson(call.sink, status, noStoreHeaders(call), JSON.stringify(body))
 }
 
 /** Throws `invalid-admin-request` for a body that is not a JSON object. */

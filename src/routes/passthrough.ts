@@ -150,7 +150,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
   return {
     providerOf: async (key, id) => {
       const stored = await read(`${prefixOf(key)}${id}`)
-      if (stored === undefined) throw notFound(id)
+      if (stored === undefined) throw fileNotFoundError(id)
       return stored.provider
     },
     register: async (key, provider, file) => {
@@ -169,7 +169,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
       const prefix = prefixOf(key)
       const limit = parseLimit(query)
       const after = query.get('after')
-      if (after !== null && !SAFE_SEGMENT.test(after)) throw invalidAfter()
+      if (after !== null && !SAFE_SEGMENT.test(after)) throw invalidAfterError()
       const start = after === null ? {} : { after: `${prefix}${after}` }
       const storeKeys = await store.list(prefix, { ...start, limit: limit + 1 })
       const stored = await mapInSlices(storeKeys.slice(0, limit), MAX_CONCURRENT_READS, read)
@@ -198,13 +198,13 @@ function parseLimit(query: URLSearchParams): number {
   )
 }
 
-function invalidAfter(): GatewayError {
+function invalidAfterError(): GatewayError {
   const message = 'after: expected the id of the last file of the previous page.'
   return new GatewayError('invalid-request', message, { param: 'after' })
 }
 
 /** The message is the same for an unknown id and for another key's file. */
-function notFound(id: string): GatewayError {
+function fileNotFoundError(id: string): GatewayError {
   return new GatewayError(
     'not-found',
     `File with id ${JSON.stringify(id)} not found. Only the key that created a file can use it.`,

@@ -47,7 +47,7 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
   const id = variables['id'] ?? ''
   const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
   const recording = await findRecording()
-  if (recording === undefined) throw messageNotFound()
+  if (recording === undefined) throw messageNotFoundError()
   if (recording === 'elsewhere') {
     const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
     return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
@@ -91,7 +91,7 @@ async function followRemoteStream(
         stopReading = live.follow(skipReceivedEvents(replay.after, sink))
         return
       }
-      if (runtime.now() >= deadline) throw messageLost()
+      if (runtime.now() >= deadline) throw messageLostError()
       await new Promise<void>((resolve) => {
         wake = resolve
         runtime.after(POLL_MS, resolve)
@@ -132,7 +132,7 @@ function skipReceivedEvents(after: number, sink: EventSink): EventSink {
 }
 
 function storedText(recording: FoundRecording | undefined, replay: ReplayRequest): string {
-  if (recording === undefined || recording === 'elsewhere' || !('answer' in recording)) throw messageLost()
+  if (recording === undefined || recording === 'elsewhere' || !('answer' in recording)) throw messageLostError()
   return textAfter(recording.answer, replay)
 }
 
@@ -218,7 +218,7 @@ function checkPosition(after: number, count: number): void {
 }
 
 /** The error is the same for an unknown id and for the id of another key's message. */
-function messageNotFound(): GatewayError {
+function messageNotFoundError(): GatewayError {
   return new GatewayError(
     'not-found',
     'This key has no message with this id, or its recording has expired. Send the original request again.',
@@ -226,7 +226,7 @@ function messageNotFound(): GatewayError {
   )
 }
 
-function messageLost(): GatewayError {
+function messageLostError(): GatewayError {
   return new GatewayError(
     'upstream',
     'The process that generated this message ended before the message was complete. Send the request again.',

@@ -24,11 +24,15 @@ export function responseEndpoints(services: Services): readonly Endpoint<Handler
     path: `/v1/responses/:id${suffix}`,
     handle: (call) => handleResponseCall(call, { method, suffix, action }, services),
   })
-  const readAnswer: TurnAction = async (key, id) => found(await turns.find(key, id), id)
+  const readAnswer: TurnAction = async (key, id) => {
+    const answer = await turns.find(key, id)
+    if (answer === undefined) throw responseNotFoundError(id)
+    return answer
+  }
   return [
     endpoint('GET', '', readAnswer),
     endpoint('DELETE', '', async (key, id) => {
-      if (!(await turns.delete(key, id))) throw responseNotFound(id)
+      if (!(await turns.delete(key, id))) throw responseNotFoundError(id)
       return { id, object: 'response', deleted: true }
     }),
     endpoint('POST', '/cancel', async (key, id) => {
@@ -37,7 +41,8 @@ export function responseEndpoints(services: Services): readonly Endpoint<Handler
       throw new GatewayError('invalid-request', message, { param: 'response_id' })
     }),
     endpoint('GET', '/input_items', async (key, id) => {
-      const input = found(await turns.findInput(key, id), id)
+      const input = await turns.findInput(key, id)
+      if (input === undefined) throw responseNotFoundError(id)
       return { object: 'list', data: input.toReversed(), has_more: false }
     }),
   ]
@@ -63,10 +68,10 @@ async function handleResponseCall(
   }
   const providerName = await turns.findProvider(key, id)
   if (providerName === undefined) return sendWithRateStatus(call, key, services, await action(key, id))
-  if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettled()
+  if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettledError()
   const rate = await reserveOneRequest(ledger, key)
   const provider = services.provider(providerName)
-  if (provider?.storedResponse === undefined) throw responseNotFound(id)
+  if (provider?.storedResponse === undefined) throw responseNotFoundError(id)
   const cancellation = new Cancellation()
   call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
   const text = await provider.storedResponse({
@@ -91,7 +96,7 @@ function forwardedQuery({ query }: Call): string {
 }
 
 /** A deleted response could not be billed, because only the vendor knows its usage. */
-function responseNotSettled(): GatewayError {
+function responseNotSettledError(): GatewayError {
   return new GatewayError(
     'conflict',
     'The background response has not been billed yet. Retry after the delay in Retry-After, or cancel the response first.',
@@ -102,13 +107,8 @@ function responseNotSettled(): GatewayError {
 /** The longest delay between two polls of a background response. */
 const MAX_POLL_SECONDS = 5
 
-function found<Value>(value: Value | undefined, id: string): Value {
-  if (value !== undefined) return value
-  throw responseNotFound(id)
-}
-
 /** The message is the same for an unknown id and for another key's response. */
-function responseNotFound(id: string): GatewayError {
+function responseNotFoundError(id: string): GatewayError {
   return new GatewayError(
     'not-found',
     `Response with id ${JSON.stringify(id.slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
