@@ -92,7 +92,10 @@ async function askAgain(): Promise<void> {
 }
 
 async function saveTokens({ name, messages }: Conversation, showsFacts: boolean): Promise<void> {
-  heading(`${showsFacts ? '4. ' : ''}Savings levels on ${name} of ${messages.length} messages`, 'src/savings/slider.ts')
+  heading(
+    `${showsFacts ? '4. ' : ''}Savings levels on ${name} of ${messages.length} messages`,
+    'src/savings/selection-tiers.ts',
+  )
   const client = await createKeyAndClient('long conversation')
   line(
     dim(`level    tokens sent                            list price   vendor cost${showsFacts ? '   facts kept' : ''}`),

@@ -16,7 +16,8 @@ const RENAMED = /^src\/(?:formats|savings|stores|testing|tokens|replay|batches)\
 /** Files whose words are data: English that callers write, prompts of small models, and names in tests of stores. */
 const DATA: ReadonlySet<string> = new Set([
   'src/cache/english.ts',
-  'src/savings/query.ts',
+  'src/savings/conversation.ts',
+  'src/savings/keywords.ts',
   'src/savings/summary.ts',
   'src/testing/cache-contracts.ts',
   'bench/quality/answer-questions.ts',

@@ -1,6 +1,6 @@
 import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
 import { costOf, type Price, promptTokens, NO_USAGE } from '../../src/core/money.ts'
-import { createMemory } from '../../src/savings/conversation.ts'
+import { createMemory } from '../../src/savings/memory.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
 import type { Steering } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'

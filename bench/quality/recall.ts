@@ -1,6 +1,6 @@
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { cutToQuery } from '../../src/savings/cut.ts'
-import { createSegmentAnalyzer } from '../../src/savings/segment-analysis.ts'
+import { createSegmentAnalyzer } from '../../src/savings/excerpt.ts'
 import type { WaterfallResult, TierJob } from '../../src/savings/tier.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { loadCases, type Case } from './data.ts'

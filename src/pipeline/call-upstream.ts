@@ -4,7 +4,7 @@ import type { HttpRequest } from '../core/http.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
-import { contextWindowOf } from '../tokens/bound.ts'
+import { contextWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
 import {
   type Answer,

@@ -8,7 +8,7 @@ import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
-import { contextWindowOf } from '../tokens/bound.ts'
+import { contextWindowOf } from '../tokens/estimate.ts'
 import { authenticate, embeddingRoutes, reserve, routeName } from './admission.ts'
 import { billFor } from './charge.ts'
 import {

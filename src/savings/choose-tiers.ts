@@ -1,8 +1,8 @@
 import { add, subtract, scale, ZERO, type NanoUsd } from '../core/money.ts'
-import type { Meter, Model } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { Model, Meter } from '../core/ports.ts'
+import type { Message, Prompt } from '../core/prompt.ts'
 import type { Tier, TierForecast, TierJob } from './tier.ts'
-import { type History, isWarm, sendingCost, warmTokens } from './upstream-cache.ts'
+import { type History, isWarm, sendingCost, warmTokens } from './memory.ts'
 
 /** The expected further requests of a conversation. */
 export interface Outlook {
@@ -24,63 +24,55 @@ interface SendCosts {
   readonly total: NanoUsd
 }
 
-/** A tier that may run without a header, and its expected cost. */
+interface ExpectedCosts {
+  readonly costs: SendCosts
+  /** Cost of this request and of the further requests that are almost certain. */
+  readonly nearTermCost: NanoUsd
+  readonly callCost: NanoUsd
+}
+
+/** A tier that may run without a header. */
 export interface TierCandidate {
   readonly tier: Tier
   /** Absent for a tier without a forecast. */
-  readonly expected?: {
-    readonly costs: SendCosts
-    /** Costs of sending the prompt unchanged. */
-    readonly unchangedCosts: SendCosts
-    /** Cost of this request and of the further requests that are almost certain. */
-    readonly nearTermCost: NanoUsd
-    readonly callCost: NanoUsd
-  }
+  readonly expected?: ExpectedCosts & { readonly unchangedCosts: SendCosts }
 }
 
-type ForecastCandidate = Required<TierCandidate>
-
 /** Returns the tiers that are expected to save money, cheapest first, after those without a forecast. */
-export async function chooseTiers(
-  tiers: readonly Tier[],
+export function chooseTiers(
+  forecasts: ReadonlyMap<Tier, TierForecast | undefined>,
   job: TierJob,
   history: History,
   meter: Meter,
-): Promise<readonly TierCandidate[]> {
-  if (tiers.length === 0) return []
-  const outlook = outlookOf(job, history, meter)
+): readonly TierCandidate[] {
   const { tokens } = job
-  const cachedTokens = warmTokens(history, job, history)
+  const outlook = outlookOf(job, history, meter)
   const nearTermOutlook = { ...outlook, turns: certainTurns(turnsSoFar(job.prompt)) }
-  const unchangedOption = createUnchangedOption(tokens, warmTokens(history.whole, job, history))
-  const unchangedCosts = costsOf(unchangedOption, outlook)
+  const expectedCostsOf = (option: SendOption): ExpectedCosts => {
+    const nearTermCost = costsOf(option, nearTermOutlook).total
+    return { costs: costsOf(option, outlook), nearTermCost, callCost: option.callCost }
+  }
+  const unchanged = expectedCostsOf(createUnchangedOption(tokens, warmTokens(history.whole, job, history)))
+  const cachedTokens = warmTokens(history, job, history)
+  const risk = { debt: history.debt, tokens, cachedTokens, unchangedCost: unchanged.costs.thisRequest }
   const withoutForecast: TierCandidate[] = []
-  const candidates: ForecastCandidate[] = []
-  for (const tier of tiers) {
-    const forecast = await tier.forecast?.(job)
+  const candidates: Required<TierCandidate>[] = []
+  for (const [tier, forecast] of forecasts) {
     if (forecast === undefined) {
       withoutForecast.push({ tier })
       continue
     }
     const option = toSendOption(tier, forecast, job, history)
-    if (
-      !isSafe({ debt: history.debt, option, tokens, cachedTokens, unchangedCost: unchangedCosts.thisRequest }, outlook)
-    )
-      continue
-    const nearTermCost = costsOf(option, nearTermOutlook).total
-    candidates.push({
-      tier,
-      expected: { costs: costsOf(option, outlook), nearTermCost, callCost: forecast.callCost, unchangedCosts },
-    })
+    if (!isSafe({ ...risk, option }, outlook)) continue
+    candidates.push({ tier, expected: { ...expectedCostsOf(option), unchangedCosts: unchanged.costs } })
   }
-  const unchangedNearTermCost = costsOf(unchangedOption, nearTermOutlook).total
-  return [...withoutForecast, ...selectCandidates(candidates, { unchangedCosts, unchangedNearTermCost, history })]
+  return [...withoutForecast, ...selectCandidates(candidates, unchanged, history)]
 }
 
 export interface DeclinedCosts {
   readonly spent: NanoUsd
-  /** Lowest expected cost of the small-model calls of the declined tiers. Absent if none of them has a forecast. */
-  readonly callCost?: NanoUsd
+  /** Lowest expected cost of the small-model calls of the declined tiers. Undefined if none of them has a forecast. */
+  readonly callCost: NanoUsd | undefined
 }
 
 /**
@@ -93,34 +85,26 @@ export function mayRunAfter({ spent, callCost }: DeclinedCosts, { expected }: Ti
   return expected.callCost <= callCost && add(expected.costs.total, spent) < expected.unchangedCosts.total
 }
 
-interface Alternatives {
-  readonly unchangedCosts: SendCosts
-  readonly unchangedNearTermCost: NanoUsd
-  readonly history: History
-}
-
 function selectCandidates(
-  candidates: readonly ForecastCandidate[],
-  { unchangedCosts, unchangedNearTermCost, history }: Alternatives,
+  candidates: readonly Required<TierCandidate>[],
+  unchanged: ExpectedCosts,
+  history: History,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
-  const previousCandidate = wasRewritten
-    ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier)
-    : undefined
-  const current = previousCandidate?.expected.costs ?? unchangedCosts
-  const currentNearTermCost = previousCandidate?.expected.nearTermCost ?? unchangedNearTermCost
+  const previous = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
+  const current = previous?.expected ?? unchanged
   /** Returns true if the switch pays for itself soon, or costs at most what the conversation has saved so far. */
-  const isCovered = ({ expected }: ForecastCandidate): boolean =>
-    expected.nearTermCost <= currentNearTermCost ||
-    add(history.debt, subtract(expected.costs.thisRequest, current.thisRequest)) <= 0
+  const isCovered = ({ costs, nearTermCost }: ExpectedCosts): boolean =>
+    nearTermCost <= current.nearTermCost ||
+    add(history.debt, subtract(costs.thisRequest, current.costs.thisRequest)) <= 0
   const allowed = candidates.filter(
     (candidate) =>
-      candidate === previousCandidate ||
-      (maySwitch({ current, candidate: candidate.expected.costs }) && isCovered(candidate)),
+      candidate === previous ||
+      (maySwitch({ current: current.costs, candidate: candidate.expected.costs }) && isCovered(candidate.expected)),
   )
-  const mayStopRewriting = previousCandidate !== undefined && maySwitch({ current, candidate: unchangedCosts })
+  const mayStopRewriting = previous !== undefined && maySwitch({ current: current.costs, candidate: unchanged.costs })
   return allowed
-    .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < unchangedCosts.total)
+    .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < unchanged.costs.total)
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
 }
 
@@ -144,11 +128,13 @@ function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
 
 export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
   const answers = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []))
-  const from = answers.at(-RECENT_TURNS)
-  if (from === undefined && answers.length === 0) return 0
-  const recent = messages.slice(from ?? answers[0])
-  const added = recent.reduce((sum, message) => sum + meter.estimateMessage(message), 0)
-  return Math.min(added, tokens) / Math.min(answers.length, RECENT_TURNS)
+  const recentAnswers = answers.slice(-RECENT_TURNS)
+  if (recentAnswers.length === 0) return 0
+  return Math.min(estimateMessages(messages.slice(recentAnswers[0]), meter), tokens) / recentAnswers.length
+}
+
+export function estimateMessages(messages: readonly Message[], meter: Pick<Meter, 'estimateMessage'>): number {
+  return messages.reduce((sum, message) => sum + meter.estimateMessage(message), 0)
 }
 
 export function turnsSoFar({ messages }: Prompt): number {

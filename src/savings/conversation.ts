@@ -6,11 +6,12 @@ import {
   type Prompt,
   type Source,
   type TextSource,
+  textOfMessage,
+  textOfPart,
 } from '../core/prompt.ts'
 import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
-import { LRUCache } from 'lru-cache'
-import { quotaOf, type Store } from '../core/store.ts'
+import { type Query, termsOf } from './keywords.ts'
 
 /**
  * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection,
@@ -74,7 +75,7 @@ export interface Conversation {
 
 const conversations = new WeakMap<Prompt, Conversation>()
 
-/** Returns the conversation of a prompt. Cached per prompt, because each tier of a request needs it. */
+/** Cached per prompt, because each tier of a request needs the conversation. */
 export function conversationOf(prompt: Prompt): Conversation {
   const cached = conversations.get(prompt)
   if (cached !== undefined) return cached
@@ -131,7 +132,6 @@ function extendHash(hash: string, texts: readonly string[]): string {
   return sha256(`${hash}\u0002${texts.join('\u0002')}`)
 }
 
-/** Returns the content that a model receives from a message. */
 function hashInputOfMessage(message: Message): string {
   return `${message.role}\u0003${message.parts.map(hashInputOfPart).join('\u0003')}`
 }
@@ -166,97 +166,119 @@ function hashInputOfSource(source: Source | TextSource): string {
   }
 }
 
-/** State between turns, separate for each owner. A lost value may cost money, but never fails a request. */
-export interface ConversationMemory {
-  recall(owner: string, key: string): Promise<string | undefined>
-  /** Like `recall`, but reads only the cache of this process. */
-  peek(owner: string, key: string): string | undefined
-  remember(owner: string, key: string, value: string): Promise<void>
-}
-
-const TTL_MS = 60 * 60 * 1000
-const MAX_CACHED_BYTES = 32 * 1024 * 1024
-const MAX_VALUE_LENGTH = 256 * 1024
+/** Maximum number of distinct terms in an earlier question. A message with more terms counts as a document. */
+const MAX_QUESTION_TERMS = 40
+const MAX_FOLLOW_UP_TERMS = 1
+/** Maximum number of terms in a short question. Only short questions are extended by the earlier question. */
+const MAX_SHORT_TERMS = 7
+const REFERENCE =
+  /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
+/**
+ * A name (a capital letter inside a sentence) or a quotation. A question that contains one can be understood without
+ * the earlier question.
+ */
+const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
+const EARLIER_QUESTION_WEIGHT = 0.4
+const EARLIER_ANSWER_WEIGHT = 0.15
+const EARLIER_TOPIC_WEIGHT = 0.3
+const MAX_STEPS = 5
+const MAX_TERM_WEIGHT = 2
+const SUGGESTED_TERM_WEIGHT = 0.4
+const MAX_READ_LENGTH = 8000
 
 /**
- * Creates a memory backed by the store and a cache in this process. Values expire after one hour. No method rejects.
+ * Returns the terms of the last user message and of an agent's last steps. Adds terms of the exchange before a short
+ * question, and `suggested` terms from a small model, with lower weights.
  */
-export function createMemory({
-  store,
-  now,
-}: {
-  readonly store: Pick<Store, 'get' | 'set'>
-  readonly now: () => number
-}): ConversationMemory {
-  const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
-    maxSize: MAX_CACHED_BYTES,
-    sizeCalculation: (entry, key) => 2 * (entry.value.length + key.length) + 64,
-  })
-  const keyOf = (owner: string, key: string): string => `savings:${owner}:${key}`
-  const peek = (owner: string, key: string): string | undefined => {
-    const entry = cache.get(keyOf(owner, key))
-    return entry !== undefined && entry.expiresAt > now() ? entry.value : undefined
+export function queryOf(turns: SplitConversation, suggested: readonly string[] = []): Query {
+  const query = new Map<number, number>()
+  const add = (text: string, weight: number): void => {
+    for (const term of termsOf(text.slice(0, MAX_READ_LENGTH))) {
+      query.set(term, Math.min(MAX_TERM_WEIGHT, (query.get(term) ?? 0) + weight))
+    }
   }
-  return {
-    peek,
-    async recall(owner, key) {
-      const cached = peek(owner, key)
-      if (cached !== undefined) return cached
-      try {
-        const value = await store.get(keyOf(owner, key))
-        if (value !== undefined) cache.set(keyOf(owner, key), { value, expiresAt: now() + TTL_MS })
-        return value
-      } catch {
-        return undefined
-      }
-    },
-    async remember(owner, key, value) {
-      if (value.length > MAX_VALUE_LENGTH) return
-      cache.set(keyOf(owner, key), { value, expiresAt: now() + TTL_MS })
-      try {
-        await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
-      } catch {
-        // Ignored, because a missing value can be recomputed.
-      }
-    },
+  const addNew = (text: string, weight: number): void => {
+    for (const term of new Set(termsOf(text.slice(0, MAX_READ_LENGTH)))) {
+      if (!query.has(term)) query.set(term, weight)
+    }
   }
+  const [first, ...steps] = turns.live
+  const question = first === undefined ? '' : textOfSegment(first)
+  add(question, 1)
+  const isShort = steps.length === 0 && query.size <= MAX_SHORT_TERMS
+  const earlier = isShort ? earlierQuestion(turns.old) : undefined
+  if (earlier !== undefined) {
+    const needsEarlier = isFollowUp(question, query.size)
+    addNew(textOfSegment(earlier.question), needsEarlier ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
+    if (needsEarlier) addNew(textOfSegment(earlier.answer), EARLIER_ANSWER_WEIGHT)
+  }
+  for (const step of steps.slice(-MAX_STEPS)) add(textAndCallsOf(step), 1)
+  for (const term of suggested) add(term, SUGGESTED_TERM_WEIGHT)
+  return query
 }
 
-/**
- * Maximum number of segments added since a value was stored. A turn usually adds two, but clients may add several turns.
- */
-const MAX_ADDED_SEGMENTS = 4
-
-interface OwnedPrompt {
-  readonly owner: string
-  readonly prompt: Prompt
+function isFollowUp(question: string, terms: number): boolean {
+  if (terms <= MAX_FOLLOW_UP_TERMS) return true
+  return REFERENCE.test(question) && !NAME_OR_QUOTATION.test(question)
 }
 
-export async function rememberLatest(
-  memory: ConversationMemory,
-  { owner, prompt }: OwnedPrompt,
-  kind: string,
-  value: string,
-): Promise<void> {
-  const { prefixHashes, segments } = conversationOf(prompt)
-  await memory.remember(owner, `${kind}:${prefixHashes.at(segments.length)}`, value)
+export function textOfSegment({ messages }: Segment): string {
+  return messages.map(textOfMessage).join('\n')
 }
 
-/**
- * Returns the value for this conversation or, if there is none, for its longest recent prefix that has one. With
- * `minAdded` 1, ignores the value of an earlier attempt of this request.
- */
-export async function recallLatest(
-  memory: ConversationMemory,
-  { owner, prompt }: OwnedPrompt,
-  kind: string,
-  minAdded = 0,
-): Promise<string | undefined> {
-  const { prefixHashes, segments } = conversationOf(prompt)
-  const max = segments.length - minAdded
-  const counts = Array.from({ length: MAX_ADDED_SEGMENTS + 1 - minAdded }, (_, index) => max - index)
-  const values = await Promise.all(
-    counts.filter((count) => count > 0).map((count) => memory.recall(owner, `${kind}:${prefixHashes.at(count)}`)),
+function textAndCallsOf({ messages }: Segment): string {
+  const parts = messages.flatMap((message) => message.parts)
+  const textsAndCalls = parts.filter((part) => part.type === 'text' || part.type === 'tool-call')
+  return textsAndCalls.map(textOfPart).join('\n')
+}
+
+function earlierQuestion(
+  old: readonly Segment[],
+): { readonly question: Segment; readonly answer: Segment } | undefined {
+  const questionIndex = old.findLastIndex(
+    (segment, index) => segment.kind === 'user' && old[index + 1]?.kind === 'assistant',
   )
-  return values.find((value) => value !== undefined)
+  const question = old[questionIndex]
+  const answer = old[questionIndex + 1]
+  if (question === undefined || answer === undefined) return undefined
+  return new Set(termsOf(textOfSegment(question).slice(0, MAX_READ_LENGTH))).size <= MAX_QUESTION_TERMS
+    ? { question, answer }
+    : undefined
+}
+
+const STATED =
+  'said|say|told|tell|mention(?:ed)?|recommend(?:ed)?|suggest(?:ed)?|advise[ds]?|propose[ds]?|explain(?:ed)?|describe[ds]?|list(?:ed)?|named?|g[ai]ve(?:n)?|warn(?:ed)?|answer(?:ed)?|compared?|point(?:ed)? out|la(?:y|id) out|provided?|shared?|wr[io]te|came? up with|walk(?:ed)? me'
+/** Matches questions about an earlier answer: "What did you recommend …", "you once told me …", "your advice on …". */
+const ASKS_FOR_ANSWER = new RegExp(
+  String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
+  'i',
+)
+/** Longer messages are documents, which may match `ASKS_FOR_ANSWER` or `STANDING_INSTRUCTION` by chance. */
+const MAX_MATCHED_LENGTH = 1500
+
+export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
+  const [first, ...steps] = live
+  if (first === undefined || steps.length > 0) return false
+  const question = textOfSegment(first)
+  return question.length <= MAX_MATCHED_LENGTH && ASKS_FOR_ANSWER.test(question)
+}
+
+/** Matches instructions for all later turns. A ranking would miss them, because they may share no words with the question. */
+const STANDING_INSTRUCTION = new RegExp(
+  [
+    String.raw`\b(?:always|never|from now on|going forward|every time|each time|whenever|by default|keep in mind|be sure to)\b`,
+    String.raw`\bremember (?:that|to|this|my|i|we)\b|\bdo(?:n['’]t| not) ever\b|\bno (?:more|longer)\b`,
+    String.raw`\bi(?:['’]d)? (?:prefer|rather|hate|dislike|like (?:it|my|your|all|answers))\b|\bi(?:['’]m| am) (?:allergic|vegan|vegetarian)\b`,
+    String.raw`\bi (?:want|need) (?:you to|all|every)\b|\bmy (?:name|pronouns|time ?zone|budget|deadline|preference)\b|\b(?:call|address) me\b`,
+    String.raw`\b(?:must|should) (?:always|never|only)\b|\bonly (?:use|answer|reply|respond|write)\b|\buse only\b|\bstick to\b|\bavoid\b`,
+    String.raw`\bplease (?:use|answer|reply|respond|write|keep|stick)\b|\b(?:answer|reply|respond|write) in\b`,
+    String.raw`\bstop (?:using|doing|saying|adding)\b|\b(?:immer|niemals|ab jetzt|toujours|jamais|siempre|nunca)\b`,
+    '从现在|以后|永远|总是|不要|今後|必ず|いつも',
+  ].join('|'),
+  'iu',
+)
+
+export function hasStandingInstruction(segment: Segment): boolean {
+  const text = segment.kind === 'user' ? textOfSegment(segment) : ''
+  return text.length <= MAX_MATCHED_LENGTH && STANDING_INSTRUCTION.test(text)
 }

@@ -1,12 +1,12 @@
 import type { Message, Prompt } from '../core/prompt.ts'
-import { formatTokens } from './summary.ts'
-import { type Conversation, conversationOf, type Segment } from './conversation.ts'
-import { asksForAnswer, queryOf } from './query.ts'
-import { isCut, rebuildPrompt, type SelectionResult } from './excerpt.ts'
-import { select, type SelectionTools } from './selection.ts'
+import { asksForAnswer, type Conversation, conversationOf, queryOf, type Segment } from './conversation.ts'
+import { excerptSegment, GAP } from './excerpt.ts'
+import type { Snapshot } from './memory.ts'
+import { select, type Selection, type SelectionJob, type SelectionResult, type SelectionTools } from './selection.ts'
+import { cutNotice } from './summary.ts'
 import type { TierJob } from './tier.ts'
 
-/** A prompt reduced to the system prompt, the live turn and a selection of old segments. */
+/** A prompt reduced to a selection of its segments. */
 export interface Cut {
   readonly prompt: Prompt
   readonly tokens: number
@@ -18,10 +18,7 @@ export interface Cut {
 
 export interface CutOptions {
   readonly cap: number
-  /**
-   * Maximum size of a prompt whose live turn is unchanged, in tokens. Above it, tool results are excerpted. @default
-   * cap
-   */
+  /** Maximum size of a prompt whose live turn is unchanged, in tokens. Above it, its steps are excerpted. @default cap */
   readonly liveCap?: number
   /** Maximum size of a prompt whose live turn is excerpted, in tokens. @default cap */
   readonly excerptCap?: number
@@ -52,51 +49,6 @@ interface CutContext {
 
 const NOTICE_TOKENS = 48
 const MAX_ATTEMPTS = 6
-
-/**
- * Reduces a prompt to the cap. Selects again with another capacity if the result exceeds the cap or leaves too much of
- * it unused. Returns undefined if no segment can be cut.
- */
-export async function cutToQuery(job: TierJob, options: CutOptions, tools: SelectionTools): Promise<Cut | undefined> {
-  const conversation = conversationOf(job.prompt)
-  const { turns } = conversation
-  const context = { job, conversation, options, tools }
-  const { pinned, candidates, steps, lastAnswerCapacity, fixedTokens, isLiveTooLong } = await planLayout(context)
-  if (candidates.length === 0) return undefined
-  const { owner, signal } = job
-  const similarities = options.usesEmbeddings === true ? await job.semantics?.similarities(conversation) : undefined
-  const selection = {
-    segments: candidates,
-    steps,
-    query: queryOf(turns, options.searchTerms),
-    similarities,
-    asksForAnswer: asksForAnswer(turns),
-    lastAnswerCapacity,
-    owner,
-    signal,
-  }
-  const limit = isLiveTooLong ? (options.excerptCap ?? options.cap) : options.cap
-  let capacity = Math.max(options.minOldTokens ?? 0, limit - fixedTokens)
-  const cap = fixedTokens + capacity
-  let fitting: Cut | undefined
-  for (let attempt = 1; ; attempt++) {
-    const selected = await select({ ...selection, capacity }, tools)
-    const unchanged: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])
-    const cut = await assemble(context, { ...selected, selection: new Map([...selected.selection, ...unchanged]) })
-    const unused = cap - cut.tokens
-    if (unused >= 0 && (fitting !== undefined || !mayRefill(context, unused / cap))) return cut
-    if (fitting !== undefined) return fitting
-    if (unused >= 0) {
-      fitting = cut
-      capacity += Math.floor(unused * REFILLED_SHARE)
-      continue
-    }
-    // The cap takes priority over a notice, but not over a summary, which contains the content of the cut segments.
-    if (capacity === 0) return options.createNotice === undefined ? removeNotice(context, cut) : cut
-    capacity = attempt < MAX_ATTEMPTS ? Math.max(0, capacity + unused - NOTICE_TOKENS) : 0
-  }
-}
-
 const MIN_REFILL_SHARE = 0.005
 /**
  * Fraction of the unused tokens that a refill uses. A full refill may not fit, because added messages can separate
@@ -105,23 +57,53 @@ const MIN_REFILL_SHARE = 0.005
 const REFILLED_SHARE = 0.95
 
 /**
- * Joining messages saves their overhead, which leaves tokens unused. A cut with a summary is never refilled, because the
- * summary would be paid for twice.
+ * Reduces a prompt to the cap, if its unchanged segments allow that. Selects again with another capacity if the result
+ * exceeds the cap or leaves too much of it unused. Returns undefined if no segment can be cut.
  */
-function mayRefill({ job, options }: CutContext, unusedShare: number): boolean {
-  return (
-    job.prompt.native.dialect === 'anthropic' && options.createNotice === undefined && unusedShare > MIN_REFILL_SHARE
-  )
+export async function cutToQuery(job: TierJob, options: CutOptions, tools: SelectionTools): Promise<Cut | undefined> {
+  const { owner, signal, prompt } = job
+  const conversation = conversationOf(prompt)
+  const context = { job, conversation, options, tools }
+  const { pinned, fixedTokens, isLiveTooLong, ...layout } = await planLayout(context)
+  if (layout.segments.length === 0) return undefined
+  const selection = {
+    ...layout,
+    query: queryOf(conversation.turns, options.searchTerms),
+    similarities: options.usesEmbeddings === true ? await job.semantics?.similarities(conversation) : undefined,
+    asksForAnswer: asksForAnswer(conversation.turns),
+    owner,
+    signal,
+  }
+  // Joining messages saves their overhead. A cut with a summary is not refilled, because that would pay for it twice.
+  const mayRefill = prompt.native.dialect === 'anthropic' && options.createNotice === undefined
+  const limit = isLiveTooLong ? (options.excerptCap ?? options.cap) : options.cap
+  let capacity = Math.max(options.minOldTokens ?? 0, limit - fixedTokens)
+  const cap = fixedTokens + capacity
+  let fitting: Cut | undefined
+  for (let attempt = 1; ; attempt++) {
+    const selected = await select({ ...selection, capacity }, tools)
+    const unchanged: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])
+    const result = { ...selected, selection: new Map([...selected.selection, ...unchanged]) }
+    const cut = await assemble(context, result)
+    const unused = cap - cut.tokens
+    if (unused >= 0 && (fitting !== undefined || !mayRefill || unused / cap <= MIN_REFILL_SHARE)) return cut
+    if (fitting !== undefined) return fitting
+    if (unused >= 0) {
+      fitting = cut
+      capacity += Math.floor(unused * REFILLED_SHARE)
+      continue
+    }
+    // The cap takes priority over a notice, but not over a summary, which contains the content of the cut segments.
+    if (capacity === 0) return options.createNotice === undefined ? assemble(context, result, '') : cut
+    capacity = attempt < MAX_ATTEMPTS ? Math.max(0, capacity + unused - NOTICE_TOKENS) : 0
+  }
 }
 
-interface Layout {
+/** The selection is from `segments`. It includes steps of the live turn if the live turn exceeds its cap. */
+interface Layout extends Pick<SelectionJob, 'segments' | 'steps' | 'lastAnswerCapacity'> {
   /** Segments that are sent unchanged. */
   readonly pinned: readonly Segment[]
-  readonly candidates: readonly Segment[]
-  /** The candidates that are steps of the live turn. Empty unless the live turn exceeds its cap. */
-  readonly steps: ReadonlySet<Segment>
-  /** Tokens for excerpts from the last answer, if it is too long to stay unchanged. */
-  readonly lastAnswerCapacity: number
+  /** Tokens of everything except the selection. */
   readonly fixedTokens: number
   readonly isLiveTooLong: boolean
 }
@@ -145,7 +127,7 @@ async function planLayout(context: CutContext): Promise<Layout> {
   const isAnswerTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
     pinned,
-    candidates: [...old.filter((segment) => !exchange.includes(segment)), ...steps],
+    segments: [...old.filter((segment) => !exchange.includes(segment)), ...steps],
     steps: new Set(steps),
     lastAnswerCapacity: isAnswerTooLong ? exchangeTokens - (await countSegments(context, exchange)) : 0,
     fixedTokens: baseTokens + (await countSegments(context, pinned)) + noticeTokens,
@@ -173,11 +155,7 @@ async function newestSegments(context: CutContext, maxTokens: number): Promise<r
 }
 
 /** Returns the last answer before the live turn and its question, without the tool calls between them, if they fit. */
-async function lastExchange(
-  context: CutContext,
-  old: readonly Segment[],
-  maxTokens: number,
-): Promise<readonly Segment[]> {
+async function lastExchange(context: CutContext, old: readonly Segment[], maxTokens: number): Promise<Segment[]> {
   const question = old.findLast((segment) => segment.kind === 'user')
   const exchange: Segment[] = []
   let tokens = 0
@@ -191,23 +169,17 @@ async function lastExchange(
   return exchange
 }
 
-async function assemble(context: CutContext, result: SelectionResult): Promise<Cut> {
+async function assemble(context: CutContext, result: SelectionResult, fixedNotice?: string): Promise<Cut> {
   const { job, conversation, options, tools } = context
   const { selection } = result
   const cut = conversation.segments.filter((segment) => isCut(segment, selection))
   const excerpts = cut.map((segment) => ({ ...segment, messages: selection.get(segment) ?? [] }))
   const removedTokens = (await countSegments(context, cut)) - (await countSegments(context, excerpts))
-  const notice =
-    options.createNotice === undefined ? noticeOf(removedTokens) : await options.createNotice(cut, removedTokens)
+  const notice = fixedNotice ?? (await options.createNotice?.(cut, removedTokens)) ?? cutNotice(removedTokens)
   const prompt = rebuildPrompt(conversation, selection, { notice })
   const tokens = await tools.meter.countPrompt(prompt, job.signal)
   const sentCount = conversation.turns.old.filter((segment) => selection.has(segment)).length
   return { prompt, tokens, sentCount, result, notice }
-}
-
-async function removeNotice({ job, conversation, tools }: CutContext, cut: Cut): Promise<Cut> {
-  const prompt = rebuildPrompt(conversation, cut.result.selection, { notice: '' })
-  return { ...cut, prompt, notice: '', tokens: await tools.meter.countPrompt(prompt, job.signal) }
 }
 
 async function countSegments({ job, tools }: CutContext, segments: readonly Segment[]): Promise<number> {
@@ -220,6 +192,108 @@ async function countSegments({ job, tools }: CutContext, segments: readonly Segm
   return tokens
 }
 
-function noticeOf(tokens: number): string {
-  return `[About ${formatTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
+export function snapshotOf(job: TierJob, { result, notice }: Cut): Snapshot {
+  const { segments, turns } = conversationOf(job.prompt)
+  const picks = segments.flatMap((segment, index) =>
+    result.selection.has(segment) ? [[index, ...(result.picks.get(segment) ?? [-1])]] : [],
+  )
+  const questionIndexAtCut = turns.live[0]?.indexes[0] ?? -1
+  return { from: segments.length, picks, notice, questionIndexAtCut, blocks: [], at: job.now }
+}
+
+export interface RepeatedCut extends Pick<Cut, 'prompt' | 'tokens'> {
+  readonly selection: Selection
+  readonly snapshot: Snapshot
+}
+
+/** The first segment of the live turn is always unchanged. */
+export async function repeatCut(job: TierJob, snapshot: Snapshot, tools: SelectionTools): Promise<RepeatedCut> {
+  const conversation = conversationOf(job.prompt)
+  const { segments, turns } = conversation
+  const selection = new Map<Segment, readonly Message[]>()
+  for (const [segmentIndex, ...snippetIndexes] of snapshot.picks) {
+    const segment = segments[segmentIndex ?? -1]
+    if (segment === undefined) continue
+    if (snippetIndexes[0] === -1) selection.set(segment, segment.messages)
+    else {
+      const { snippets } = await tools.analyze(segment, job.owner)
+      const picked = snippets.filter((_, index) => snippetIndexes.includes(index))
+      selection.set(segment, excerptSegment(segment, picked))
+    }
+  }
+  for (const segment of [...segments.slice(snapshot.from), ...turns.live.slice(0, 1)]) {
+    selection.set(segment, segment.messages)
+  }
+  const prompt = rebuildPrompt(conversation, selection, snapshot)
+  return { prompt, tokens: await tools.meter.countPrompt(prompt, job.signal), selection, snapshot }
+}
+
+/** `index` is the index in the original prompt, or -1 for an inserted message. */
+interface IndexedMessage {
+  readonly message: Message
+  readonly index: number
+}
+
+/**
+ * Returns the prompt reduced to the selection. System messages stay in place. In a format with alternating roles,
+ * messages with the same role that become adjacent are merged. The last user message is never merged.
+ */
+function rebuildPrompt(
+  { prompt, segments, turns }: Conversation,
+  selection: Selection,
+  { notice, questionIndexAtCut, blocks = [] }: Pick<Snapshot, 'notice'> & Partial<Snapshot>,
+): Prompt {
+  const replacements = new Map<number, Message | undefined>()
+  for (const segment of segments) {
+    const messages = selection.get(segment)
+    for (const [position, index] of segment.indexes.entries()) replacements.set(index, messages?.[position])
+  }
+  const questionIndex = turns.live[0]?.indexes[0]
+  const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
+  /** Never after the last user message. */
+  const noticeIndex = firstCut === undefined ? undefined : Math.min(firstCut, questionIndex ?? firstCut)
+  const blockTexts = new Map(blocks.map((block) => [block.before, block.text]))
+  const indexed: IndexedMessage[] = []
+  for (const [index, message] of prompt.messages.entries()) {
+    if (index === noticeIndex && notice !== '') indexed.push(toInsertion(notice))
+    const block = blockTexts.get(index)
+    if (block !== undefined) indexed.push(toInsertion(block))
+    const sent = replacements.has(index) ? replacements.get(index) : message
+    if (sent !== undefined) indexed.push({ message: sent, index })
+  }
+  const unchanged = new Set([questionIndex, questionIndexAtCut, ...blockTexts.keys()])
+  const messages =
+    prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
+  return { ...prompt, messages }
+}
+
+function isCut(segment: Segment, selection: Selection): boolean {
+  const messages = selection.get(segment)
+  return messages === undefined || segment.messages.some((message, index) => message !== messages[index])
+}
+
+function toInsertion(text: string): IndexedMessage {
+  return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
+}
+
+/**
+ * Merges messages with the same role that become adjacent. A message that must stay unchanged is separated by a message
+ * with the other role instead.
+ */
+function alternateRoles(indexed: readonly IndexedMessage[], unchanged: ReadonlySet<number | undefined>): Message[] {
+  const merged: IndexedMessage[] = []
+  for (const next of indexed) {
+    const last = merged.at(-1)
+    const wereNeighbors = last !== undefined && last.index >= 0 && next.index === last.index + 1
+    const isRepeated = last !== undefined && last.message.role === next.message.role && !wereNeighbors
+    if (!isRepeated || next.message.role === 'system') merged.push(next)
+    else if (unchanged.has(next.index)) {
+      const role = next.message.role === 'user' ? 'assistant' : 'user'
+      merged.push({ message: { role, parts: [{ type: 'text', text: GAP }] }, index: -1 }, next)
+    } else {
+      const parts = [...last.message.parts, ...next.message.parts]
+      merged[merged.length - 1] = { message: { role: last.message.role, parts }, index: next.index }
+    }
+  }
+  return merged.map(({ message }) => message)
 }

@@ -1,14 +1,18 @@
-import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
-import { type Message, type Part, type Prompt, type TextPart, type ToolResultPart, withParts } from '../core/prompt.ts'
+import { LRUCache } from 'lru-cache'
+import { measureInSlices, type Pause } from '../core/async.ts'
 import {
-  type Conversation,
-  type ConversationMemory,
-  conversationOf,
-  recallLatest,
-  rememberLatest,
-  type Segment,
-} from './conversation.ts'
-import type { TierJob } from './tier.ts'
+  fingerprintOf,
+  hasOnlyToolResults,
+  type Message,
+  type Part,
+  textOfMessage,
+  textOfPart,
+  type TextPart,
+  type ToolResultPart,
+  withParts,
+} from '../core/prompt.ts'
+import { hasStandingInstruction, type Segment } from './conversation.ts'
+import { countTerms, type TermCounts, termsOf } from './keywords.ts'
 
 export interface TextLocation {
   readonly message: number
@@ -29,22 +33,182 @@ export interface Snippet {
   readonly fingerprint: number
 }
 
-/** The messages to send for each segment, unchanged or excerpted. Segments without an entry are omitted. */
-export type Selection = ReadonlyMap<Segment, readonly Message[]>
-
-export interface SelectionResult {
-  readonly selection: Selection
-  /** Indexes of the selected snippets of each excerpted segment. */
-  readonly picks: ReadonlyMap<Segment, readonly number[]>
-  /** Number of segments that match the query. */
-  readonly matches: number
+export interface SegmentAnalysis {
+  readonly counts: TermCounts
+  /** Snippets of the texts that may be excerpted, in order of appearance. */
+  readonly snippets: readonly Snippet[]
+  /** Estimated tokens of an excerpt without snippets: calls, arguments and overhead. */
+  readonly skeletonTokens: number
+  readonly hasStandingInstruction: boolean
 }
 
-const GAP = '[…]'
+export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
+
+const SNIPPET_TOKENS = 80
+/** Snippet size in a user message that consists of many short texts. */
+const SHORT_TEXT_TOKENS = 512
+/** In UTF-16 code units. Longer lines are split, preferably at the end of a sentence or word. */
+const MAX_LINE_LENGTH = 400
+/** In UTF-16 code units. Longer user messages are pasted documents, which may be excerpted. */
+const MAX_UNDIVIDED_LENGTH = 4000
+const MAX_CACHED_BYTES = 48 * 1024 * 1024
+const BYTES_PER_SNIPPET = 160
+
+export function createSegmentAnalyzer(estimate: (text: string) => number, pause: Pause): AnalyzeSegment {
+  const cache = new LRUCache<string, SegmentAnalysis>({
+    maxSize: MAX_CACHED_BYTES,
+    sizeCalculation: (analysis) =>
+      analysis.snippets.reduce(
+        (sum, snippet) => sum + BYTES_PER_SNIPPET + 4 * snippet.terms.length,
+        200 + 8 * analysis.counts.terms.length,
+      ),
+  })
+  return async (segment, owner) => {
+    const key = `${owner} ${segment.messages.map(cacheKeyOf).join(';')}`
+    const cached = cache.get(key)
+    if (cached !== undefined) return cached
+    const analysis = await analyzeSegment(segment, estimate, pause)
+    cache.set(key, analysis)
+    return analysis
+  }
+}
+
+/** Differs for messages with different texts or a different division into parts. */
+function cacheKeyOf(message: Message): string {
+  const parts = message.parts.map((part) => {
+    const pieces = part.type === 'tool-result' ? part.content : [part]
+    return `${part.type}${pieces.map((piece) => `${piece.type}${textOfPart(piece).length}`).join('+')}`
+  })
+  return `${message.role}${parts.join()} ${fingerprintOf(textOfMessage(message))}`
+}
+
+interface AnalysisInProgress {
+  readonly snippets: Snippet[]
+  readonly terms: number[]
+}
+
+/** Tokenizes each text once, because the terms of a segment are those of its snippets and undivided texts. */
+async function analyzeSegment(
+  segment: Segment,
+  estimate: (text: string) => number,
+  pause: Pause,
+): Promise<SegmentAnalysis> {
+  const analysis: AnalysisInProgress = { snippets: [], terms: [] }
+  for (const { text, location, maxTokens } of segment.messages.flatMap(textsOf)) {
+    const tokensPerUnit = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
+    for (let start = 0; start < text.length;) {
+      await pause()
+      const end = toCharacterBoundary(text, Math.min(text.length, start + SLICE_LENGTH))
+      if (maxTokens > 0) addSnippets({ text, from: start, to: end, location, tokensPerUnit, maxTokens }, analysis)
+      else append(analysis.terms, termsOf(text.slice(start, end)))
+      start = end
+    }
+  }
+  return {
+    counts: countTerms(analysis.terms),
+    snippets: analysis.snippets,
+    skeletonTokens: skeletonTokens(segment, estimate),
+    hasStandingInstruction: hasStandingInstruction(segment),
+  }
+}
+
+const SLICE_LENGTH = 16_384
+
+/** Returns the end of a slice, moved back by one if it would split a surrogate pair. */
+export function toCharacterBoundary(text: string, end: number): number {
+  const unit = text.charCodeAt(end)
+  return unit >= 0xdc00 && unit < 0xe000 ? end - 1 : end
+}
+
+interface SearchedText {
+  readonly text: string
+  readonly location: TextLocation
+  readonly maxTokens: number
+}
+
+/** Excludes reasoning, because most upstreams drop it from later prompts. */
+function textsOf(message: Message, index: number): readonly SearchedText[] {
+  const maxTokens = maxSnippetTokens(message)
+  return message.parts.flatMap((part, partIndex) => {
+    const isToolResult = part.type === 'tool-result'
+    const pieces = isToolResult ? part.content : [part]
+    return pieces.flatMap((piece, pieceIndex) => {
+      const location = { message: index, part: partIndex, piece: isToolResult ? pieceIndex : -1 }
+      const text = textOfPart(piece)
+      const isSearched = piece.type !== 'thinking' && text !== ''
+      return isSearched ? [{ text, location, maxTokens: piece.type === 'text' ? maxTokens : 0 }] : []
+    })
+  })
+}
+
+/** Avoids a spread call, which would overflow the stack for many terms. */
+function append(terms: number[], added: readonly number[]): void {
+  for (const term of added) terms.push(term)
+}
+
+const MESSAGE_OVERHEAD_TOKENS = 8
+
+function skeletonTokens(segment: Segment, estimate: (text: string) => number): number {
+  const overhead = MESSAGE_OVERHEAD_TOKENS * segment.messages.length
+  if (segment.kind === 'user') return overhead
+  return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), overhead)
+}
+
+function maxSnippetTokens(message: Message): number {
+  if (message.role !== 'user' || hasOnlyToolResults(message)) return SNIPPET_TOKENS
+  if (message.parts.some((part) => part.type === 'tool-result')) return 0
+  const lengths = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
+  if (Math.max(0, ...lengths) > MAX_UNDIVIDED_LENGTH) return SNIPPET_TOKENS
+  return lengths.reduce((sum, length) => sum + length, 0) > MAX_UNDIVIDED_LENGTH ? SHORT_TEXT_TOKENS : 0
+}
+
+interface TextSlice extends SearchedText {
+  readonly from: number
+  readonly to: number
+  readonly tokensPerUnit: number
+}
+
+function addSnippets(slice: TextSlice, analysis: AnalysisInProgress): void {
+  const { text, from, to, location, tokensPerUnit, maxTokens } = slice
+  let start = from
+  let tokens = 0
+  const close = (end: number): void => {
+    const lines = text.slice(start, end)
+    const lineTerms = termsOf(lines)
+    append(analysis.terms, lineTerms)
+    const terms = Int32Array.from(new Set(lineTerms))
+    const fingerprint = fingerprintOf(lines.trim())
+    if (terms.length > 0) analysis.snippets.push({ location, start, end, tokens, terms, fingerprint })
+    start = end
+    tokens = 0
+  }
+  for (let position = from; position < to;) {
+    const end = Math.min(to, endOfLine(text, position))
+    const size = Math.ceil((end - position) * tokensPerUnit)
+    if (tokens > 0 && tokens + size > maxTokens) close(position)
+    tokens += size
+    position = end
+  }
+  close(to)
+}
+
+function endOfLine(text: string, start: number): number {
+  const piece = text.slice(start, start + MAX_LINE_LENGTH)
+  const lineEnd = piece.indexOf('\n')
+  if (lineEnd !== -1) return start + lineEnd + 1
+  if (start + MAX_LINE_LENGTH >= text.length) return text.length
+  const sentenceEnd = Math.max(...['. ', '? ', '! ', '。'].map((end) => piece.lastIndexOf(end)))
+  if (sentenceEnd > MAX_LINE_LENGTH / 4) return start + sentenceEnd + 1
+  const wordEnd = piece.lastIndexOf(' ')
+  if (wordEnd > MAX_LINE_LENGTH / 4) return start + wordEnd + 1
+  return toCharacterBoundary(text, start + MAX_LINE_LENGTH)
+}
+
+export const GAP = '[…]'
 
 /**
- * Reduces the long texts of a segment to the given snippets. Keeps tool calls and reasoning, and drops images in tool
- * results. Without snippets, drops all texts. Exception: a user segment without snippets stays unchanged.
+ * Reduces the texts of a segment to the given snippets. Keeps tool calls, but of a tool result only its text. A user
+ * message without snippets stays unchanged.
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
@@ -111,157 +275,4 @@ function joinSnippets(text: string, snippets: readonly Snippet[]): string {
   const remainder = text.slice(position)
   pieces.push(remainder.trim() === '' ? remainder : `\n${GAP}`)
   return pieces.join('')
-}
-
-/** `index` is the index in the original prompt, or -1 for an inserted message. */
-interface IndexedMessage {
-  readonly message: Message
-  readonly index: number
-}
-
-/** Earlier parts of the conversation, inserted before the message with the index `before`. */
-export interface Block {
-  readonly before: number
-  readonly text: string
-}
-
-/**
- * Returns the prompt reduced to the selection. System messages stay in place. In a format with alternating roles,
- * messages with the same role that become adjacent are merged. The last user message is never merged.
- */
-export function rebuildPrompt(
-  { prompt, segments, turns }: Conversation,
-  selection: Selection,
-  { notice, questionIndexAtCut, blocks = [] }: Pick<Snapshot, 'notice'> & Partial<Snapshot>,
-): Prompt {
-  const replacements = new Map<number, Message | undefined>()
-  for (const segment of segments) {
-    const messages = selection.get(segment)
-    for (const [position, index] of segment.indexes.entries()) replacements.set(index, messages?.[position])
-  }
-  const questionIndex = turns.live[0]?.indexes[0]
-  const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
-  /** Never after the last user message. */
-  const noticeIndex =
-    firstCut === undefined || questionIndex === undefined ? firstCut : Math.min(firstCut, questionIndex)
-  const blockTexts = new Map(blocks.map((block) => [block.before, block.text]))
-  const indexed: IndexedMessage[] = []
-  for (const [index, message] of prompt.messages.entries()) {
-    if (index === noticeIndex && notice !== '') indexed.push(toInsertion(notice))
-    const block = blockTexts.get(index)
-    if (block !== undefined) indexed.push(toInsertion(block))
-    const sent = replacements.has(index) ? replacements.get(index) : message
-    if (sent !== undefined) indexed.push({ message: sent, index })
-  }
-  const unchanged = new Set([questionIndex, questionIndexAtCut, ...blockTexts.keys()])
-  const messages =
-    prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
-  return { ...prompt, messages }
-}
-
-export function isCut(segment: Segment, selection: Selection): boolean {
-  const messages = selection.get(segment)
-  return messages === undefined || segment.messages.some((message, index) => message !== messages[index])
-}
-
-function toInsertion(text: string): IndexedMessage {
-  return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
-}
-
-/**
- * Merges messages with the same role that become adjacent. A message that must stay unchanged is separated by a message
- * with the other role instead.
- */
-function alternateRoles(
-  indexed: readonly IndexedMessage[],
-  unchanged: ReadonlySet<number | undefined>,
-): readonly Message[] {
-  const merged: IndexedMessage[] = []
-  for (const next of indexed) {
-    const last = merged.at(-1)
-    const wereNeighbors = last !== undefined && last.index >= 0 && next.index === last.index + 1
-    const isRepeated = last !== undefined && last.message.role === next.message.role && !wereNeighbors
-    if (!isRepeated || next.message.role === 'system') merged.push(next)
-    else if (unchanged.has(next.index)) {
-      const role = next.message.role === 'user' ? 'assistant' : 'user'
-      merged.push({ message: { role, parts: [{ type: 'text', text: GAP }] }, index: -1 }, next)
-    } else {
-      const parts = [...last.message.parts, ...next.message.parts]
-      merged[merged.length - 1] = { message: { role: last.message.role, parts }, index: next.index }
-    }
-  }
-  return merged.map(({ message }) => message)
-}
-
-/**
- * A cut that later turns repeat, so that the upstream can read the prompt prefix from its cache. Segments from index
- * `from` on are sent unchanged.
- */
-export interface Snapshot {
-  readonly from: number
-  /** One list per sent segment: its index, then -1 if the segment is unchanged, otherwise its snippets' indexes. */
-  readonly picks: readonly (readonly number[])[]
-  readonly notice: string
-  /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
-  readonly questionIndexAtCut: number
-  /** Blocks selected for individual questions. Never removed, so that the prefix stays the same. */
-  readonly blocks: readonly Block[]
-  /** Time of the last use, in milliseconds since 1970. */
-  readonly at: number
-}
-
-export async function rememberCut(
-  memory: ConversationMemory,
-  job: TierJob,
-  kind: string,
-  { result, notice }: { readonly result: SelectionResult; readonly notice: string },
-): Promise<void> {
-  const { segments, turns } = conversationOf(job.prompt)
-  const picks = segments.flatMap((segment, index) =>
-    result.selection.has(segment) ? [[index, ...(result.picks.get(segment) ?? [-1])]] : [],
-  )
-  const questionIndexAtCut = turns.live[0]?.indexes[0] ?? -1
-  const snapshot: Snapshot = { from: segments.length, picks, notice, questionIndexAtCut, blocks: [], at: job.now }
-  await rememberLatest(memory, job, kind, JSON.stringify(snapshot))
-}
-
-/** The first segment of the live turn is always unchanged. */
-export async function restoreSelection(
-  { segments, turns }: Conversation,
-  snapshot: Snapshot,
-  analyze: (segment: Segment) => Promise<{ readonly snippets: readonly Snippet[] }>,
-): Promise<Selection> {
-  const selection = new Map<Segment, readonly Message[]>()
-  for (const [segmentIndex, ...snippetIndexes] of snapshot.picks) {
-    const segment = segments[segmentIndex ?? -1]
-    if (segment === undefined) continue
-    if (snippetIndexes[0] === -1) selection.set(segment, segment.messages)
-    else {
-      const { snippets } = await analyze(segment)
-      const picked = snippets.filter((_, index) => snippetIndexes.includes(index))
-      selection.set(segment, excerptSegment(segment, picked))
-    }
-  }
-  const question = turns.live.slice(0, 1)
-  for (const segment of [...segments.slice(snapshot.from), ...question]) selection.set(segment, segment.messages)
-  return selection
-}
-
-export async function recallSnapshot(
-  memory: ConversationMemory,
-  job: TierJob,
-  kind: string,
-): Promise<Snapshot | undefined> {
-  const text = await recallLatest(memory, job, kind)
-  const value = text === undefined ? undefined : parseJson(text)
-  if (!isJsonObject(value)) return undefined
-  const from = asCount(value['from'])
-  const { notice, questionIndexAtCut } = value
-  if (from === undefined || typeof notice !== 'string' || typeof questionIndexAtCut !== 'number') return undefined
-  const picks = asArray(value['picks']).map((pick) => asArray(pick).filter((index) => typeof index === 'number'))
-  const blocks = asArray(value['blocks']).flatMap((block) => {
-    const { before, text: blockText } = isJsonObject(block) ? block : {}
-    return typeof before === 'number' && typeof blockText === 'string' ? [{ before, text: blockText }] : []
-  })
-  return { from, picks, notice, questionIndexAtCut, blocks, at: asCount(value['at']) ?? 0 }
 }

@@ -1,29 +1,20 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import type { Meter } from '../core/ports.ts'
-import { type CutOptions, cutToQuery } from './cut.ts'
-import { growthOf } from './choose-tiers.ts'
-import type { Message } from '../core/prompt.ts'
+import { estimateMessages, growthOf } from './choose-tiers.ts'
+import { type Conversation, conversationOf, type Segment } from './conversation.ts'
+import { cutToQuery, repeatCut, snapshotOf } from './cut.ts'
 import {
-  type Conversation,
+  bestGrowth,
   type ConversationMemory,
-  conversationOf,
+  isWarm,
+  recallSnapshot,
   rememberLatest,
-  type Segment,
-} from './conversation.ts'
-import { rebuildPrompt, recallSnapshot, rememberCut, restoreSelection, type Snapshot } from './excerpt.ts'
+  sendingCost,
+  type Snapshot,
+} from './memory.ts'
+import { controllerOf } from './models.ts'
 import type { SelectionTools } from './selection.ts'
-import { stubTokens, summarize, summaryNotice, summaryOf, serializeSegment, type SummaryOptions } from './summary.ts'
-import {
-  isWanted,
-  type Rewrite,
-  thresholdsFor,
-  type Tier,
-  type TierForecast,
-  type TierJob,
-  type TierResult,
-} from './tier.ts'
-import { bestGrowth, isWarm, sendingCost } from './upstream-cache.ts'
-import { controllerOf, type SmallModel } from './models.ts'
+import { serializeSegment, stubTokens, summarize, summaryNotice, summaryOf, type SummaryOptions } from './summary.ts'
+import { isWanted, thresholdsFor, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 
 /** Size after a cut, as a fraction of the threshold: by default, 12,000 of 20,000 tokens. */
 const TARGET_SHARE = 0.6
@@ -40,20 +31,19 @@ const KIND = 'family'
 export function createFamilyLock(
   tools: SelectionTools,
   memory: ConversationMemory,
-  { thresholds, summarizer }: SummaryOptions,
+  { thresholds, summarizerOf }: SummaryOptions,
 ): Tier {
-  const smallModelOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
-
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const snapshot = await recallSnapshot(memory, job, KIND)
-    const repeated = snapshot === undefined ? undefined : await repeatCut(job, snapshot)
+    const repeated = snapshot === undefined ? undefined : await repeatCut(job, snapshot, tools)
     if (repeated === undefined || repeated.tokens > limitFor(job, snapshot)) return createCut(job, snapshot)
-    await rememberLatest(memory, job, KIND, JSON.stringify({ ...snapshot, at: job.now }))
-    return { rewrite: { ...repeated, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
+    await rememberLatest(memory, job, KIND, { ...repeated.snapshot, at: job.now })
+    const { prompt, tokens } = repeated
+    return { rewrite: { prompt, tokens, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
   }
 
   const summaryCost = (job: TierJob, readTokens: number): NanoUsd =>
-    smallModelOf(job)?.price(Math.round(readTokens), summaryTokens(job)) ?? ZERO
+    summarizerOf(job)?.price(Math.round(readTokens), summaryTokens(job)) ?? ZERO
 
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
@@ -64,18 +54,11 @@ export function createFamilyLock(
    */
   const limitFor = (job: TierJob, snapshot: Snapshot | undefined): number => {
     const threshold = thresholdsFor(job, thresholds).family
-    const minTokens = expectedSize(conversationOf(job.prompt), cutOptionsFor(job), tools.meter)
+    const minTokens = expectedSize(job)
     if (snapshot !== undefined && !isWarm(snapshot, job.now)) return Math.max(threshold, minTokens)
     const cutCost = add(sendingCost(job.model, minTokens, 0), summaryCost(job, summarizedTokens(job, threshold)))
     const optimum = minTokens + bestGrowth(job.model, cutCost, growthOf(job, tools.meter))
     return Math.min(MAX_LIMIT_FACTOR * threshold, Math.max(threshold, optimum))
-  }
-
-  const repeatCut = async (job: TierJob, snapshot: Snapshot): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
-    const conversation = conversationOf(job.prompt)
-    const selection = await restoreSelection(conversation, snapshot, (segment) => tools.analyze(segment, job.owner))
-    const prompt = rebuildPrompt(conversation, selection, snapshot)
-    return { prompt, tokens: await tools.meter.countPrompt(prompt, job.signal) }
   }
 
   const cutOptionsFor = (job: TierJob) => {
@@ -83,6 +66,27 @@ export function createFamilyLock(
     const minNewest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
     const liveCap = thresholdsFor(job, thresholds).family
     return { cap: target, liveCap, minNewest, noticeTokens: summaryTokens(job) + HEADING_TOKENS }
+  }
+
+  /** Returns the estimated size of a prompt after a cut. */
+  const expectedSize = (job: TierJob): number => {
+    const { system, turns } = conversationOf(job.prompt)
+    const { cap, liveCap, minNewest, noticeTokens } = cutOptionsFor(job)
+    const live = turns.live.flatMap((segment) => segment.messages)
+    const fixedTokens = estimateMessages([...system, ...live], tools.meter)
+    let capacity = liveCap - fixedTokens
+    if (capacity < noticeTokens) return cap
+    let messageCount = live.length
+    let newestTokens = 0
+    for (const { messages } of turns.old.toReversed()) {
+      const size = estimateMessages(messages, tools.meter)
+      const hasMinimum = messageCount >= minNewest.messages && newestTokens >= minNewest.tokens
+      if (hasMinimum || size > capacity) break
+      capacity -= size
+      newestTokens += size
+      messageCount += messages.length
+    }
+    return Math.max(cap, fixedTokens + newestTokens + noticeTokens)
   }
 
   const createCut = async (job: TierJob, snapshot: Snapshot | undefined): Promise<TierResult> => {
@@ -97,15 +101,8 @@ export function createFamilyLock(
       for (const segment of segments) summarized.add(segment)
       if (segments.length > 0 || text === undefined) {
         const added = segments.map((segment) => serializeSegment(segment, 'stub')).join('\n')
-        const request = {
-          text: added,
-          earlier: text,
-          maxTokens: summaryTokens(job),
-          small: smallModelOf(job),
-          tools,
-          signal,
-        }
-        const summary = await summarize(request)
+        const target = { maxTokens: summaryTokens(job), small: summarizerOf(job), tools, signal }
+        const summary = await summarize({ text: added, earlier: text, ...target })
         spent = add(spent, summary.spent)
         text = summary.text
       }
@@ -113,11 +110,11 @@ export function createFamilyLock(
     }
     const cut = await cutToQuery(job, { ...cutOptionsFor(job), createNotice }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
-    await rememberCut(memory, job, KIND, cut)
+    await rememberLatest(memory, job, KIND, snapshotOf(job, cut))
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
-  const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(smallModelOf(job))} -> ${job.modelName})`
+  const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(summarizerOf(job))} -> ${job.modelName})`
 
   /**
    * Returns the number of tokens that a summarizer reads for `tokens` tokens of conversation, after stubs have replaced
@@ -134,11 +131,11 @@ export function createFamilyLock(
     const snapshot = await recallSnapshot(memory, job, KIND)
     const limit = limitFor(job, snapshot)
     const nextCut = { limit, target, callCost: summaryCost(job, summarizedTokens(job, limit)) }
-    const size = expectedSize(conversationOf(job.prompt), cutOptionsFor(job), tools.meter)
+    const size = expectedSize(job)
     if (snapshot === undefined) {
       return { tokens: size, callCost: summaryCost(job, summarizedTokens(job, job.tokens - target)), nextCut }
     }
-    const { tokens } = await repeatCut(job, snapshot)
+    const { tokens } = await repeatCut(job, snapshot, tools)
     return tokens > limit
       ? { tokens: size, callCost: nextCut.callCost, nextCut }
       : { tokens, callCost: ZERO, nextCut, continues: true }
@@ -162,34 +159,4 @@ function unsummarized(
     const index = indexes.get(segment) ?? 0
     return index >= snapshot.from || unchanged.has(index)
   })
-}
-
-/** Returns the estimated size of a prompt after a cut. */
-function expectedSize(
-  { system, turns }: Conversation,
-  {
-    cap,
-    liveCap,
-    minNewest,
-    noticeTokens,
-  }: Required<Pick<CutOptions, 'cap' | 'liveCap' | 'minNewest' | 'noticeTokens'>>,
-  meter: Pick<Meter, 'estimateMessage'>,
-): number {
-  const sizeOf = (messages: readonly Message[]): number =>
-    messages.reduce((sum, message) => sum + meter.estimateMessage(message), 0)
-  const live = turns.live.flatMap((segment) => segment.messages)
-  const fixedTokens = sizeOf(system) + sizeOf(live)
-  let capacity = liveCap - fixedTokens
-  if (capacity < noticeTokens) return cap
-  let messageCount = live.length
-  let newestTokens = 0
-  for (const segment of turns.old.toReversed()) {
-    const size = sizeOf(segment.messages)
-    const hasMinimum = messageCount >= minNewest.messages && newestTokens >= minNewest.tokens
-    if (hasMinimum || size > capacity) break
-    capacity -= size
-    newestTokens += size
-    messageCount += segment.messages.length
-  }
-  return Math.max(cap, fixedTokens + newestTokens + noticeTokens)
 }

@@ -1,6 +1,121 @@
 import type { Pause } from '../core/async.ts'
-import type { Snippet } from './excerpt.ts'
 
+const STOP_WORDS: ReadonlySet<string> = new Set(
+  (
+    'a an the and or but nor so yet if then than that this these those it its i me my mine we us our ours you your yours he him his ' +
+    'she her hers they them their theirs who whom whose which what when where why how is are was were be been being am do does did ' +
+    'done doing have has had having will would shall should can could may might must not no yes of to in on at by for with from into ' +
+    'onto over under about as up down out off there here all any some each every both few more most other such only own same too very ' +
+    'just also again once ever never please tell let got get go going like want know think thing lot okay ok yeah oh um uh hmm well ' +
+    'really one two need make say said mean much many because while during before after between through'
+  ).split(' '),
+)
+
+const NONE = 0
+const LETTER = 1
+const DIGIT = 2
+/** A character that may join two words into a compound. */
+const JOINER = 3
+
+const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
+  const character = String.fromCharCode(code)
+  if (/[A-Za-z_$]/.test(character)) return LETTER
+  if (/\d/.test(character)) return DIGIT
+  return /[-./:@'+]/.test(character) ? JOINER : NONE
+})
+
+/** Longer words, usually keys or encoded data, are ignored. */
+const MAX_WORD_LENGTH = 64
+
+/**
+ * Returns the terms of a text in order, with repeats: word stems, compounds and their parts, and pairs of CJK characters.
+ * Terms are 30-bit hashes, which take less memory than strings. A collision affects only the ranking.
+ */
+export function termsOf(text: string): number[] {
+  const terms: number[] = []
+  const add = (term: string): void => {
+    terms.push(hashOf(term))
+  }
+  let position = 0
+  while (position < text.length) {
+    const start = skipToWord(text, position)
+    position = endOfCompound(text, start)
+    if (position > start) addCompound(text.slice(start, position), add)
+  }
+  return terms
+}
+
+function hashOf(term: string): number {
+  let hash = 0x811c9dc5
+  for (let index = 0; index < term.length; index++) hash = Math.imul(hash ^ term.charCodeAt(index), 0x01000193)
+  return (hash ^ (hash >>> 17)) & 0x3fffffff
+}
+
+function skipToWord(text: string, from: number): number {
+  let position = from
+  while (position < text.length && !isWordCharacter(text.charCodeAt(position))) position++
+  return position
+}
+
+function endOfCompound(text: string, start: number): number {
+  let position = start
+  while (position < text.length) {
+    const code = text.charCodeAt(position)
+    const isJoiner = code < 128 && ASCII_CLASSES[code] === JOINER && isWordCharacter(text.charCodeAt(position + 1))
+    if (!isJoiner && !isWordCharacter(code)) break
+    position++
+  }
+  return position
+}
+
+function isWordCharacter(code: number): boolean {
+  if (code < 128) return ASCII_CLASSES[code] === LETTER || ASCII_CLASSES[code] === DIGIT
+  // Excludes punctuation, arrows, box drawings, and full-width punctuation and digits.
+  return code >= 0xc0 && (code < 0x2000 || code > 0x303f) && (code < 0xff00 || code > 0xff20) && code !== 0xfffd
+}
+
+function addCompound(compound: string, add: (term: string) => void): void {
+  if (isCjk(compound.charCodeAt(0))) return addPairs(compound, add)
+  const lowerCase = compound.toLowerCase()
+  if (lowerCase.length > MAX_WORD_LENGTH) return
+  const parts = partsOf(compound)
+  if (parts.length > 1) add(lowerCase)
+  for (const part of parts) {
+    const term = part.toLowerCase()
+    if (!STOP_WORDS.has(term)) add(stemOf(term))
+  }
+}
+
+/** Splits at joiners and underscores, and at capitals inside identifiers. */
+function partsOf(compound: string): readonly string[] {
+  if (/^[a-z]+$|^[A-Z][a-z]*$|^\d+$/.test(compound)) return [compound]
+  return compound
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/([A-Z])([A-Z][a-z])/g, '$1 $2')
+    .split(/[-./:@'+_$ ]+/)
+    .filter((part) => part.length > 1 || /[\d\u00c0-\uffff]/.test(part))
+}
+
+function isCjk(code: number): boolean {
+  return code >= 0x3040 && code < 0xd800
+}
+
+function addPairs(text: string, add: (term: string) => void): void {
+  for (let index = 0; index < text.length; index++) add(text.slice(index, index + 2))
+}
+
+export function stemOf(word: string): string {
+  if (word.length < 4 || /\d/.test(word)) return word
+  let stem = word
+  if (/[^aeiou]ies$/.test(stem)) stem = `${stem.slice(0, -3)}y`
+  else if (/(?:[sxz]|ch|sh)es$/.test(stem)) stem = stem.slice(0, -2)
+  else if (/[^suai]s$/.test(stem)) stem = stem.slice(0, -1)
+  const bare = stem.replace(/(?:ing|ed|ly)$/, '')
+  if (bare !== stem && bare.length > 2 && /[aeiouy]/.test(bare)) stem = bare.replace(/([bdfgmnprt])\1$/, '$1')
+  return stem.length > 3 ? stem.replace(/e$/, '') : stem
+}
+
+/** Weights by term. */
 export type Query = ReadonlyMap<number, number>
 
 /** Distinct terms, and how often each occurs. */
@@ -26,19 +141,34 @@ const EXPANSION_WEIGHT = 0.3
 export function countTerms(terms: readonly number[]): TermCounts {
   const counts = new Map<number, number>()
   for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1)
-  return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length: terms.length }
+  return toTermCounts(counts, terms.length)
+}
+
+function toTermCounts(counts: ReadonlyMap<number, number>, length: number): TermCounts {
+  return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
+}
+
+/** Maps the items in order. Pauses between two items. */
+export async function mapWithPauses<T, Result>(
+  items: readonly T[],
+  pause: Pause,
+  map: (item: T, index: number) => Result,
+): Promise<Result[]> {
+  const results: Result[] = []
+  for (const [index, item] of items.entries()) {
+    results.push(map(item, index))
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
+  }
+  return results
 }
 
 export async function createCorpus(texts: readonly TermCounts[], pause: Pause): Promise<Corpus> {
   const documentFrequency = new Map<number, number>()
-  let total = 0
-  for (const text of texts) {
-    total += text.length
-    for (const term of text.terms) documentFrequency.set(term, (documentFrequency.get(term) ?? 0) + 1)
-    const pausing = pause()
-    if (pausing !== undefined) await pausing
-  }
-  return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), documentFrequency }
+  await mapWithPauses(texts, pause, ({ terms }) => {
+    for (const term of terms) documentFrequency.set(term, (documentFrequency.get(term) ?? 0) + 1)
+  })
+  return { texts, averageLength: Math.max(1, totalLength(texts) / Math.max(1, texts.length)), documentFrequency }
 }
 
 /** The inverse document frequency of BM25: near 0 for a term that all texts contain. */
@@ -58,13 +188,10 @@ export async function scoreTexts(
     const frequency = corpus.documentFrequency.get(term)
     if (frequency !== undefined) weights.set(term, weight * inverseFrequency(corpus.texts.length, frequency))
   }
-  const scores = new Float64Array(corpus.texts.length)
-  for (const [index, text] of corpus.texts.entries()) {
-    scores[index] = scoreText(text, weights, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength)
-    const pausing = pause()
-    if (pausing !== undefined) await pausing
-  }
-  return scores
+  const scores = await mapWithPauses(corpus.texts, pause, (text) =>
+    scoreText(text, weights, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength),
+  )
+  return Float64Array.from(scores)
 }
 
 function scoreText(text: TermCounts, weights: Query, lengthFactor: number): number {
@@ -108,18 +235,8 @@ const MAX_TOPIC_TERMS = 400
  * occur in different turns of the same topic, and a relevant turn may contain none of them.
  */
 export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
-  const reduced: TermCounts[] = []
-  for (const text of texts) {
-    reduced.push(keepQueryTerms(text, query))
-    const pausing = pause()
-    if (pausing !== undefined) await pausing
-  }
-  const topics: TermCounts[] = []
-  for (const index of reduced.keys()) {
-    topics.push(mergeCounts(topicAround(reduced, index)))
-    const pausing = pause()
-    if (pausing !== undefined) await pausing
-  }
+  const reduced = await mapWithPauses(texts, pause, (text) => keepQueryTerms(text, query))
+  const topics = await mapWithPauses(reduced, pause, (_, index) => mergeCounts(topicAround(reduced, index)))
   return scoreTexts(await createCorpus(topics, pause), query, pause)
 }
 
@@ -139,12 +256,8 @@ function topicAround(texts: readonly TermCounts[], index: number): readonly Term
 
 /** Keeps only the counts of query terms. The length stays unchanged. */
 function keepQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
-  const indexes = [...terms.keys()].filter((index) => query.has(terms[index] ?? 0))
-  return {
-    terms: Int32Array.from(indexes, (index) => terms[index] ?? 0),
-    counts: Int32Array.from(indexes, (index) => counts[index] ?? 0),
-    length,
-  }
+  const isInQuery = (_: number, index: number): boolean => query.has(terms[index] ?? 0)
+  return { terms: terms.filter(isInQuery), counts: counts.filter(isInQuery), length }
 }
 
 function mergeCounts(texts: readonly TermCounts[]): TermCounts {
@@ -153,49 +266,9 @@ function mergeCounts(texts: readonly TermCounts[]): TermCounts {
     for (const [index, term] of text.terms.entries())
       counts.set(term, (counts.get(term) ?? 0) + (text.counts[index] ?? 0))
   }
-  const length = texts.reduce((sum, text) => sum + text.length, 0)
-  return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
+  return toTermCounts(counts, totalLength(texts))
 }
 
-/** Returns a score from 0 to 1 for each snippet that contains query terms. Rarer terms score higher. */
-export async function scoreSnippets(
-  analyses: readonly { readonly snippets: readonly Snippet[] }[],
-  query: Query,
-  pause: Pause,
-): Promise<ReadonlyMap<Snippet, number>> {
-  const matches = new Map<Snippet, readonly number[]>()
-  const frequency = new Map<number, number>()
-  let count = 0
-  for (const { snippets } of analyses) {
-    count += snippets.length
-    for (const snippet of snippets) {
-      const pausing = pause()
-      if (pausing !== undefined) await pausing
-      const terms = queryTermsIn(snippet, query)
-      if (terms.length === 0) continue
-      matches.set(snippet, terms)
-      for (const term of terms) frequency.set(term, (frequency.get(term) ?? 0) + 1)
-    }
-  }
-  const scores = new Map<Snippet, number>()
-  let max = 1e-9
-  for (const [snippet, terms] of matches) {
-    let score = 0
-    for (const term of terms) score += (query.get(term) ?? 0) * inverseFrequency(count, frequency.get(term) ?? 0)
-    scores.set(snippet, score)
-    max = Math.max(max, score)
-  }
-  for (const [snippet, score] of scores) scores.set(snippet, score / max)
-  return scores
-}
-
-const NO_TERMS: readonly number[] = []
-
-/** Most snippets contain no query terms, so they share one empty array. */
-function queryTermsIn(snippet: Snippet, query: Query): readonly number[] {
-  let terms: number[] | undefined
-  for (const term of snippet.terms) {
-    if (query.has(term)) (terms ??= []).push(term)
-  }
-  return terms ?? NO_TERMS
+function totalLength(texts: readonly TermCounts[]): number {
+  return texts.reduce((sum, text) => sum + text.length, 0)
 }

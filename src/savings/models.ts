@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache'
-import { add, costOfTokens, type NanoUsd, ZERO } from '../core/money.ts'
+import { Cancellation, type Pause, withTimeout } from '../core/async.ts'
 import type { Embedder } from '../core/cache.ts'
-import type { Pause } from '../core/async.ts'
-import { fingerprintOf, textOfMessage } from '../core/prompt.ts'
+import { add, costOfTokens, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { Conversation, Segment } from './conversation.ts'
+import { fingerprintOf } from '../core/prompt.ts'
+import { type Conversation, type Segment, textOfSegment } from './conversation.ts'
 
-/** A small model of the requested model's family, for summaries and search terms. */
+/** A cheaper model of the requested model's family. */
 export interface SmallModel {
   readonly name: string
   ask(question: {
@@ -22,14 +22,12 @@ export interface SmallModel {
   isPaused?(): boolean
 }
 
+/** The author of summaries that consist of extracted sentences. */
+export const EXTRACTIVE = 'extractive'
+
 /** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
 export function controllerOf(small: SmallModel | undefined): string {
-  return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
-}
-
-export interface FailurePauses {
-  isPaused(conversation: string): boolean
-  report(conversation: string, isUsable: boolean): void
+  return small === undefined || small.isPaused?.() === true ? EXTRACTIVE : small.name
 }
 
 const MAX_FAILURES = 2
@@ -40,28 +38,37 @@ const MAX_CONVERSATIONS = 10_000
  * Pauses a model in a conversation for five minutes after two consecutive failures. Otherwise, each turn would wait for
  * a failing call. After the pause, one failure pauses the model again.
  */
-export function createFailurePauses(now: () => number): FailurePauses {
-  const failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
-  return {
-    isPaused: (conversation) => {
-      const failures = failing.get(conversation)
-      return failures !== undefined && failures.count >= MAX_FAILURES && now() - failures.at < PAUSE_MS
-    },
-    report: (conversation, isUsable) => {
-      if (isUsable) failing.delete(conversation)
-      else failing.set(conversation, { count: (failing.get(conversation)?.count ?? 0) + 1, at: now() })
-    },
+export class FailurePauses {
+  readonly #failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
+  readonly #now: () => number
+
+  constructor(now: () => number) {
+    this.#now = now
   }
+
+  isPaused(conversation: string): boolean {
+    const failures = this.#failing.get(conversation)
+    return failures !== undefined && failures.count >= MAX_FAILURES && this.#now() - failures.at < PAUSE_MS
+  }
+
+  report(conversation: string, isUsable: boolean): void {
+    const count = (this.#failing.get(conversation)?.count ?? 0) + 1
+    if (isUsable) this.#failing.delete(conversation)
+    else this.#failing.set(conversation, { count, at: this.#now() })
+  }
+}
+
+/** Returns the key of a conversation for `FailurePauses`, which is the same on every turn. */
+export function pauseKeyOf({ prefixHashes, segments }: Conversation, owner: string): string {
+  return `${owner} ${prefixHashes.at(Math.min(1, segments.length))}`
 }
 
 /** Returns a small model that is paused after failures in this conversation. An aborted call is not a failure. */
 export function pauseAfterFailures(
   small: SmallModel,
-  {
-    pauses,
-    conversation,
-    signal,
-  }: { readonly pauses: FailurePauses; readonly conversation: string; readonly signal: AbortSignal },
+  pauses: FailurePauses,
+  conversation: string,
+  signal: AbortSignal,
 ): SmallModel {
   const isPaused = (): boolean => pauses.isPaused(conversation)
   const report = (isUsable: boolean): void => pauses.report(conversation, isUsable)
@@ -115,22 +122,11 @@ interface Comparison {
   readonly onSpent: (cost: NanoUsd) => void
 }
 
-/** Compares the beginnings of segments with the question, using an embedder. */
-export interface SemanticRanker {
-  /**
-   * Returns undefined without a question, for a meeting transcript, and if the embedder fails, times out or is paused.
-   * Never rejects.
-   */
-  compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined>
-  /** Returns the cost of embedding the segments whose vectors are not cached. */
-  price(conversation: Conversation, owner: string): NanoUsd
-}
-
 interface SemanticRankerOptions {
   readonly embedder: Embedder
+  readonly now: Runtime['now']
   readonly after: Runtime['after']
   readonly estimate: (text: string) => number
-  readonly pauses: FailurePauses
   readonly pause: Pause
 }
 
@@ -145,48 +141,68 @@ const MAX_CACHED_BYTES = 64 * 1024 * 1024
 const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 
-export function createSemanticRanker({
-  embedder,
-  after,
-  estimate,
-  pauses,
-  pause,
-}: SemanticRankerOptions): SemanticRanker {
-  const { dimensions, price: pricePerMillion = 0 } = embedder
-  const vectors = new LRUCache<string, Float32Array>({
+/** Compares the beginnings of segments with the question, using an embedder. */
+export class SemanticRanker {
+  readonly #options: SemanticRankerOptions
+  readonly #pauses: FailurePauses
+  readonly #vectors = new LRUCache<string, Float32Array>({
     maxSize: MAX_CACHED_BYTES,
     sizeCalculation: (vector, key) => 4 * vector.length + 2 * key.length + 100,
   })
-  const keyOf = (owner: string, text: string): string => `${owner} ${fingerprintOf(text)}`
-  const costOf = (texts: readonly string[]): NanoUsd => {
-    const tokens = texts.reduce((sum, text) => sum + estimate(text), 0)
-    return costOfTokens({ input: pricePerMillion, output: 0 }, tokens, 0)
-  }
-  const findUncached = (texts: Iterable<string>, owner: string): readonly string[] =>
-    [...new Set(texts)].filter((text) => !vectors.has(keyOf(owner, text)))
 
-  const embed = async (texts: readonly string[], owner: string, signal: AbortSignal): Promise<NanoUsd> => {
-    const embeddings = await embedder.embed(texts, signal)
-    for (const [index, text] of texts.entries()) {
-      const vector = normalizeVector(embeddings[index], dimensions)
-      if (vector === undefined)
-        throw new Error(
-          `${embedder.name} returned an unusable vector. Expected ${dimensions} finite numbers, not all 0.`,
-        )
-      vectors.set(keyOf(owner, text), vector)
+  constructor(options: SemanticRankerOptions) {
+    this.#options = options
+    this.#pauses = new FailurePauses(options.now)
+  }
+
+  /** Returns undefined if the segments cannot be compared. Never rejects. */
+  async compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined> {
+    const { owner, signal } = comparison
+    const pauseKey = pauseKeyOf(conversation, owner)
+    const texts = textsOf(conversation)
+    if (texts === undefined || this.#pauses.isPaused(pauseKey)) return undefined
+    const { heads, question, earlier } = texts
+    const uncached = this.#findUncached([question, earlier, ...heads.values()], owner)
+    try {
+      if (uncached.length > 0) await this.#embedAll(uncached, comparison)
+    } catch {
+      if (!signal.aborted) this.#pauses.report(pauseKey, false)
+      return undefined
     }
-    return costOf(texts)
+    this.#pauses.report(pauseKey, true)
+    const vectorOf = (text: string): Float32Array | undefined => this.#vectors.get(keyOf(owner, text))
+    const query = vectorOf(question)
+    if (query === undefined) return undefined
+    const earlierVector = vectorOf(earlier)
+    const combined = query.map((value, index) => value + EARLIER_QUESTION_WEIGHT * (earlierVector?.[index] ?? 0))
+    return similaritiesOf(heads, combined, vectorOf)
+  }
+
+  /** Returns the cost of embedding the segments whose vectors are not cached. */
+  price(conversation: Conversation, owner: string): NanoUsd {
+    return this.#costOf(this.#findUncached(textsOf(conversation)?.heads.values() ?? [], owner))
+  }
+
+  #costOf(texts: readonly string[]): NanoUsd {
+    const { embedder, estimate } = this.#options
+    const tokens = texts.reduce((sum, text) => sum + estimate(text), 0)
+    return costOfTokens({ input: embedder.price ?? 0, output: 0 }, tokens, 0)
+  }
+
+  #findUncached(texts: Iterable<string>, owner: string): readonly string[] {
+    return [...new Set(texts)].filter((text) => text !== '' && !this.#vectors.has(keyOf(owner, text)))
   }
 
   /** Calls the embedder in parallel. Caches the vectors of each successful call, even if another call fails. */
-  const embedAll = async (texts: readonly string[], comparison: Comparison): Promise<void> => {
+  async #embedAll(texts: readonly string[], comparison: Comparison): Promise<void> {
+    const { after, pause } = this.#options
     const { owner, onSpent } = comparison
     const timeout = new AbortController()
     const signal = AbortSignal.any([comparison.signal, timeout.signal])
     const callAll = async (): Promise<void> => {
       const calls: Promise<void>[] = []
       for (let from = 0; from < texts.length && !signal.aborted; from += TEXTS_PER_CALL) {
-        const call = embed(texts.slice(from, from + TEXTS_PER_CALL), owner, signal).then(onSpent)
+        const call = this.#embed(texts.slice(from, from + TEXTS_PER_CALL), owner, signal).then(onSpent)
         // `Promise.all` is attached only after the last call, so an earlier failure would cause an unhandled rejection.
         call.catch(() => {})
         calls.push(call)
@@ -194,55 +210,41 @@ export function createSemanticRanker({
       }
       await Promise.all(calls)
     }
-    const aborted = new Promise<never>((_, reject) => {
-      signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-    })
-    const cancelTimer = after(TIMEOUT_MS, () =>
-      timeout.abort(new Error(`The embedder took longer than ${TIMEOUT_MS} ms.`)),
-    )
+    const createError = (): Error => new Error(`The embedder took longer than ${TIMEOUT_MS} ms.`)
+    const cancellation = Cancellation.of(comparison.signal)
     try {
-      await Promise.race([callAll(), aborted])
-    } finally {
-      cancelTimer()
-      timeout.abort()
+      await withTimeout(callAll(), { ms: TIMEOUT_MS, after, createError, cancellation })
+    } catch (error) {
+      timeout.abort(error)
+      throw error
     }
   }
 
-  const compare: SemanticRanker['compare'] = async (conversation, comparison) => {
-    const { owner, signal } = comparison
-    const pauseKey = `${owner} ${conversation.prefixHashes.at(Math.min(1, conversation.segments.length))}`
-    const texts = textsOf(conversation)
-    if (texts === undefined || pauses.isPaused(pauseKey)) return undefined
-    const { heads, question, earlier } = texts
-    const uncached = findUncached([question, ...(earlier === undefined ? [] : [earlier]), ...heads.values()], owner)
-    try {
-      if (uncached.length > 0) await embedAll(uncached, comparison)
-    } catch {
-      if (!signal.aborted) pauses.report(pauseKey, false)
-      return undefined
+  async #embed(texts: readonly string[], owner: string, signal: AbortSignal): Promise<NanoUsd> {
+    const { name, dimensions } = this.#options.embedder
+    const embeddings = await this.#options.embedder.embed(texts, signal)
+    for (const [index, text] of texts.entries()) {
+      const vector = normalizeVector(embeddings[index], dimensions)
+      if (vector === undefined)
+        throw new Error(`${name} returned an unusable vector. Expected ${dimensions} finite numbers, not all 0.`)
+      this.#vectors.set(keyOf(owner, text), vector)
     }
-    pauses.report(pauseKey, true)
-    const vectorOf = (text: string): Float32Array | undefined => vectors.get(keyOf(owner, text))
-    const query = vectorOf(question)
-    if (query === undefined) return undefined
-    const earlierVector = earlier === undefined ? undefined : vectorOf(earlier)
-    const combined = query.map((value, index) => value + EARLIER_QUESTION_WEIGHT * (earlierVector?.[index] ?? 0))
-    return similaritiesOf(heads, combined, vectorOf)
+    return this.#costOf(texts)
   }
+}
 
-  return {
-    compare,
-    price: (conversation, owner) => costOf(findUncached(textsOf(conversation)?.heads.values() ?? [], owner)),
-  }
+function keyOf(owner: string, text: string): string {
+  return `${owner} ${fingerprintOf(text)}`
 }
 
 interface EmbeddedTexts {
   readonly heads: ReadonlyMap<Segment, string>
   readonly question: string
-  readonly earlier: string | undefined
+  /** The last short user message before the question, or an empty string. */
+  readonly earlier: string
 }
 
-/** Returns undefined without a question, and for a meeting transcript, whose turns are too short to compare. */
+/** Returns undefined without a question or an answer. The turns of a meeting transcript are too short to compare. */
 function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
   const [first] = turns.live
   const question = first === undefined ? '' : headOf(first)
@@ -252,14 +254,12 @@ function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
     const head = headOf(segment)
     if (head !== '') heads.set(segment, head)
   }
-  const earlier = turns.old.findLast(
-    (segment) => segment.kind === 'user' && (heads.get(segment)?.length ?? MAX_EARLIER_LENGTH) < MAX_EARLIER_LENGTH,
-  )
-  return { heads, question, earlier: earlier === undefined ? undefined : heads.get(earlier) }
+  const earlier = [...heads].findLast(([{ kind }, head]) => kind === 'user' && head.length < MAX_EARLIER_LENGTH)
+  return { heads, question, earlier: earlier?.[1] ?? '' }
 }
 
-function headOf({ messages }: Segment): string {
-  return messages.map(textOfMessage).join('\n').slice(0, HEAD_LENGTH).trim()
+function headOf(segment: Segment): string {
+  return textOfSegment(segment).slice(0, HEAD_LENGTH).trim()
 }
 
 function similaritiesOf(
@@ -272,12 +272,9 @@ function similaritiesOf(
   for (const [segment, head] of heads) {
     const vector = vectorOf(head)
     if (vector === undefined) continue
-    const similarity = Math.max(
-      0,
-      vector.reduce((sum, value, index) => sum + value * (query[index] ?? 0), 0),
-    )
-    similarities.set(segment, similarity)
-    max = Math.max(max, similarity)
+    const product = vector.reduce((sum, value, index) => sum + value * (query[index] ?? 0), 0)
+    similarities.set(segment, Math.max(0, product))
+    max = Math.max(max, product)
   }
   for (const [segment, similarity] of similarities) similarities.set(segment, similarity / max)
   return similarities

@@ -1,13 +1,12 @@
-import type { Meter } from '../core/ports.ts'
 import type { Pause } from '../core/async.ts'
+import type { Meter } from '../core/ports.ts'
 import type { Message } from '../core/prompt.ts'
-import { excerptSegment, type Snippet } from './excerpt.ts'
-import type { SegmentAnalysis } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
+import { excerptSegment, type SegmentAnalysis, type Snippet } from './excerpt.ts'
+import { inverseFrequency, mapWithPauses, type Query } from './keywords.ts'
 
 export interface PackerEntry {
   readonly segment: Segment
-  readonly index: number
   readonly tokens: number
   readonly analysis: SegmentAnalysis
   /** Value per token. Determines the order of complete segments. */
@@ -20,20 +19,10 @@ export interface PackerEntry {
   usedTokens: number
 }
 
-/** Packs segments and snippets into a capacity in tokens. `maxTokens` bounds the tokens that one call adds. */
-export interface Packer {
-  readonly capacity: number
-  readonly usedTokens: () => number
-  packSegments(entries: readonly PackerEntry[], maxTokens: number): void
-  packSkeletons(entries: readonly PackerEntry[], maxTokens: number): void
-  packLastSnippets(entries: readonly PackerEntry[], maxTokens: number): void
-  /** Packs the best snippets of incomplete segments by estimated size. Returns true if it packed any snippet. */
-  packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
-  /**
-   * Replaces estimated sizes with exact ones. Then shrinks the least relevant excerpts, and removes whole excerpts if
-   * necessary, until the capacity suffices.
-   */
-  measureAndTrim(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
+export interface PackerTools {
+  readonly meter: Meter
+  readonly pause: Pause
+  readonly signal: AbortSignal
 }
 
 const SEGMENT_WEIGHT = 0.5
@@ -43,144 +32,120 @@ const SIZE_POWER = 0.6
 const SIZE_OFFSET_TOKENS = 20
 const GAP_TOKENS = 3
 
-export function createPacker(
-  capacity: number,
-  { meter, pause }: { readonly meter: Meter; readonly pause: Pause },
-): Packer {
-  let usedTokens = 0
-  const unmeasured = new Set<PackerEntry>()
-  let rankedSnippets: readonly RankedSnippet[] | undefined
+/** Packs segments and snippets into a capacity in tokens. `maxTokens` bounds the tokens that one call adds. */
+export class Packer {
+  usedTokens: number = 0
+  readonly capacity: number
+  readonly #tools: PackerTools
+  /** Excerpts whose size is an estimate. */
+  readonly #unmeasured = new Set<PackerEntry>()
+  #rankedSnippets: readonly RankedSnippet[] | undefined
 
-  const pack = (entry: PackerEntry, state: 'excerpt' | 'full', cost: number): void => {
-    usedTokens += cost - entry.usedTokens
-    entry.usedTokens = cost
-    entry.state = state
+  constructor(capacity: number, tools: PackerTools) {
+    this.capacity = capacity
+    this.#tools = tools
   }
 
-  const packSegments = (entries: readonly PackerEntry[], maxTokens: number): void => {
+  packSegments(entries: readonly PackerEntry[], maxTokens: number): void {
     let remaining = maxTokens
     for (const entry of entries) {
       const cost = entry.tokens - entry.usedTokens
-      if (entry.state === 'full' || cost > remaining || usedTokens + cost > capacity) continue
+      if (entry.state === 'full' || cost > remaining || this.usedTokens + cost > this.capacity) continue
       remaining -= cost
-      pack(entry, 'full', entry.tokens)
+      this.#pack(entry, 'full', entry.tokens)
       entry.messages = entry.segment.messages
-      unmeasured.delete(entry)
+      this.#unmeasured.delete(entry)
     }
   }
 
-  const packSkeletons = (entries: readonly PackerEntry[], maxTokens: number): void => {
+  packSkeletons(entries: readonly PackerEntry[], maxTokens: number): void {
     let remaining = maxTokens
     for (const entry of entries) {
       const cost = entry.analysis.skeletonTokens
-      if (entry.state !== 'out' || cost > remaining || usedTokens + cost > capacity) continue
+      if (entry.state !== 'out' || cost > remaining || this.usedTokens + cost > this.capacity) continue
       remaining -= cost
-      pack(entry, 'excerpt', cost)
-      unmeasured.add(entry)
+      this.#pack(entry, 'excerpt', cost)
+      this.#unmeasured.add(entry)
     }
   }
 
-  const packLastSnippets = (entries: readonly PackerEntry[], maxTokens: number): void => {
+  /** Packs the end of an incomplete segment. */
+  packLastSnippets(entry: PackerEntry, maxTokens: number): void {
+    if (entry.state === 'full') return
     let remaining = maxTokens
-    for (const entry of entries.filter(({ state }) => state !== 'full')) {
-      for (const snippet of entry.analysis.snippets.toReversed()) {
-        const cost = costOf(entry, snippet)
-        if (cost > remaining || usedTokens + cost > capacity) break
-        remaining -= cost
-        pick(entry, snippet, cost)
-      }
+    for (const snippet of entry.analysis.snippets.toReversed()) {
+      const cost = costOf(entry, snippet)
+      if (cost > remaining || this.usedTokens + cost > this.capacity) break
+      remaining -= cost
+      this.#pick(entry, snippet, cost)
     }
   }
 
-  const pick = (entry: PackerEntry, snippet: Snippet, cost: number): void => {
-    pack(entry, 'excerpt', entry.usedTokens + cost)
-    entry.pickedSnippets.push(snippet)
-    unmeasured.add(entry)
-  }
-
-  const packBestSnippets = async (
-    entries: readonly PackerEntry[],
-    scores: ReadonlyMap<Snippet, number>,
-  ): Promise<boolean> => {
-    rankedSnippets ??= await rankSnippets(entries, scores, pause)
-    const packed = new Set<number>()
-    for (const entry of entries) for (const { fingerprint } of packedSnippets(entry)) packed.add(fingerprint)
+  /** Packs the best snippets of incomplete segments by estimated size. Returns true if it packed any snippet. */
+  async packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> {
+    const { pause } = this.#tools
+    this.#rankedSnippets ??= await rankSnippets(entries, scores, pause)
+    const packed = new Set(entries.flatMap(packedSnippets).map(({ fingerprint }) => fingerprint))
     let hasPacked = false
-    for (const { entry, snippet } of rankedSnippets) {
-      const pausing = pause()
-      if (pausing !== undefined) await pausing
-      if (entry.state === 'full' || packed.has(snippet.fingerprint)) continue
+    await mapWithPauses(this.#rankedSnippets, pause, ({ entry, snippet }) => {
+      if (entry.state === 'full' || packed.has(snippet.fingerprint)) return
       const cost = costOf(entry, snippet)
-      if (usedTokens + cost > capacity) continue
-      pick(entry, snippet, cost)
+      if (this.usedTokens + cost > this.capacity) return
+      this.#pick(entry, snippet, cost)
       packed.add(snippet.fingerprint)
       hasPacked = true
-    }
+    })
     return hasPacked
   }
 
-  /** Replaces the messages of the entry. Returns their exact size, in tokens. */
-  const rebuildExcerpt = async (entry: PackerEntry, signal: AbortSignal): Promise<number> => {
-    entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
-    let tokens = 0
-    for (const message of entry.messages) tokens += await meter.countMessage(message, signal)
-    return tokens
-  }
-
-  const measureAndTrim = async (entries: readonly PackerEntry[], signal: AbortSignal): Promise<void> => {
-    for (const entry of unmeasured) pack(entry, 'excerpt', await rebuildExcerpt(entry, signal))
-    unmeasured.clear()
+  /**
+   * Replaces estimated sizes with exact ones. Then shrinks the least relevant excerpts, and removes whole excerpts if
+   * necessary, until the capacity suffices.
+   */
+  async measureAndTrim(entries: readonly PackerEntry[]): Promise<void> {
+    for (const entry of this.#unmeasured) await this.#measure(entry)
+    this.#unmeasured.clear()
     const leastRelevantFirst = entries
       .filter((entry) => entry.state === 'excerpt')
       .toSorted((a, b) => a.relativeScore - b.relativeScore)
-    for (const entry of leastRelevantFirst) await shrink(entry, signal)
     for (const entry of leastRelevantFirst) {
-      if (usedTokens <= capacity) return
-      usedTokens -= entry.usedTokens
-      entry.usedTokens = 0
-      entry.state = 'out'
+      while (this.usedTokens > this.capacity && entry.pickedSnippets.length > 1) {
+        entry.pickedSnippets.pop()
+        await this.#measure(entry)
+      }
+    }
+    for (const entry of leastRelevantFirst) {
+      if (this.usedTokens <= this.capacity) return
+      this.#pack(entry, 'out', 0)
       entry.pickedSnippets.length = 0
     }
   }
 
-  const shrink = async (entry: PackerEntry, signal: AbortSignal): Promise<void> => {
-    while (usedTokens > capacity && entry.pickedSnippets.length > 1) {
-      entry.pickedSnippets.pop()
-      pack(entry, 'excerpt', await rebuildExcerpt(entry, signal))
-    }
+  #pack(entry: PackerEntry, state: PackerEntry['state'], cost: number): void {
+    this.usedTokens += cost - entry.usedTokens
+    entry.usedTokens = cost
+    entry.state = state
   }
 
-  return {
-    capacity,
-    usedTokens: () => usedTokens,
-    packSegments,
-    packSkeletons,
-    packLastSnippets,
-    packBestSnippets,
-    measureAndTrim,
+  #pick(entry: PackerEntry, snippet: Snippet, cost: number): void {
+    this.#pack(entry, 'excerpt', entry.usedTokens + cost)
+    entry.pickedSnippets.push(snippet)
+    this.#unmeasured.add(entry)
+  }
+
+  /** Creates the messages of an excerpt and counts them. */
+  async #measure(entry: PackerEntry): Promise<void> {
+    const { meter, signal } = this.#tools
+    entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
+    let tokens = 0
+    for (const message of entry.messages) tokens += await meter.countMessage(message, signal)
+    this.#pack(entry, 'excerpt', tokens)
   }
 }
 
 /** The first snippet of an excerpt also adds the segment's skeleton. */
 function costOf(entry: PackerEntry, snippet: Snippet): number {
   return snippet.tokens + GAP_TOKENS + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
-}
-
-/** Snippets without a score come last, in their original order. */
-async function rankSnippets(
-  entries: readonly PackerEntry[],
-  scores: ReadonlyMap<Snippet, number>,
-  pause: Pause,
-): Promise<readonly RankedSnippet[]> {
-  const scored: RankedSnippet[] = []
-  const unscored: RankedSnippet[] = []
-  for (const entry of entries) {
-    for (const ranked of rankedSnippetsOf(entry, scores)) (ranked.value > 0 ? scored : unscored).push(ranked)
-    const pausing = pause()
-    if (pausing !== undefined) await pausing
-  }
-  scored.sort((a, b) => b.value - a.value)
-  return scored.concat(unscored)
 }
 
 function packedSnippets({ state, analysis, pickedSnippets }: PackerEntry): readonly Snippet[] {
@@ -194,11 +159,48 @@ interface RankedSnippet {
   readonly value: number
 }
 
+async function rankSnippets(
+  entries: readonly PackerEntry[],
+  scores: ReadonlyMap<Snippet, number>,
+  pause: Pause,
+): Promise<readonly RankedSnippet[]> {
+  const incomplete = entries.filter(({ state }) => state !== 'full')
+  const ranked = await mapWithPauses(incomplete, pause, (entry) => rankedSnippetsOf(entry, scores))
+  return ranked.flat().sort((a, b) => b.value - a.value)
+}
+
 function rankedSnippetsOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly RankedSnippet[] {
-  if (entry.state === 'full') return []
   const skeletonTokens = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   return entry.analysis.snippets.map((snippet) => {
     const score = (scores.get(snippet) ?? 0) + SEGMENT_WEIGHT * entry.relativeScore
     return { entry, snippet, value: score / (snippet.tokens + SIZE_OFFSET_TOKENS + skeletonTokens / 4) ** SIZE_POWER }
   })
+}
+
+/** Returns a score from 0 to 1 for each snippet that contains query terms. Rarer terms score higher. */
+export async function scoreSnippets(
+  snippets: readonly Snippet[],
+  query: Query,
+  pause: Pause,
+): Promise<ReadonlyMap<Snippet, number>> {
+  const frequency = new Map<number, number>()
+  const matches = await mapWithPauses(snippets, pause, (snippet) => {
+    const terms: number[] = []
+    for (const term of snippet.terms) if (query.has(term)) terms.push(term)
+    for (const term of terms) frequency.set(term, (frequency.get(term) ?? 0) + 1)
+    return { snippet, terms }
+  })
+  const scores = new Map<Snippet, number>()
+  let max = 1e-9
+  for (const { snippet, terms } of matches) {
+    if (terms.length === 0) continue
+    let score = 0
+    for (const term of terms) {
+      score += (query.get(term) ?? 0) * inverseFrequency(snippets.length, frequency.get(term) ?? 0)
+    }
+    scores.set(snippet, score)
+    max = Math.max(max, score)
+  }
+  for (const [snippet, score] of scores) scores.set(snippet, score / max)
+  return scores
 }

@@ -7,23 +7,22 @@ import {
   type Prompt,
   type TextPart,
 } from '../core/prompt.ts'
-import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
+import { asObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/ports.ts'
 import {
   add,
   costOf,
-  toNanoUsd,
-  subtract,
-  scale,
-  ZERO,
+  costOfTokens,
   type NanoUsd,
   promptTokens,
-  NO_USAGE,
-  type Usage,
+  scale,
+  subtract,
+  toNanoUsd,
+  ZERO,
 } from '../core/money.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
-import { type ConversationMemory, createPrefixHashes } from './conversation.ts'
-import { hasCacheControl, hasCacheBreakpoints, UPSTREAM_CACHE_MS } from './upstream-cache.ts'
+import { createPrefixHashes } from './conversation.ts'
+import { type ConversationMemory, isWarm, parseSent, recallFirst, type SentPrompt } from './memory.ts'
 
 export interface CacheableRequest {
   readonly prompt: Prompt
@@ -40,10 +39,8 @@ export interface MarkedPrompt {
   report(usage: Usage): Promise<void>
 }
 
-export interface CachedTurn {
-  readonly at: number
-  /** Tokens at the start of the prompt that the vendor has cached. */
-  readonly tokens: number
+/** `tokens` is the number of tokens at the start of the prompt that the vendor has cached. */
+interface CachedTurn extends SentPrompt {
   /** Cost of the markers in this conversation. Negative if they saved money. */
   readonly debt: NanoUsd
 }
@@ -77,11 +74,8 @@ export async function markForCache(
   const keyAt = (count: number): string => `${kind}:${prefixHashes.at(count)}`
   const { length } = prompt.messages
   const remember = (turn: CachedTurn): Promise<void> => memory.remember(owner, keyAt(length), JSON.stringify(turn))
-  const counts = Array.from({ length: MAX_ADDED_MESSAGES }, (_, index) => length - 1 - index).filter(
-    (count) => count > 0,
-  )
-  const stored = await Promise.all(counts.map((count) => memory.recall(owner, keyAt(count))))
-  const earlier = parseTurn(stored.find((value) => value !== undefined))
+  const counts = Array.from({ length: Math.min(MAX_ADDED_MESSAGES, length - 1) }, (_, index) => length - 1 - index)
+  const earlier = parseTurn(await recallFirst(memory, owner, counts.map(keyAt)))
   const debt = earlier?.debt ?? ZERO
   const isWorthMarking = earlier !== undefined && mayMark(request, earlier)
   const marked = isWorthMarking ? addMarkers(prompt) : undefined
@@ -93,7 +87,8 @@ export async function markForCache(
   await remember({ at: now, tokens, debt: add(debt, writePremium(model, tokens)) })
   const report = (usage: Usage): Promise<void> => {
     const isCached = usage.cacheReadTokens + usage.cacheWriteTokens > 0
-    const extraCost = subtract(costOf(usage, model.price), costOf(toUncachedUsage(usage), model.price))
+    const uncachedCost = costOfTokens(model.price, promptTokens(usage), usage.outputTokens)
+    const extraCost = subtract(costOf(usage, model.price), uncachedCost)
     return remember({ at: now, tokens: isCached ? promptTokens(usage) : 0, debt: add(debt, extraCost) })
   }
   return { ...marked, report }
@@ -104,7 +99,7 @@ export async function markForCache(
  * more than without markers when it ends with this turn.
  */
 function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
-  if (now - earlier.at > UPSTREAM_CACHE_MS) return false
+  if (!isWarm(earlier, now)) return false
   const cachedTokens = Math.min(earlier.tokens, tokens)
   const turns = turnsAhead(turnsSoFar(prompt))
   const loss = subtract(writePremium(model, tokens - cachedTokens), readSaving(model, cachedTokens))
@@ -114,26 +109,24 @@ function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: Cach
 }
 
 function writePremium({ price }: Model, tokens: number): NanoUsd {
-  return subtract(
-    costOf({ ...NO_USAGE, cacheWriteTokens: tokens }, price),
-    costOf({ ...NO_USAGE, inputTokens: tokens }, price),
-  )
+  return subtract(costOf({ ...NO_USAGE, cacheWriteTokens: tokens }, price), costOfTokens(price, tokens, 0))
 }
 
 function readSaving({ price }: Model, tokens: number): NanoUsd {
-  return subtract(
-    costOf({ ...NO_USAGE, inputTokens: tokens }, price),
-    costOf({ ...NO_USAGE, cacheReadTokens: tokens }, price),
-  )
-}
-
-function toUncachedUsage(usage: Usage): Usage {
-  const { outputTokens } = usage
-  return { ...NO_USAGE, inputTokens: promptTokens(usage), outputTokens }
+  return subtract(costOfTokens(price, tokens, 0), costOf({ ...NO_USAGE, cacheReadTokens: tokens }, price))
 }
 
 function minPrefixTokens({ id }: Model): number {
   return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
+}
+
+/** Returns true if the caller marked a prefix of the prompt. */
+export function hasCacheBreakpoints({ tools, messages }: Prompt): boolean {
+  return tools.some(hasCacheControl) || messages.some(({ parts }) => parts.some(hasCacheControl))
+}
+
+export function hasCacheControl({ native }: Pick<Part, 'native'>): boolean {
+  return native?.value['cache_control'] !== undefined
 }
 
 /** Returns true if the caller set a marker, or the field that makes the vendor place markers. */
@@ -197,12 +190,8 @@ function textBlock({ text, native }: TextPart): JsonObject {
   return native?.value ?? { type: 'text', text }
 }
 
-function parseTurn(text: string | undefined): CachedTurn | undefined {
-  const value: unknown = text === undefined ? undefined : JSON.parse(text)
-  if (!isJsonObject(value)) return undefined
-  const at = asCount(value['at'])
-  const tokens = asCount(value['tokens'])
-  const { debt } = value
-  if (at === undefined || tokens === undefined || typeof debt !== 'number') return undefined
-  return { at, tokens, debt: toNanoUsd(debt) }
+function parseTurn(value: Json | undefined): CachedTurn | undefined {
+  const sent = parseSent(value)
+  const debt = asObject(value)?.['debt']
+  return sent === undefined || typeof debt !== 'number' ? undefined : { ...sent, debt: toNanoUsd(debt) }
 }

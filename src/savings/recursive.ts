@@ -1,19 +1,21 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import { cutToQuery } from './cut.ts'
 import { sha256 } from '#hash'
-import { type ConversationMemory, conversationOf, type Segment } from './conversation.ts'
-import { toCharacterBoundary } from './segment-analysis.ts'
-import type { SelectionTools } from './selection.ts'
+import { conversationOf, type Segment } from './conversation.ts'
+import { cutToQuery } from './cut.ts'
+import { toCharacterBoundary } from './excerpt.ts'
+import { mapWithPauses } from './keywords.ts'
+import type { ConversationMemory } from './memory.ts'
+import { controllerOf, EXTRACTIVE } from './models.ts'
+import type { SelectionTools, TextTools } from './selection.ts'
 import {
   PROMPT_VERSION,
+  serializeSegment,
   summarize,
   type Summary,
-  type SummaryOptions,
   summaryNotice,
-  serializeSegment,
+  type SummaryOptions,
 } from './summary.ts'
 import { isWanted, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
-import { controllerOf, type SmallModel } from './models.ts'
 
 const MAX_TARGET_TOKENS = 20_480
 const MAX_TARGET_SHARE = 0.45
@@ -34,20 +36,18 @@ interface Summaries {
   readonly spent: NanoUsd
 }
 
-/** Tier 3: summarizes the old messages in chunks, then the summaries, until they fit the target. */
+/** Tier 3: summarizes the old messages in chunks, and then the summaries while they exceed the target. */
 export function createRecursive(
   tools: SelectionTools,
   memory: ConversationMemory,
-  { thresholds, summarizer }: SummaryOptions,
+  { thresholds, summarizerOf }: SummaryOptions,
 ): Tier {
   const targetFor = (job: TierJob): number => Math.min(MAX_TARGET_TOKENS, Math.round(job.tokens * MAX_TARGET_SHARE))
   const { estimate } = tools.meter.tokenizer
-  const smallModelOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { turns } = conversationOf(job.prompt)
-    const limits = { maxTokens: CHUNK_TOKENS, maxChunks: MAX_CHUNKS }
-    const { chunks, remainder } = await chunkSegments(turns.old, limits, tools)
+    const { chunks, remainder } = await chunkSegments(turns.old, CHUNK_TOKENS, tools)
     if (chunks.length === 0) return { declined: 'the older messages do not fill one chunk', spent: ZERO }
     if (chunks.length > MAX_CHUNKS) return { declined: `there are more than ${MAX_CHUNKS} chunks`, spent: ZERO }
     const target = targetFor(job)
@@ -60,7 +60,7 @@ export function createRecursive(
     const minNewest = { messages: unsummarized.length, tokens: 0 }
     const cut = await cutToQuery(job, { cap, liveCap: LIVE_CAP, noticeTokens, createNotice, minNewest }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
-    const strategy = `Recursive-RLM (controller: ${controllerOf(smallModelOf(job))})`
+    const strategy = `Recursive-RLM (controller: ${controllerOf(summarizerOf(job))})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
@@ -71,8 +71,8 @@ export function createRecursive(
       const summaries = await summarizeAll(job, texts)
       spent = add(spent, summaries.spent)
       const tokensBefore = await sizeOf(texts)
-      const tokens = await sizeOf(summaries.texts)
       texts = summaries.texts
+      const tokens = await sizeOf(texts)
       if (tokens <= maxTokens || texts.length === 1 || tokens > tokensBefore * (1 - MIN_SAVED_SHARE)) break
       texts = await joinTexts(texts, { maxTokens: CHUNK_TOKENS, separator: '\n\n', marginTokens: 0 }, tools)
     }
@@ -80,12 +80,8 @@ export function createRecursive(
   }
 
   const sizeOf = async (texts: readonly string[]): Promise<number> => {
-    let sum = 0
-    for (const text of texts) {
-      sum += estimate(text)
-      await tools.pause()
-    }
-    return sum
+    const sizes = await mapWithPauses(texts, tools.pause, estimate)
+    return sizes.reduce((sum, size) => sum + size, 0)
   }
 
   const summarizeAll = async (job: TierJob, texts: readonly string[]): Promise<Summaries> => {
@@ -110,22 +106,21 @@ export function createRecursive(
    */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, signal } = job
-    const small = smallModelOf(job)
+    const small = summarizerOf(job)
     const hash = sha256(text)
     const keyOf = (author: string): string => `chunk:${PROMPT_VERSION}:${author}:${hash}`
-    for (const author of new Set([small?.name ?? 'extractive', controllerOf(small)])) {
+    for (const author of new Set([small?.name ?? EXTRACTIVE, controllerOf(small)])) {
       const stored = await memory.recall(owner, keyOf(author))
       if (stored !== undefined) return { text: stored, spent: ZERO }
     }
     const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY_TOKENS, small, tools, signal })
-    const author = summary.isFromModel && small !== undefined ? small.name : 'extractive'
-    await memory.remember(owner, keyOf(author), summary.text)
+    await memory.remember(owner, keyOf(summary.author), summary.text)
     return summary
   }
 
   const forecast = (job: TierJob): TierForecast => {
     const priceOf = (promptTokens: number, outputTokens: number): NanoUsd =>
-      smallModelOf(job)?.price(promptTokens, outputTokens) ?? ZERO
+      summarizerOf(job)?.price(promptTokens, outputTokens) ?? ZERO
     const callCost = priceOf(job.tokens, Math.ceil(job.tokens / CHUNK_TOKENS) * CHUNK_SUMMARY_TOKENS)
     return { tokens: targetFor(job), callCost, callCostPerTurn: priceOf(CHUNK_TOKENS, CHUNK_SUMMARY_TOKENS) }
   }
@@ -141,13 +136,13 @@ interface Chunks {
 }
 
 /**
- * Divides segments into chunks. Splits a segment, between lines, only if it exceeds a chunk. Stops after the segment
- * with which the number of chunks exceeds `maxChunks`.
+ * Divides segments into chunks. Splits a segment, preferably between lines, only if it exceeds a chunk. Stops after the
+ * segment with which the number of chunks exceeds the maximum.
  */
 export async function chunkSegments(
   segments: readonly Segment[],
-  { maxTokens, maxChunks = Number.POSITIVE_INFINITY }: { readonly maxTokens: number; readonly maxChunks?: number },
-  tools: Pick<SelectionTools, 'meter' | 'pause'>,
+  maxTokens: number,
+  tools: TextTools,
 ): Promise<Chunks> {
   const { estimate } = tools.meter.tokenizer
   const chunks: string[] = []
@@ -161,7 +156,7 @@ export async function chunkSegments(
     tokens = 0
   }
   for (const segment of segments) {
-    if (chunks.length > maxChunks) break
+    if (chunks.length > MAX_CHUNKS) break
     const pieces = await piecesOf(serializeSegment(segment, 'full'), maxTokens, tools)
     for (const [index, piece] of pieces.entries()) {
       await tools.pause()
@@ -181,11 +176,7 @@ export async function chunkSegments(
  */
 const MAX_CHARACTERS_PER_TOKEN = 8
 
-async function piecesOf(
-  text: string,
-  maxTokens: number,
-  tools: Pick<SelectionTools, 'meter' | 'pause'>,
-): Promise<readonly string[]> {
+async function piecesOf(text: string, maxTokens: number, tools: TextTools): Promise<readonly string[]> {
   const { estimate } = tools.meter.tokenizer
   if (text.length < maxTokens * MAX_CHARACTERS_PER_TOKEN && estimate(text) < maxTokens) return [text]
   const lines = text.split(/(?<=\n)/).flatMap((line) => splitLine(line, maxTokens))
@@ -200,7 +191,7 @@ async function joinTexts(
     separator,
     marginTokens,
   }: { readonly maxTokens: number; readonly separator: string; readonly marginTokens: number },
-  { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
+  { meter, pause }: TextTools,
 ): Promise<readonly string[]> {
   const groups: string[][] = []
   let tokens = 0
@@ -226,7 +217,6 @@ async function joinTexts(
  */
 function splitLine(line: string, maxTokens: number): string[] {
   const maxLength = Math.max(1, Math.floor(maxTokens / 4))
-  if (line.length <= maxLength) return [line]
   const pieces: string[] = []
   for (let start = 0; start < line.length;) {
     const end = toCharacterBoundary(line, start + maxLength)

@@ -1,17 +1,31 @@
-import type { Meter } from '../core/ports.ts'
-import type { SelectionResult } from './excerpt.ts'
-import { createPacker, type Packer, type PackerEntry } from './packer.ts'
-import { createCorpus, expandQuery, type Query, scoreSnippets, scoreTexts, scoreTopics } from './keywords.ts'
 import type { Pause } from '../core/async.ts'
-import type { AnalyzeSegment } from './segment-analysis.ts'
+import type { Meter } from '../core/ports.ts'
+import type { Message } from '../core/prompt.ts'
 import type { Segment } from './conversation.ts'
+import type { AnalyzeSegment } from './excerpt.ts'
+import { createCorpus, expandQuery, type Query, scoreTexts, scoreTopics } from './keywords.ts'
 import type { Similarities } from './models.ts'
+import { Packer, type PackerEntry, scoreSnippets } from './packer.ts'
 
 export interface SelectionTools {
   readonly meter: Meter
   readonly analyze: AnalyzeSegment
   /** Yields to the event loop when due. Called once per item in loops over a conversation. */
   readonly pause: Pause
+}
+
+/** Tools for measuring long texts. */
+export type TextTools = Pick<SelectionTools, 'meter' | 'pause'>
+
+/** The messages to send for each segment, unchanged or excerpted. Segments without an entry are omitted. */
+export type Selection = ReadonlyMap<Segment, readonly Message[]>
+
+export interface SelectionResult {
+  readonly selection: Selection
+  /** Indexes of the selected snippets of each excerpted segment. */
+  readonly picks: ReadonlyMap<Segment, readonly number[]>
+  /** Number of segments that match the query. */
+  readonly matches: number
 }
 
 export interface SelectionJob {
@@ -78,44 +92,41 @@ const MAX_FILLING_ROUNDS = 4
 const FILLED_SHARE = 0.998
 
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<SelectionResult> {
+  const { capacity, signal } = job
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
-  const corpus = await createCorpus(
-    entries.map((entry) => entry.analysis.counts),
-    pause,
-  )
-  const isToolHeavy = shareOfTools(entries) > MIN_TOOL_SHARE
+  const counts = entries.map((entry) => entry.analysis.counts)
+  const corpus = await createCorpus(counts, pause)
+  const toolTokens = sumOfTokens(entries.filter(({ segment }) => segment.kind === 'tool-use'))
+  const isToolHeavy = toolTokens / (sumOfTokens(entries) + 1) > MIN_TOOL_SHARE
   const prefersAnswers = job.asksForAnswer === true && !isToolHeavy
   const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
   const wordScores = await scoreTexts(corpus, query, pause, lengthPenalty)
   const segmentScores = isMeeting
-    ? addTopicScores(wordScores, await scoreTopics(corpus.texts, query, pause))
+    ? addTopicScores(wordScores, await scoreTopics(counts, query, pause))
     : addSimilarities(wordScores, entries, job.similarities)
-  const usesNeighbors = !isToolHeavy && (isMeeting || job.capacity >= MIN_NEIGHBOR_CAPACITY)
+  const usesNeighbors = !isToolHeavy && (isMeeting || capacity >= MIN_NEIGHBOR_CAPACITY)
   assignValues(entries, usesNeighbors ? addNeighborScores(segmentScores) : segmentScores, isToolHeavy)
   await pause()
-  const packer = createPacker(job.capacity, tools)
-  const byValue = entries.toSorted((a, b) => b.value - a.value || b.index - a.index)
+  const packer = new Packer(capacity, { ...tools, signal })
   const newestFirst = entries.toReversed()
+  const byValue = newestFirst.toSorted((a, b) => b.value - a.value)
 
   if (prefersAnswers) packAnswers(packer, entries)
-  packFixedShares(packer, entries, { byValue, newestFirst, job, isToolHeavy })
-  await packer.measureAndTrim(entries, job.signal)
+  packFixedShares(packer, job, { entries, byValue, newestFirst, isToolHeavy })
+  await packer.measureAndTrim(entries)
   const relevant = byValue.filter((entry) => entry.value > 0)
-  packer.packSegments(relevant, isToolHeavy ? job.capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : job.capacity)
-  const scores = await scoreSnippets(
-    entries.map((entry) => entry.analysis),
-    query,
-    pause,
-  )
-  for (let round = 0; round < MAX_FILLING_ROUNDS && packer.usedTokens() < job.capacity * FILLED_SHARE; round++) {
+  packer.packSegments(relevant, isToolHeavy ? capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : capacity)
+  const snippets = entries.flatMap((entry) => entry.analysis.snippets)
+  const scores = await scoreSnippets(snippets, query, pause)
+  for (let round = 0; round < MAX_FILLING_ROUNDS && packer.usedTokens < capacity * FILLED_SHARE; round++) {
     const hasPacked = await packer.packBestSnippets(entries, scores)
-    await packer.measureAndTrim(entries, job.signal)
+    await packer.measureAndTrim(entries)
     if (!hasPacked) break
   }
-  packer.packSegments(newestFirst, job.capacity)
+  packer.packSegments(newestFirst, capacity)
   const packed = entries.filter((entry) => entry.state !== 'out')
   return {
     selection: new Map(packed.map((entry) => [entry.segment, entry.messages])),
@@ -131,23 +142,18 @@ function picksOf(entry: PackerEntry): readonly number[] {
 
 async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<PackerEntry[]> {
   const entries: PackerEntry[] = []
-  for (const [index, segment] of job.segments.entries()) {
+  for (const segment of job.segments) {
     let tokens = 0
     for (const message of segment.messages) tokens += await tools.meter.countMessage(message, job.signal)
     const analysis = await tools.analyze(segment, job.owner)
     const unpacked = { value: 0, relativeScore: 0, state: 'out', messages: [], usedTokens: 0 } as const
-    entries.push({ segment, index, tokens, analysis, ...unpacked, pickedSnippets: [] })
+    entries.push({ segment, tokens, analysis, ...unpacked, pickedSnippets: [] })
     const pausing = tools.pause()
     if (pausing === undefined) continue
     await pausing
     job.signal.throwIfAborted()
   }
   return entries
-}
-
-function shareOfTools(entries: readonly PackerEntry[]): number {
-  const total = sumOfTokens(entries)
-  return sumOfTokens(entries.filter(({ segment }) => segment.kind === 'tool-use')) / (total + 1)
 }
 
 function sumOfTokens(entries: readonly PackerEntry[]): number {
@@ -162,14 +168,13 @@ function addTopicScores(scores: Float64Array, topics: Float64Array): Float64Arra
 function addSimilarities(
   scores: Float64Array,
   entries: readonly PackerEntry[],
-  similarities?: Similarities,
+  similarities: Similarities | undefined,
 ): Float64Array {
   if (similarities === undefined) return scores
   const best = scores.reduce((max, score) => Math.max(max, score), 0)
   const share = SIMILARITY_SHARE * (best > 0 ? best : 1)
-  return scores.map((score, index) => {
-    const entry = entries[index]
-    return score + share * ((entry && similarities.get(entry.segment)) ?? 0) ** 2
+  return Float64Array.from(entries, ({ segment }, index) => {
+    return (scores[index] ?? 0) + share * (similarities.get(segment) ?? 0) ** 2
   })
 }
 
@@ -219,17 +224,17 @@ function packAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
   )
 }
 
-interface FixedShares {
+interface Rankings {
+  readonly entries: readonly PackerEntry[]
   readonly byValue: readonly PackerEntry[]
   readonly newestFirst: readonly PackerEntry[]
-  readonly job: SelectionJob
   readonly isToolHeavy: boolean
 }
 
 function packFixedShares(
   packer: Packer,
-  entries: readonly PackerEntry[],
-  { byValue, newestFirst, job, isToolHeavy }: FixedShares,
+  job: SelectionJob,
+  { entries, byValue, newestFirst, isToolHeavy }: Rankings,
 ): void {
   const { capacity } = packer
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => job.steps.has(entry.segment))
@@ -248,6 +253,8 @@ function packFixedShares(
   const share = !isToolHeavy && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
   packer.packSegments(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
   packer.packSegments(entries.slice(0, 1), capacity * HEAD_SHARE)
-  packer.packSegments(newestFirst.slice(0, 1), capacity * NEWEST_SHARE)
-  packer.packLastSnippets(newestFirst.slice(0, 1), Math.min(capacity, job.lastAnswerCapacity ?? 0))
+  const [newest] = newestFirst
+  if (newest === undefined) return
+  packer.packSegments([newest], capacity * NEWEST_SHARE)
+  packer.packLastSnippets(newest, job.lastAnswerCapacity ?? 0)
 }

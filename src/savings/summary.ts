@@ -2,22 +2,24 @@ import type { Meter } from '../core/ports.ts'
 import { textOfPart, type Message, type Part } from '../core/prompt.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { measureInSlices, type Pause } from '../core/async.ts'
-import type { SelectionTools } from './selection.ts'
+import type { TextTools } from './selection.ts'
 import type { Segment } from './conversation.ts'
-import { countTerms, createCorpus, inverseFrequency, type Corpus, type TermCounts } from './keywords.ts'
-import { termsOf } from './query.ts'
-import type { SmallModel } from './models.ts'
-import type { Thresholds } from './tier.ts'
-
-/**
- * The author of summaries: a small model of the requested model's family, or an algorithm that copies sentences at no
- * cost.
- */
-export type Summarizer = 'model' | 'extractive'
+import {
+  type Corpus,
+  countTerms,
+  createCorpus,
+  inverseFrequency,
+  mapWithPauses,
+  type TermCounts,
+  termsOf,
+} from './keywords.ts'
+import { EXTRACTIVE, type SmallModel } from './models.ts'
+import type { Thresholds, TierJob } from './tier.ts'
 
 export interface SummaryOptions {
   readonly thresholds: Thresholds
-  readonly summarizer: Summarizer
+  /** Returns the small model that writes summaries, or undefined for extracted sentences. */
+  readonly summarizerOf: (job: TierJob) => SmallModel | undefined
 }
 
 /** Version of the instruction, part of the key of stored summaries. */
@@ -46,15 +48,15 @@ interface SummaryJob {
   readonly earlier?: string | undefined
   readonly maxTokens: number
   readonly small: SmallModel | undefined
-  readonly tools: Pick<SelectionTools, 'meter' | 'pause'>
+  readonly tools: TextTools
   readonly signal: AbortSignal
 }
 
 export interface Summary {
   readonly text: string
   readonly spent: NanoUsd
-  /** False for extracted sentences. */
-  readonly isFromModel: boolean
+  /** The name of the small model, or `extractive`. */
+  readonly author: string
 }
 
 const MAX_ATTEMPTS = 2
@@ -64,32 +66,25 @@ const MAX_ATTEMPTS = 2
  * reply is not a summary.
  */
 export async function summarize(job: SummaryJob): Promise<Summary> {
-  const input = job.earlier === undefined ? job.text : `${job.earlier}\n\n${job.text}`
-  const { estimate } = job.tools.meter.tokenizer
-  const extract = (): Promise<string> =>
-    summarizeByExtraction(input, job.maxTokens, { estimate, pause: job.tools.pause })
-  const { small } = job
-  if (small === undefined) return { text: await extract(), spent: ZERO, isFromModel: false }
+  const { earlier, small, maxTokens, tools, signal } = job
+  const input = earlier === undefined ? job.text : `${earlier}\n\n${job.text}`
+  const instruction = earlier === undefined ? RULES : `${RULES}\n${EARLIER_SUMMARY_RULE}`
   let spent: NanoUsd = ZERO
-  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+  for (let attempt = 0; small !== undefined && attempt < MAX_ATTEMPTS; attempt++) {
     try {
-      const reply = await small.ask({
-        instruction: job.earlier === undefined ? RULES : `${RULES}\n${EARLIER_SUMMARY_RULE}`,
-        text: `${START_MARKER}\n${escapeMarkers(input)}\n${END_MARKER}`,
-        maxTokens: job.maxTokens,
-        signal: job.signal,
-      })
+      const data = `${START_MARKER}\n${escapeMarkers(input)}\n${END_MARKER}`
+      const reply = await small.ask({ instruction, text: data, maxTokens, signal })
       spent = add(spent, reply.spent)
       const text = reply.text.trim()
-      const isUsable = await isSummary(text, input, job.tools)
+      const isUsable = await isSummary(text, input, tools)
       small.report?.(isUsable)
-      if (isUsable) return { text, spent, isFromModel: true }
+      if (isUsable) return { text, spent, author: small.name }
       break
     } catch {
-      if (job.signal.aborted || small.isPaused?.() === true) break
+      if (signal.aborted || small.isPaused?.() === true) break
     }
   }
-  return { text: await extract(), spent, isFromModel: false }
+  return { text: await summarizeByExtraction(input, maxTokens, tools), spent, author: EXTRACTIVE }
 }
 
 /** Prevents text of the conversation from ending the data block. */
@@ -97,7 +92,7 @@ function escapeMarkers(text: string): string {
   return text.replaceAll('<<<', '‹‹‹').replaceAll('>>>', '›››')
 }
 
-async function isSummary(reply: string, input: string, { meter, pause }: SummaryJob['tools']): Promise<boolean> {
+async function isSummary(reply: string, input: string, { meter, pause }: TextTools): Promise<boolean> {
   if (reply.length < MIN_REPLY_LENGTH || REFUSAL.test(reply)) return false
   const { estimate } = meter.tokenizer
   return (await measureInSlices(reply, estimate, pause)) < (await measureInSlices(input, estimate, pause))
@@ -112,13 +107,17 @@ export function summaryNotice(summary: string, tokens: number): string {
   return `[Summary of the earlier part of this conversation. ${amount} ${source}]\n\n${summary}`
 }
 
+export function cutNotice(tokens: number): string {
+  return `[About ${formatTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
+}
+
 export function summaryOf(notice: string): string {
   return notice.replace(HEADING, '')
 }
 
 const MAX_ARGUMENTS_LENGTH = 400
 
-/** Serializes a segment for a summarizer, with tool results in full or as stubs. */
+/** Serializes a segment, with tool calls and results in full or shortened. */
 export function serializeSegment(segment: Segment, results: 'full' | 'stub'): string {
   return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
 }
@@ -140,9 +139,7 @@ function serializeMessage(message: Message, results: 'full' | 'stub'): string {
 function serializePart(part: Part, results: 'full' | 'stub'): string {
   switch (part.type) {
     case 'tool-call':
-      return results === 'full'
-        ? `[calls ${textOfPart(part)}]`
-        : `[calls ${textOfPart(part).slice(0, MAX_ARGUMENTS_LENGTH)}]`
+      return `[calls ${textOfPart(part).slice(0, results === 'full' ? undefined : MAX_ARGUMENTS_LENGTH)}]`
     case 'tool-result':
       return results === 'full' ? `[result] ${textOfPart(part)}` : `[result of ${textOfPart(part).length} characters]`
     case 'image':
@@ -157,7 +154,7 @@ function serializePart(part: Part, results: 'full' | 'stub'): string {
 }
 
 /** Formats a rounded number of tokens with thousands separators: 340, 12,000. */
-export function formatTokens(tokens: number): string {
+function formatTokens(tokens: number): string {
   const unit = tokens < 1000 ? 10 : 1000
   return String(Math.max(unit, Math.round(tokens / unit) * unit)).replace(/\B(?=(?:\d{3})+$)/g, ',')
 }
@@ -176,43 +173,39 @@ const SIZE_POWER = 0.7
 const MIN_TOKENS = 12
 
 /** Returns the sentences with the most facts, verbatim and in their original order. */
-export async function summarizeByExtraction(
-  text: string,
-  maxTokens: number,
-  { estimate, pause }: { readonly estimate: (text: string) => number; readonly pause: Pause },
-): Promise<string> {
-  const sentences = await sentencesOf(text, pause)
-  const counts: TermCounts[] = []
-  const sizes: number[] = []
-  for (const sentence of sentences) {
-    counts.push(countTerms(termsOf(sentence)))
-    sizes.push(estimate(sentence) + 1)
-    const pausing = pause()
-    if (pausing !== undefined) await pausing
-  }
-  const corpus = await createCorpus(counts, pause)
-  const values: number[] = []
-  for (const [index, sentence] of sentences.entries()) {
-    values.push(scoreSentence(sentence, counts[index], corpus) / Math.max(MIN_TOKENS, sizes[index] ?? 0) ** SIZE_POWER)
-    const pausing = pause()
-    if (pausing !== undefined) await pausing
-  }
-  const order = [...sentences.keys()].sort((a, b) => (values[b] ?? 0) - (values[a] ?? 0) || a - b)
+export async function summarizeByExtraction(text: string, maxTokens: number, tools: TextTools): Promise<string> {
+  const { pause } = tools
+  const { estimate } = tools.meter.tokenizer
+  const sentences = await mapWithPauses(await sentencesOf(text, pause), pause, (sentence, index) => {
+    return { sentence, index, counts: countTerms(termsOf(sentence)), tokens: estimate(sentence) + 1 }
+  })
+  const corpus = await createCorpus(
+    sentences.map(({ counts }) => counts),
+    pause,
+  )
+  const ranked = await mapWithPauses(sentences, pause, ({ sentence, index, counts, tokens }) => {
+    return {
+      index,
+      tokens,
+      value: scoreSentence(sentence, counts, corpus) / Math.max(MIN_TOKENS, tokens) ** SIZE_POWER,
+    }
+  })
   const selected = new Set<number>()
   let remainingTokens = maxTokens
-  for (const index of order) {
-    if ((sizes[index] ?? 0) > remainingTokens) continue
+  for (const { index, tokens } of ranked.sort((a, b) => b.value - a.value)) {
+    if (tokens > remainingTokens) continue
     selected.add(index)
-    remainingTokens -= sizes[index] ?? 0
+    remainingTokens -= tokens
   }
-  return sentences.filter((_, index) => selected.has(index)).join('\n')
+  const extract = sentences.filter(({ index }) => selected.has(index))
+  return extract.map(({ sentence }) => sentence).join('\n')
 }
 
-function scoreSentence(sentence: string, counts: TermCounts | undefined, corpus: Corpus): number {
+function scoreSentence(sentence: string, { terms }: TermCounts, corpus: Corpus): number {
   const factCount = sentence.match(FACT)?.length ?? 0
   const importance = (FIRST_PERSON.test(sentence) ? 1 : 0) + (IMPORTANT_WORD.test(sentence) ? 1 : 0)
   let rarity = 0
-  for (const term of counts?.terms ?? []) {
+  for (const term of terms) {
     rarity += Math.min(3, inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)) / 10
   }
   return factCount + rarity + importance

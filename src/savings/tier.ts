@@ -75,7 +75,7 @@ export interface Tier {
   readonly tier: TierNumber
   /** Returns true if a header or the size of the prompt selects this tier. */
   wants(job: TierJob): boolean
-  /** Predicts the cost, which decides whether the tier runs without a header. @default the tier always runs */
+  /** Predicts the cost, which decides whether the tier runs without a header. @default runs at any cost */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
 }
@@ -122,14 +122,20 @@ export interface Thresholds {
 
 export const DEFAULT_THRESHOLDS: Thresholds = { vanishing: 50_000, recursive: 80_000, family: 20_000 }
 
-/** Returns the thresholds for the model of a job. An `-optim` model halves them. */
-export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds {
-  const factor = job.model.thresholdFactor ?? 1
+/** Returns the thresholds for the model of a request. */
+export function thresholdsFor({ model }: Pick<TierJob, 'model'>, thresholds: Thresholds): Thresholds {
+  const factor = model.thresholdFactor ?? 1
   return {
     vanishing: thresholds.vanishing * factor,
     recursive: thresholds.recursive * factor,
     family: thresholds.family * factor,
   }
+}
+
+/** Returns the size up to which no tier runs without a header and no history is stored, in tokens. */
+export function minTrackedTokens({ model }: Pick<TierJob, 'model'>, thresholds: Thresholds): number {
+  const { vanishing, recursive, family } = thresholds
+  return (Math.min(vanishing, recursive, family) * (model.thresholdFactor ?? 1)) / 2
 }
 
 /** Returns true if a header requests this tier, which then runs regardless of its expected cost. */
@@ -173,16 +179,4 @@ export function readSteeringHeaders(request: Pick<HttpRequest, 'header'>): Steer
     vanishing: readFlag(request, 'X-Vanishing-Context'),
     recursive: readFlag(request, 'X-Svc-RLM'),
   }
-}
-
-export interface ShadowRecord {
-  readonly strategy: string
-  readonly originalTokens: number
-  readonly optimizedTokens: number
-  readonly spent: NanoUsd
-}
-
-export function shadowRecordOf({ rewrite, tokens, spent }: WaterfallResult): ShadowRecord | undefined {
-  if (rewrite === undefined) return undefined
-  return { strategy: rewrite.strategy, originalTokens: tokens, optimizedTokens: rewrite.tokens, spent }
 }

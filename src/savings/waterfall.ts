@@ -1,49 +1,51 @@
-import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Embedder } from '../core/cache.ts'
+import { createPause } from '../core/async.ts'
+import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { createPause } from '../core/async.ts'
+import { chooseTiers, type DeclinedCosts, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
+import { conversationOf } from './conversation.ts'
+import { createSegmentAnalyzer } from './excerpt.ts'
 import { createFamilyLock } from './family.ts'
-import { chooseTiers, mayRunAfter, type TierCandidate, type DeclinedCosts } from './choose-tiers.ts'
-import { type ConversationMemory, conversationOf, createMemory } from './conversation.ts'
 import {
-  createFailurePauses,
-  createSemanticRanker,
-  type FailurePauses,
-  type SemanticRanker,
-  pauseAfterFailures,
-  trackSpending,
-} from './models.ts'
-import { createSegmentAnalyzer } from './segment-analysis.ts'
-import { createRecursive } from './recursive.ts'
-import type { SelectionTools } from './selection.ts'
-import { createSlider, type SliderMode } from './slider.ts'
-import type { Summarizer } from './summary.ts'
-import {
-  DEFAULT_THRESHOLDS,
-  isRequestedByHeader,
-  type WaterfallResult,
-  type Rewrite,
-  type Thresholds,
-  thresholdsFor,
-  type Tier,
-  type TierJob,
-  type TierNumber,
-  type TierVerdict,
-} from './tier.ts'
-import {
+  type ConversationMemory,
   correctTrust,
-  hasCacheBreakpoints,
+  createMemory,
+  type History,
   NEW_CONVERSATION,
   recallHistory,
   rememberSent,
   warmTokens,
-  type History,
-} from './upstream-cache.ts'
-import { createVanishing, type MinTarget } from './vanishing.ts'
+} from './memory.ts'
+import {
+  FailurePauses,
+  pauseAfterFailures,
+  pauseKeyOf,
+  SemanticRanker,
+  type SmallModel,
+  trackSpending,
+} from './models.ts'
+import { hasCacheBreakpoints } from './prompt-cache.ts'
+import { createRecursive } from './recursive.ts'
+import type { SelectionTools } from './selection.ts'
+import { createSlider, createVanishing, type MinTarget, type SliderMode } from './selection-tiers.ts'
+import {
+  DEFAULT_THRESHOLDS,
+  isRequestedByHeader,
+  minTrackedTokens,
+  type Rewrite,
+  type Thresholds,
+  thresholdsFor,
+  type Tier,
+  type TierForecast,
+  type TierJob,
+  type TierNumber,
+  type TierVerdict,
+  type WaterfallResult,
+} from './tier.ts'
 
 // A separate lazy import would split the shared code into more chunks.
-export { createMemory } from './conversation.ts'
+export { createMemory } from './memory.ts'
 export { markForCache } from './prompt-cache.ts'
 
 export interface WaterfallOptions {
@@ -55,7 +57,8 @@ export interface WaterfallOptions {
   readonly yieldToEventLoop: () => Promise<void>
   readonly thresholds?: Partial<Thresholds>
   readonly slider?: SliderMode
-  readonly summarizer?: Summarizer
+  /** The author of summaries: the small model, or an algorithm that copies sentences at no cost. @default 'model' */
+  readonly summarizer?: 'model' | 'extractive'
   /** Also ranks segments for tiers 5 and 2. @default none */
   readonly embedder?: Embedder
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
@@ -77,24 +80,24 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const { meter, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const memory = createMemory({ store, now })
-  const pauses = createFailurePauses(now)
+  const pauses = new FailurePauses(now)
   const context = createContext(options, thresholds, memory)
 
   return async (received) => {
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
-    const sized = await countNearThreshold(received, { meter, thresholds })
+    const sized = await countNearThreshold(received, meter, thresholds)
     const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
-    const isTracked = shouldTrack(job, thresholds)
-    const history = isTracked ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
+    const isTracked = job.tokens > minTrackedTokens(job, thresholds)
+    const history = isTracked ? await recallHistory(memory, job) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, context)
-    const isRewritten = result.rewrite !== undefined && job.shadow === undefined
-    const sentRequest = isRewritten
-      ? { ...sentAs, spent: result.spent }
-      : { tokens: job.tokens, cachedTokens: warmTokens(history.whole, job, history), spent: ZERO }
-    const next = isTracked ? await withFallback(undefined, rememberSent(memory, job, history, sentRequest)) : undefined
-    if (next === undefined) return result
-    const reportCacheRead = (read: number): Promise<void> =>
-      withFallback(undefined, correctTrust(memory, job, next, { cachedTokens: sentRequest.cachedTokens, read }))
+    const sentRequest =
+      sentAs !== undefined && job.shadow === undefined
+        ? { ...sentAs, spent: result.spent }
+        : { tokens: job.tokens, cachedTokens: warmTokens(history.whole, job, history), spent: ZERO }
+    if (!isTracked) return result
+    const next = await rememberSent(memory, job, history, sentRequest)
+    const { cachedTokens } = sentRequest
+    const reportCacheRead = (read: number): Promise<void> => correctTrust(memory, job, next, { cachedTokens, read })
     return { ...result, reportCacheRead }
   }
 }
@@ -108,27 +111,28 @@ function createContext(
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)
   const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(estimate, pause), pause }
+  const summarizerOf = ({ small }: TierJob): SmallModel | undefined => (summarizer === 'model' ? small : undefined)
   const builtIn: readonly Tier[] = [
     createSlider(tools, memory, slider),
     createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
-    createRecursive(tools, memory, { thresholds, summarizer }),
-    createFamilyLock(tools, memory, { thresholds, summarizer }),
+    createRecursive(tools, memory, { thresholds, summarizerOf }),
+    createFamilyLock(tools, memory, { thresholds, summarizerOf }),
   ]
   const tiers = typeof options.tiers === 'function' ? options.tiers(builtIn) : (options.tiers ?? builtIn)
-  if (embedder === undefined) return { meter, tiers, ranker: undefined }
-  const pauses = createFailurePauses(now)
-  return { meter, tiers, ranker: createSemanticRanker({ embedder, after, estimate, pauses, pause }) }
+  const ranker = embedder && new SemanticRanker({ embedder, after, estimate, now, pause })
+  return { meter, tiers, ranker }
 }
 
 interface TierRun extends WaterfallResult {
-  readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly cachedTokens: number }
+  /** Present if a tier rewrote the prompt. */
+  readonly sentAs?: { readonly tier: TierNumber; readonly tokens: number; readonly cachedTokens: number }
 }
 
 async function runTiers(job: TierJob, history: History, context: WaterfallContext): Promise<TierRun> {
   const tiers = job.shadow === 'not-tried' ? [] : context.tiers
   const verdicts = new Map<Tier, TierVerdict>()
   const candidates = await selectTiersToTry({ ...context, tiers }, job, history, verdicts)
-  let declined: DeclinedCosts = { spent: ZERO }
+  let declined: DeclinedCosts = { spent: ZERO, callCost: undefined }
   let requestedCost: NanoUsd = ZERO
   const verdictsInOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
   for (const candidate of candidates) {
@@ -142,30 +146,29 @@ async function runTiers(job: TierJob, history: History, context: WaterfallContex
     const spent = add(declined.spent, attempt.spent)
     if (isRequestedByHeader(job, tier.tier)) requestedCost = add(requestedCost, attempt.spent)
     verdicts.set(tier, attempt.verdict)
-    const { rewrite, tokens } = attempt
-    if (rewrite === undefined) {
-      declined = { ...(await lowestCallCost(declined, candidate, separateTrialState(job))), spent }
+    const { rewritten } = attempt
+    if (rewritten === undefined) {
+      declined = { spent, callCost: await lowestCallCost(declined, candidate, separateTrialState(job)) }
       continue
     }
-    const continues = attempt.continues && history.rewritten.tier === tier.tier
-    const cachedTokens = continues ? warmTokens(history.rewritten, job, history) : 0
+    const { rewrite, tokens, continues } = rewritten
+    const isCached = continues && history.rewritten.tier === tier.tier
+    const cachedTokens = isCached ? warmTokens(history.rewritten, job, history) : 0
     const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, cachedTokens }
     return { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
   }
-  const { spent } = declined
-  const sentAs = { tokens: job.tokens, cachedTokens: 0 }
-  return { tokens: job.tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
+  return { tokens: job.tokens, spent: declined.spent, requestedCost, verdicts: verdictsInOrder() }
 }
 
 async function lowestCallCost(
   { callCost }: DeclinedCosts,
   candidate: TierCandidate,
   job: TierJob,
-): Promise<Pick<DeclinedCosts, 'callCost'>> {
+): Promise<NanoUsd | undefined> {
   const forecast = async () => candidate.expected ?? candidate.tier.forecast?.(job)
   const expected = await withFallback(undefined, forecast())
-  if (expected === undefined) return callCost === undefined ? {} : { callCost }
-  return { callCost: callCost === undefined || expected.callCost < callCost ? expected.callCost : callCost }
+  if (expected === undefined || callCost === undefined) return callCost ?? expected?.callCost
+  return expected.callCost < callCost ? expected.callCost : callCost
 }
 
 /**
@@ -182,19 +185,27 @@ async function selectTiersToTry(
     verdicts.set(tier, { tier: tier.tier, outcome, reason })
   }
   const requested: TierCandidate[] = []
-  const optional: Tier[] = []
+  const forecasts = new Map<Tier, TierForecast | undefined>()
   for (const tier of tiers) {
-    if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
-    else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
-    else if (hasCacheBreakpoints(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
-    else optional.push(tier)
+    try {
+      if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
+      else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
+      else if (hasCacheBreakpoints(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
+      else forecasts.set(tier, await tier.forecast?.(separateTrialState(job)))
+    } catch (error) {
+      skip(tier, 'failed', reasonOf(error))
+    }
   }
-  const chosen = await withFallback([], chooseTiers(optional, separateTrialState(job), history, meter))
-  for (const tier of optional) {
+  const chosen = chooseTiers(forecasts, job, history, meter)
+  for (const tier of forecasts.keys()) {
     if (!chosen.some((candidate) => candidate.tier === tier))
       skip(tier, 'does-not-pay', 'sending everything costs less')
   }
   return [...requested, ...chosen]
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : 'unknown error'
 }
 
 /** Returns `fallback` if the work rejects. Savings are optional, so a failure must not reject the request. */
@@ -207,27 +218,17 @@ async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promi
 }
 
 /** Replaces the estimated token count with an exact count if the estimate is close to a threshold. */
-async function countNearThreshold(
-  job: TierJob,
-  { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },
-): Promise<TierJob> {
+async function countNearThreshold(job: TierJob, meter: Meter, thresholds: Thresholds): Promise<TierJob> {
   if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
   const limits = Object.values(thresholdsFor(job, thresholds))
   return { ...job, tokens: await withFallback(job.tokens, meter.countNearThresholds(prompt, limits, signal)) }
 }
 
-/** A conversation that is too small to be rewritten without a header needs no history. */
-function shouldTrack(job: TierJob, thresholds: Thresholds): boolean {
-  return job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
-}
-
 function pauseFailingModel(job: TierJob, pauses: FailurePauses): TierJob {
   const { small, owner, signal, prompt } = job
   if (small === undefined) return job
-  const { prefixHashes, segments } = conversationOf(prompt)
-  const conversation = `${owner} ${prefixHashes.at(Math.min(1, segments.length))}`
-  return { ...job, small: pauseAfterFailures(small, { pauses, conversation, signal }) }
+  return { ...job, small: pauseAfterFailures(small, pauses, pauseKeyOf(conversationOf(prompt), owner), signal) }
 }
 
 /** Calls `onSpent` with the cost of each embedder call. */
@@ -246,11 +247,10 @@ function separateTrialState(job: TierJob): TierJob {
 }
 
 interface Attempt {
-  readonly rewrite?: Rewrite
-  readonly tokens: number
   readonly spent: NanoUsd
   readonly verdict: TierVerdict
-  readonly continues: boolean
+  /** `tokens` is the exact size of the received prompt. */
+  readonly rewritten?: { readonly rewrite: Rewrite; readonly tokens: number; readonly continues: boolean }
 }
 
 /** Never rejects. A failure is reported as a verdict. */
@@ -260,10 +260,8 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
   // A tier does not report the cost of aborted calls.
   const totalOf = (reported: NanoUsd): NanoUsd => add(reported > spentSoFar() ? reported : spentSoFar(), embeddingCost)
   const withoutRewrite = (outcome: 'declined' | 'failed', reason: string, spent: NanoUsd): Attempt => ({
-    tokens: job.tokens,
     spent: totalOf(spent),
     verdict: { tier: tier.tier, outcome, reason },
-    continues: false,
   })
   const metered = addSemantics({ ...job, small }, ranker, (cost) => {
     embeddingCost = add(embeddingCost, cost)
@@ -271,12 +269,12 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
   try {
     const result = await tier.rewrite(metered)
     if ('declined' in result) return withoutRewrite('declined', result.declined, result.spent)
-    const originalTokens = await meter.countPrompt(job.prompt, job.signal)
+    const tokens = await meter.countPrompt(job.prompt, job.signal)
     const { rewrite, spent, continues = false } = result
-    if (rewrite.tokens >= originalTokens) return withoutRewrite('declined', 'not smaller than before', spent)
+    if (rewrite.tokens >= tokens) return withoutRewrite('declined', 'not smaller than before', spent)
     const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }
-    return { rewrite, tokens: originalTokens, spent: totalOf(spent), continues, verdict }
+    return { spent: totalOf(spent), verdict, rewritten: { rewrite, tokens, continues } }
   } catch (error) {
-    return withoutRewrite('failed', error instanceof Error ? error.message : 'unknown error', ZERO)
+    return withoutRewrite('failed', reasonOf(error), ZERO)
   }
 }

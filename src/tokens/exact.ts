@@ -1,5 +1,5 @@
-import { lazy } from '../core/async.ts'
 import type { Vocabulary } from '../core/ports.ts'
+import { utf8Length } from './estimate.ts'
 import { yieldToEventLoop } from './event-loop.ts'
 
 const WINDOW_LENGTH = 8192
@@ -26,14 +26,13 @@ const SOURCES = {
 /** Special tokens in the text count as plain text. */
 export type ExactCounter = (text: string, signal?: AbortSignal) => Promise<number>
 
-export function createExactCounter(name: Vocabulary = 'o200k'): ExactCounter {
-  const getEncoding = lazy(() => loadEncoding(name))
+export async function createExactCounter(vocabulary: Vocabulary): Promise<ExactCounter> {
+  const { default: source } = await SOURCES[vocabulary]()
+  const encoding = { ranks: await readRanks(source.bpe_ranks), pattern: new RegExp(source.pat_str, 'gu') }
   let lengthSinceYield = 0
 
   return async (text, signal) => {
     signal?.throwIfAborted()
-    if (text === '') return 0
-    const encoding = await getEncoding()
     let tokens = 0
     let start = 0
     while (start < text.length) {
@@ -51,11 +50,7 @@ export function createExactCounter(name: Vocabulary = 'o200k'): ExactCounter {
   }
 }
 
-async function loadEncoding(name: Vocabulary): Promise<Encoding> {
-  const { default: source } = await SOURCES[name]()
-  return { ranks: await readRanks(source.bpe_ranks), pattern: new RegExp(source.pat_str, 'gu') }
-}
-
+const encoder = new TextEncoder()
 const utf8Buffer: Uint8Array = new Uint8Array(WINDOW_LENGTH * 3)
 
 /** Counts the complete pieces of a window. A piece longer than the window is counted in parts. */
@@ -64,49 +59,21 @@ function countWindow(
   window: string,
   isLast: boolean,
 ): { readonly tokens: number; readonly length: number } {
+  encoder.encodeInto(window, utf8Buffer)
   const completeEnd = isLast ? window.length : window.length - MARGIN_LENGTH
   let tokens = 0
   let start = 0
+  let byteStart = 0
   pattern.lastIndex = 0
   while (start < window.length && pattern.test(window)) {
     const end = pattern.lastIndex
     if (end > completeEnd && start > 0) return { tokens, length: start }
-    tokens += countPiece(utf8Buffer, writeUtf8(window, start, end), ranks)
+    const byteEnd = byteStart + utf8Length(window.slice(start, end))
+    tokens += countPiece(utf8Buffer.subarray(byteStart, byteEnd), ranks)
     start = end
+    byteStart = byteEnd
   }
   return { tokens, length: window.length }
-}
-
-/** Writes text[start, end) to `utf8Buffer` as UTF-8, with U+FFFD for lone surrogates. Returns the number of bytes. */
-function writeUtf8(text: string, start: number, end: number): number {
-  let size = 0
-  for (let index = start; index < end; index++) {
-    const unit = text.charCodeAt(index)
-    if (unit < 0x80) {
-      utf8Buffer[size++] = unit
-      continue
-    }
-    const code = text.codePointAt(index) ?? 0
-    if (code > 0xffff) index++
-    size = writeCodePoint(code >= 0xd800 && code <= 0xdfff ? 0xfffd : code, size)
-  }
-  return size
-}
-
-function writeCodePoint(code: number, offset: number): number {
-  let size = offset
-  if (code < 0x800) {
-    utf8Buffer[size++] = 0xc0 | (code >> 6)
-  } else if (code < 0x10000) {
-    utf8Buffer[size++] = 0xe0 | (code >> 12)
-    utf8Buffer[size++] = 0x80 | ((code >> 6) & 0x3f)
-  } else {
-    utf8Buffer[size++] = 0xf0 | (code >> 18)
-    utf8Buffer[size++] = 0x80 | ((code >> 12) & 0x3f)
-    utf8Buffer[size++] = 0x80 | ((code >> 6) & 0x3f)
-  }
-  utf8Buffer[size++] = 0x80 | (code & 0x3f)
-  return size
 }
 
 const MAX_PIECE_BYTES = 32_768
@@ -121,7 +88,8 @@ const workspace = {
 }
 
 /** Returns the number of tokens in a piece. Merges byte pairs, lowest rank first, in O(n log n) for n bytes. */
-function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
+function countPiece(bytes: Uint8Array, ranks: Ranks): number {
+  const { length } = bytes
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
   const { next, previous, pairRank, queue } = workspace
   let queueSize = 0

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { createPause, lazy, measureInSlices } from '../core/async.ts'
+import { isJsonObject, MAX_DATA_URL_PREFIX_BYTES, type Json, type JsonObject } from '../core/json.ts'
 import {
   fingerprintOf,
   textOfPart,
@@ -9,15 +10,14 @@ import {
   type Prompt,
   type Tool,
 } from '../core/prompt.ts'
-import type { Meter, Tokenizer, Vocabulary } from '../core/ports.ts'
-import { textsOfBody, utf8Length } from './bound.ts'
-import { estimateTokens } from './estimate.ts'
+import type { Vocabulary, Meter, Tokenizer } from '../core/ports.ts'
+import { estimateTokens, imageData, utf8Length } from './estimate.ts'
 import { yieldToEventLoop } from './event-loop.ts'
 import type { ExactCounter } from './exact.ts'
 
 /** Counts are cached, because each turn sends the conversation again. */
 const MAX_CACHED_COUNTS = 50_000
-/** Counting a shorter string is as fast as a cache lookup. */
+/** Counting a shorter string takes about as long as a cache lookup. */
 const MIN_CACHED_LENGTH = 64
 /** An estimate of at least this multiple of a threshold needs no exact count. */
 const CERTAIN_MULTIPLE = 1.6
@@ -27,7 +27,7 @@ const ANSWER_OVERHEAD_TOKENS = 3
 const MESSAGE_OVERHEAD_TOKENS = 4
 const TOOL_CALL_OVERHEAD_TOKENS = 4
 const TOOL_OVERHEAD_TOKENS = 8
-/** Estimated tokens of an image. The messages format charges this for 1,092 × 1,092 pixels. */
+/** Estimated tokens of an image. A typical charge for about one megapixel. */
 export const IMAGE_TOKENS = 1600
 /** Estimated tokens of a document page, including its image, and its length in base64 characters. */
 const PAGE_TOKENS = 2500
@@ -35,13 +35,8 @@ const PAGE_CHARACTERS = 50_000
 /** Maximum length of an unknown part's JSON that counts as text. The rest counts as document pages. */
 const MAX_UNKNOWN_LENGTH = 8000
 
-/** The sizes of one string. `exact` is the count in o200k. */
-interface Sizes {
-  estimate?: number
-  exact?: number
-  cl100k?: number
-  bytes?: number
-}
+/** The sizes of one string: the estimate, the exact counts and the UTF-8 bytes. */
+type Sizes = { [Size in 'estimate' | Vocabulary | 'bytes']?: number }
 
 type CountedItem = Message | Tool
 
@@ -77,15 +72,15 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
 
   const estimate = (item: CountedItem): number => {
     const sizes = sizesOf(item)
-    return (sizes.exact ?? (sizes.estimate ??= tokenizer.estimate(textOf(item)))) + fixedTokens(item)
+    return (sizes.o200k ?? (sizes.estimate ??= tokenizer.estimate(textOf(item)))) + fixedTokens(item)
   }
 
   const count = async (item: CountedItem, signal?: AbortSignal): Promise<number> => {
     const sizes = sizesOf(item)
-    return (sizes.exact ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
+    return (sizes.o200k ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
 
-  /** An upper bound, because a string never has more tokens than bytes. The estimate is too low for rare words. */
+  /** Uses bytes, because a string never has more tokens than bytes. The estimate is too low for rare words. */
   const upperBoundOf = (item: CountedItem): number =>
     (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
@@ -137,27 +132,25 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     estimateMessage: estimate,
     countMessage: count,
     async countBody(prompt, vocabulary, signal) {
-      const field = vocabulary === 'o200k' ? 'exact' : vocabulary
       let sum = 0
       for (const text of textsOfBody(prompt)) {
-        const sizes = sizesOfText(text)
-        sum += sizes[field] ??= await tokenizer.count(text, signal, vocabulary)
+        sum += sizesOfText(text)[vocabulary] ??= await tokenizer.count(text, signal, vocabulary)
       }
       return sum
     },
   }
 }
 
-function hasEstimate({ estimate, exact }: Sizes): boolean {
-  return estimate !== undefined || exact !== undefined
+function hasEstimate({ estimate, o200k }: Sizes): boolean {
+  return estimate !== undefined || o200k !== undefined
 }
 
 function textOf(item: CountedItem): string {
-  return 'parts' in item ? item.parts.map(countedTextOf).join('\n') : jsonOf(item.native.value)
+  return 'parts' in item ? item.parts.map(countedTextOf).join('\n') : JSON.stringify(item.native.value)
 }
 
 function countedTextOf(part: Part): string {
-  if (part.type === 'opaque') return jsonOf(part.native.value).slice(0, MAX_UNKNOWN_LENGTH)
+  if (part.type === 'opaque') return JSON.stringify(part.native.value).slice(0, MAX_UNKNOWN_LENGTH)
   if (part.type === 'tool-result') return part.content.map(countedTextOf).join('\n')
   return textOfPart(part)
 }
@@ -183,7 +176,7 @@ function fixedTokensOfPart(part: Part): number {
       return part.content.reduce((sum, inner) => sum + fixedTokensOfPart(inner), 0)
     case 'opaque':
       return Math.ceil(
-        Math.max(0, jsonOf(part.native.value).length - MAX_UNKNOWN_LENGTH) / (PAGE_CHARACTERS / PAGE_TOKENS),
+        Math.max(0, JSON.stringify(part.native.value).length - MAX_UNKNOWN_LENGTH) / (PAGE_CHARACTERS / PAGE_TOKENS),
       )
   }
 }
@@ -195,23 +188,63 @@ function documentTokens(source: DocumentPart['source']): number {
   return Math.ceil(source.data.length / PAGE_CHARACTERS) * PAGE_TOKENS
 }
 
-function jsonOf(value: unknown): string {
-  return JSON.stringify(value) ?? ''
+/**
+ * Yields the text of the body's fields for a tokenizer. A list yields one string per element. Strings are unescaped, as in
+ * vendors' prompt templates, and base64 images are omitted.
+ */
+function* textsOfBody(prompt: Prompt): Generator<string> {
+  const images = imageBlocks(prompt)
+  for (const [name, value] of Object.entries(prompt.native.value)) {
+    if (!Array.isArray(value)) yield toUnescapedText({ [name]: value }, images)
+    else for (const element of value as readonly Json[]) yield toUnescapedText(element, images)
+  }
+}
+
+function toUnescapedText(value: Json | undefined, images: ReadonlyMap<JsonObject, string>): string {
+  if (typeof value === 'string') return `"${value}"`
+  if (!isJsonObject(value)) {
+    if (!Array.isArray(value)) return String(value)
+    return `[${value.map((item: Json) => `${toUnescapedText(item, images)},`).join('')}]`
+  }
+  const data = images.get(value)
+  const fields = Object.entries(value).map(([name, field]) => {
+    return `"${name}":${toUnescapedText(data === undefined ? field : removeImage(field, data), images)},`
+  })
+  return `{${fields.join('')}}`
+}
+
+/**
+ * Removes base64 data from a field of an image block. The data may be the value itself, part of a data URL, or nested
+ * in an object.
+ */
+function removeImage(field: Json | undefined, data: string): Json | undefined {
+  if (typeof field === 'string') {
+    const isImage = field.length - data.length <= MAX_DATA_URL_PREFIX_BYTES && field.endsWith(data)
+    return isImage ? field.slice(0, field.length - data.length) : field
+  }
+  if (!isJsonObject(field)) return field
+  return Object.fromEntries(Object.entries(field).map(([name, nested]) => [name, removeImage(nested, data)]))
+}
+
+function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
+  const blocks = new Map<JsonObject, string>()
+  const visit = (part: Part): void => {
+    if (part.type === 'tool-result') part.content.forEach(visit)
+    if (part.type !== 'image' || part.native === undefined) return
+    const data = imageData(part)
+    if (data !== undefined) blocks.set(part.native.value, data)
+  }
+  for (const message of prompt.messages) message.parts.forEach(visit)
+  return blocks
 }
 
 /** Creates the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
 export function createTokenizer(): Tokenizer {
-  const counters = { o200k: lazy(() => loadCounter('o200k')), cl100k: lazy(() => loadCounter('cl100k')) }
+  const counterOf = (vocabulary: Vocabulary): (() => Promise<ExactCounter>) =>
+    lazy(async () => (await import('./exact.ts')).createExactCounter(vocabulary))
+  const counters = { o200k: counterOf('o200k'), cl100k: counterOf('cl100k') }
   return {
     estimate: estimateTokens,
-    count: async (text, signal, vocabulary = 'o200k') => {
-      const count = await counters[vocabulary]()
-      return count(text, signal)
-    },
+    count: async (text, signal, vocabulary = 'o200k') => (await counters[vocabulary]())(text, signal),
   }
-}
-
-async function loadCounter(vocabulary: Vocabulary): Promise<ExactCounter> {
-  const { createExactCounter } = await import('./exact.ts')
-  return createExactCounter(vocabulary)
 }

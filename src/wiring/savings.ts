@@ -3,23 +3,21 @@ import { expects, listOf, numberFrom, objectWith, oneOf, type OptionCheck, optio
 import type { Embedder } from '../core/cache.ts'
 import type { Meter, Runtime, Route, Model } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { ZERO, NO_USAGE, costOf, toDollars } from '../core/money.ts'
+import { costOf, type NanoUsd, NO_USAGE, toDollars, ZERO } from '../core/money.ts'
 import type { PromptCache, Services } from '../pipeline/services.ts'
 import type { LogEventFields } from '../records/request-log.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
   LEVEL_CAPS,
-  type ShadowRecord,
-  shadowRecordOf,
+  minTrackedTokens,
   type Thresholds,
   type Tier,
   type TierJob,
   type Waterfall,
   type WaterfallResult,
 } from '../savings/tier.ts'
-import type { SliderMode } from '../savings/slider.ts'
-import type { MinTarget } from '../savings/vanishing.ts'
+import type { MinTarget, SliderMode } from '../savings/selection-tiers.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
@@ -94,6 +92,13 @@ export const checkSavings: OptionCheck = optionsOf({
   promptCache: oneOf('auto', 'off'),
 })
 
+export interface ShadowRecord {
+  readonly strategy: string
+  readonly originalTokens: number
+  readonly optimizedTokens: number
+  readonly spent: NanoUsd
+}
+
 interface SavingsDependencies {
   readonly store: Store
   readonly meter: Meter
@@ -101,7 +106,7 @@ interface SavingsDependencies {
 }
 
 interface ShadowObserver {
-  /** Called with the result of each shadow trial. */
+  /** Called after each shadow trial that rewrote the prompt. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
   readonly onShadowFailure: (cause: unknown) => void
 }
@@ -154,8 +159,10 @@ export function createSavings(
   const { shadow: share } = options
   if (share === undefined) return waterfall
   const observe = async (job: TierJob): Promise<void> => {
-    const record = shadowRecordOf(await waterfall(job))
-    if (record !== undefined) observer.onShadow(record, job)
+    const { rewrite, tokens, spent } = await waterfall(job)
+    if (rewrite === undefined) return
+    const { strategy, tokens: optimizedTokens } = rewrite
+    observer.onShadow({ strategy, originalTokens: tokens, optimizedTokens, spent }, job)
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
@@ -168,14 +175,14 @@ export function createSavings(
 }
 
 function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: SavingsDependencies): Waterfall {
-  const { summarizer = 'model', shadow: _, promptCache: __, ...others } = options
+  const { shadow: _, promptCache: __, ...others } = options
   const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const minThreshold = Math.min(...Object.values(thresholds))
   const hasCustomTiers = options.tiers !== undefined
   const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/waterfall.ts')
     const { now, after } = runtime
-    return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
+    return createWaterfall({ ...others, store, meter, now, after, yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<WaterfallResult> => {
     if (!hasCustomTiers && !mayApply(job, minThreshold)) return unchangedResult(job)

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { textOfMessage, type Message } from '../../src/core/prompt.ts'
-import { asksForAnswer } from '../../src/savings/query.ts'
-import { splitConversation } from '../../src/savings/conversation.ts'
+import { asksForAnswer, splitConversation } from '../../src/savings/conversation.ts'
 import { jobOf, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

@@ -4,7 +4,7 @@ import type { Model } from '../../src/core/ports.ts'
 import { toNanoUsd, ZERO } from '../../src/core/money.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { costsOf, isSafe, maySwitch, createUnchangedOption, type Outlook } from '../../src/savings/choose-tiers.ts'
-import { bestGrowth, sendingCost } from '../../src/savings/upstream-cache.ts'
+import { bestGrowth, sendingCost } from '../../src/savings/memory.ts'
 import { jobOf, meter, MODEL, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

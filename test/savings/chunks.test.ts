@@ -16,7 +16,7 @@ describe('chunks', () => {
     await fc.assert(
       fc.asyncProperty(conversation, async ({ messages }) => {
         const { old } = splitConversation(messages)
-        const { chunks } = await chunkSegments(old, { maxTokens: MAX_TOKENS }, tools)
+        const { chunks } = await chunkSegments(old, MAX_TOKENS, tools)
         const all = bare(old.map((segment) => serializeSegment(segment, 'full')).join(''))
         const chunked = bare(chunks.join(''))
         expect(all.startsWith(chunked)).toBe(true)
@@ -30,9 +30,8 @@ describe('chunks', () => {
     await fc.assert(
       fc.asyncProperty(conversation, fc.nat(), async ({ messages }, cut) => {
         const { old } = splitConversation(messages)
-        const earlier = (await chunkSegments(old.slice(0, cut % (old.length + 1)), { maxTokens: MAX_TOKENS }, tools))
-          .chunks
-        const later = (await chunkSegments(old, { maxTokens: MAX_TOKENS }, tools)).chunks
+        const earlier = (await chunkSegments(old.slice(0, cut % (old.length + 1)), MAX_TOKENS, tools)).chunks
+        const later = (await chunkSegments(old, MAX_TOKENS, tools)).chunks
         expect(later.slice(0, earlier.length)).toEqual(earlier)
       }),
       { numRuns: 60 },

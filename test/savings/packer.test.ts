@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
 import type { Snippet } from '../../src/savings/excerpt.ts'
-import { createPacker, type PackerEntry } from '../../src/savings/packer.ts'
+import { Packer, type PackerEntry } from '../../src/savings/packer.ts'
 import { meter } from './bench.ts'
 
 const WORDS = 'The harbour opens at nine.'
@@ -19,7 +19,6 @@ const snippet: Snippet = {
 it('packs a snippet once after its segment was removed because it did not fit', async () => {
   const entry: PackerEntry = {
     segment: { kind: 'assistant', messages: [message], indexes: [0] },
-    index: 0,
     tokens: 500,
     analysis: { counts: COUNTS, snippets: [snippet], skeletonTokens: 0, hasStandingInstruction: false },
     value: 1,
@@ -30,12 +29,13 @@ it('packs a snippet once after its segment was removed because it did not fit', 
     usedTokens: 0,
   }
   const tooLarge = { ...meter, countMessage: () => Promise.resolve(1000) }
-  const packer = createPacker(100, { meter: tooLarge, pause: () => undefined })
+  const { signal } = new AbortController()
+  const packer = new Packer(100, { meter: tooLarge, pause: () => undefined, signal })
 
   for (let round = 0; round < 2; round++) {
     await packer.packBestSnippets([entry], new Map([[snippet, 1]]))
     expect(entry.pickedSnippets).toEqual([snippet])
-    await packer.measureAndTrim([entry], new AbortController().signal)
+    await packer.measureAndTrim([entry])
     expect(entry.state).toBe('out')
   }
 })

@@ -1,12 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { toNanoUsd } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
-import { conversationOf, createPrefixHashes, createMemory, splitConversation } from '../../src/savings/conversation.ts'
+import {
+  conversationOf,
+  createPrefixHashes,
+  hasStandingInstruction,
+  splitConversation,
+} from '../../src/savings/conversation.ts'
+import { stemOf, termsOf } from '../../src/savings/keywords.ts'
+import { createMemory, recallSnapshot } from '../../src/savings/memory.ts'
+import { parseTerms, storeTranscript } from '../../src/savings/selection-tiers.ts'
 import { summarizeByExtraction } from '../../src/savings/summary.ts'
-import { recallSnapshot } from '../../src/savings/excerpt.ts'
-import { hasStandingInstruction, stemOf, termsOf } from '../../src/savings/query.ts'
-import { parseTerms, storeTranscript } from '../../src/savings/vanishing.ts'
-import { shadowRecordOf } from '../../src/savings/tier.ts'
 import { jobOf, meter, textStore } from './bench.ts'
 import { promptOf, text } from './conversation.ts'
 
@@ -142,7 +145,7 @@ describe('the extractive summary', () => {
     const summary = await summarizeByExtraction(
       `${filler.repeat(3)}We decided to move the launch to 2026-03-14 on server eu-west-7.\n${filler}`,
       40,
-      { estimate: meter.tokenizer.estimate, pause: () => undefined },
+      { meter, pause: () => undefined },
     )
     expect(summary).toContain('2026-03-14 on server eu-west-7')
     expect(meter.tokenizer.estimate(summary)).toBeLessThanOrEqual(40)
@@ -159,20 +162,5 @@ describe("the small model's terms", () => {
     [`{"terms": ["${'x'.repeat(100_000)}"]}`, []],
   ])('are parsed from %.40j', (reply, terms) => {
     expect(parseTerms(reply)).toEqual(terms)
-  })
-})
-
-describe('shadow mode', () => {
-  it('records the sizes and the cost of a rewrite, and nothing without one', () => {
-    const prompt = promptOf([user('a')], 'openai')
-    const rewrite = { prompt, tier: 2, strategy: 'Vanishing-Context (1 of 9 sections)', tokens: 10 } as const
-    const result = { tokens: 90, spent: toNanoUsd(5), verdicts: [] }
-    expect(shadowRecordOf(result)).toBeUndefined()
-    expect(shadowRecordOf({ ...result, rewrite })).toEqual({
-      strategy: rewrite.strategy,
-      originalTokens: 90,
-      optimizedTokens: 10,
-      spent: toNanoUsd(5),
-    })
   })
 })

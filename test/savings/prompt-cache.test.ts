@@ -5,7 +5,7 @@ import { asArray, asObject, type Json, type JsonObject } from '../../src/core/js
 import { costOf, promptTokens, NO_USAGE } from '../../src/core/money.ts'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
-import { createMemory } from '../../src/savings/conversation.ts'
+import { createMemory } from '../../src/savings/memory.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
 import { sendRequest, CHAT, MESSAGE } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'

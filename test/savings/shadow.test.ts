@@ -5,8 +5,8 @@ import { toNanoUsd } from '../../src/core/money.ts'
 import type { Runtime } from '../../src/core/ports.ts'
 import type { Store } from '../../src/core/store.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
-import { createSavings, type SavingsOptions } from '../../src/wiring/savings.ts'
-import type { ShadowRecord, Tier, TierJob, Waterfall } from '../../src/savings/tier.ts'
+import { createSavings, type SavingsOptions, type ShadowRecord } from '../../src/wiring/savings.ts'
+import type { Tier, TierJob, Waterfall } from '../../src/savings/tier.ts'
 import { jobOf, meter, MODEL, smallModel } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -48,8 +48,13 @@ function savingsOf(
   options: SavingsOptions,
   store: Store,
   random = 0,
-): { readonly waterfall: Waterfall; readonly trial: (job: TierJob) => Promise<ShadowRecord> } {
+): {
+  readonly waterfall: Waterfall
+  readonly trial: (job: TierJob) => Promise<ShadowRecord>
+  readonly records: readonly ShadowRecord[]
+} {
   const reports: ((record: ShadowRecord) => void)[] = []
+  const records: ShadowRecord[] = []
   const runtime: Runtime = {
     now: () => NOW,
     random: () => random,
@@ -58,7 +63,10 @@ function savingsOf(
     after: () => () => undefined,
   }
   const observer = {
-    onShadow: (record: ShadowRecord) => reports.shift()?.(record),
+    onShadow: (record: ShadowRecord) => {
+      records.push(record)
+      reports.shift()?.(record)
+    },
     onShadowFailure: (cause: unknown) => {
       throw cause
     },
@@ -69,7 +77,7 @@ function savingsOf(
     expect((await waterfall(job)).rewrite).toBeUndefined()
     return reported
   }
-  return { waterfall, trial }
+  return { waterfall, trial, records }
 }
 
 /** A tier that keeps the newest messages. */
@@ -88,6 +96,28 @@ const newestOnly: Tier = {
 }
 
 describe('a shadow trial', () => {
+  it('reports the sizes and the cost of a rewrite', async () => {
+    const prompt = chat()
+    const { trial } = savingsOf({ shadow: 1, tiers: [newestOnly] }, memoryStore())
+
+    expect(await trial(jobOf(prompt))).toEqual({
+      strategy: 'Newest only',
+      originalTokens: await meter.countPrompt(prompt),
+      optimizedTokens: await meter.countPrompt({ ...prompt, messages: prompt.messages.slice(-60) }),
+      spent: toNanoUsd(0),
+    })
+  })
+
+  it('reports nothing without a rewrite', async () => {
+    const { store, written } = watchedStore()
+    const { waterfall, records } = savingsOf({ shadow: 1, tiers: [] }, store)
+    await waterfall(jobOf(chat()))
+    await written
+    await new Promise((resolve) => setImmediate(resolve))
+
+    expect(records).toEqual([])
+  })
+
   it('stores no cut that later requests continue', async () => {
     const store = memoryStore()
     const tried = smallModel('Facts and values: the trial says 4711.')

@@ -61,6 +61,17 @@ describe('the chosen tier', () => {
     expect(spent).toBe(toNanoUsd(77 + 1000))
   })
 
+  it.each(['wants', 'forecast'] as const)('is the next one if the method %s of a tier throws', async (method) => {
+    const fail = (): never => {
+      throw new Error('broken')
+    }
+    const broken: Tier = { tier: 2, wants: () => true, rewrite: fail, [method]: fail }
+    const job = jobOf(await chatOf(30_000), { small: dense })
+    const { rewrite, verdicts } = await waterfallOf({ tiers: (own) => [broken, ...own] })(job)
+    expect(rewrite?.tier).toBe(4)
+    expect(verdicts[0]).toEqual({ tier: 2, outcome: 'failed', reason: 'broken' })
+  })
+
   it('is none if each tier fails', async () => {
     const broken: Tier = { tier: 2, wants: () => true, rewrite: () => Promise.reject(new Error('broken')) }
     const { rewrite, tokens } = await waterfallOf({ tiers: [broken] })(jobOf(await chatOf(60_000)))

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { estimateTokens } from '../../src/tokens/estimate.ts'
 import { createExactCounter } from '../../src/tokens/exact.ts'
 
-const count = createExactCounter()
+const count = await createExactCounter('o200k')
 const bytesOf = (text: string): number => new TextEncoder().encode(text).length
 
 const prose =

@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createExactCounter } from '../../src/tokens/exact.ts'
 
-const count = createExactCounter()
+const count = await createExactCounter('o200k')
 const reference = (text: string): number => countTokens(text, { disallowedSpecial: new Set() })
 
 const samples = [

@@ -1,0 +1,294 @@
+import { LRUCache } from 'lru-cache'
+import { NO_USAGE, add, costOf, toNanoUsd, subtract, ZERO, type NanoUsd } from '../core/money.ts'
+import { asArray, asCount, asObject, type Json, parseJson } from '../core/json.ts'
+import type { Model } from '../core/ports.ts'
+import { quotaOf, type Store } from '../core/store.ts'
+import { conversationOf } from './conversation.ts'
+import type { TierJob, TierNumber } from './tier.ts'
+
+/** State between turns, separate for each owner. A lost value may cost money, but never fails a request. */
+export interface ConversationMemory {
+  recall(owner: string, key: string): Promise<string | undefined>
+  /** Like `recall`, but reads only the cache of this process. */
+  peek(owner: string, key: string): string | undefined
+  remember(owner: string, key: string, value: string): Promise<void>
+}
+
+const TTL_MS = 60 * 60 * 1000
+const MAX_CACHED_BYTES = 32 * 1024 * 1024
+const MAX_VALUE_LENGTH = 256 * 1024
+
+interface MemoryOptions {
+  readonly store: Pick<Store, 'get' | 'set'>
+  readonly now: () => number
+}
+
+/**
+ * Creates a memory backed by the store and a cache in this process. Values expire one hour after they were last stored,
+ * or read from the store. No method rejects.
+ */
+export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
+  const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
+    maxSize: MAX_CACHED_BYTES,
+    sizeCalculation: (entry, key) => 2 * (entry.value.length + key.length) + 64,
+  })
+  const keyOf = (owner: string, key: string): string => `savings:${owner}:${key}`
+  const peek = (owner: string, key: string): string | undefined => {
+    const entry = cache.get(keyOf(owner, key))
+    return entry !== undefined && entry.expiresAt > now() ? entry.value : undefined
+  }
+  return {
+    peek,
+    async recall(owner, key) {
+      const cached = peek(owner, key)
+      if (cached !== undefined) return cached
+      try {
+        const value = await store.get(keyOf(owner, key))
+        if (value !== undefined) cache.set(keyOf(owner, key), { value, expiresAt: now() + TTL_MS })
+        return value
+      } catch {
+        return undefined
+      }
+    },
+    async remember(owner, key, value) {
+      if (value.length > MAX_VALUE_LENGTH) return
+      cache.set(keyOf(owner, key), { value, expiresAt: now() + TTL_MS })
+      try {
+        await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
+      } catch {
+        // Ignored, because a missing value can be recomputed.
+      }
+    },
+  }
+}
+
+/** Maximum number of segments added since a value was stored. Usually two, but clients may add several turns. */
+const MAX_ADDED_SEGMENTS = 4
+
+/** Returns the value of the first key that has one. */
+export async function recallFirst(
+  memory: ConversationMemory,
+  owner: string,
+  keys: readonly string[],
+): Promise<Json | undefined> {
+  const values = await Promise.all(keys.map((key) => memory.recall(owner, key)))
+  const first = values.find((value) => value !== undefined)
+  return first === undefined ? undefined : parseJson(first)
+}
+
+export async function rememberLatest(
+  memory: ConversationMemory,
+  { owner, prompt }: TierJob,
+  kind: string,
+  value: number | History | Snapshot,
+): Promise<void> {
+  const { prefixHashes, segments } = conversationOf(prompt)
+  await memory.remember(owner, `${kind}:${prefixHashes.at(segments.length)}`, JSON.stringify(value))
+}
+
+/**
+ * Returns the value for this conversation or, if there is none, for its longest recent prefix that has one. With
+ * `minAdded` 1, ignores the value of an earlier attempt of this request.
+ */
+export async function recallLatest(
+  memory: ConversationMemory,
+  { owner, prompt }: TierJob,
+  kind: string,
+  minAdded = 0,
+): Promise<Json | undefined> {
+  const { prefixHashes, segments } = conversationOf(prompt)
+  const max = segments.length - minAdded
+  const counts = Array.from({ length: Math.min(max, MAX_ADDED_SEGMENTS + 1 - minAdded) }, (_, index) => max - index)
+  const keys = counts.map((count) => `${kind}:${prefixHashes.at(count)}`)
+  return recallFirst(memory, owner, keys)
+}
+
+/** Earlier parts of the conversation, inserted before the message with the index `before`. */
+export interface Block {
+  readonly before: number
+  readonly text: string
+}
+
+/**
+ * A cut that later turns repeat, so that the upstream can read the prompt prefix from its cache. Segments from index
+ * `from` on are sent unchanged.
+ */
+export interface Snapshot {
+  readonly from: number
+  /** One list per sent segment: its index, then -1 if the segment is unchanged, otherwise its snippets' indexes. */
+  readonly picks: readonly (readonly number[])[]
+  readonly notice: string
+  /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
+  readonly questionIndexAtCut: number
+  /** Blocks selected for individual questions. Never removed, so that the prefix stays the same. */
+  readonly blocks: readonly Block[]
+  /** Time of the last use, in milliseconds since 1970. */
+  readonly at: number
+}
+
+export async function recallSnapshot(
+  memory: ConversationMemory,
+  job: TierJob,
+  kind: string,
+): Promise<Snapshot | undefined> {
+  const { from, picks, notice, questionIndexAtCut, blocks, at } = asObject(await recallLatest(memory, job, kind)) ?? {}
+  if (typeof from !== 'number' || typeof notice !== 'string' || typeof questionIndexAtCut !== 'number') return undefined
+  return {
+    from,
+    picks: asArray(picks).map((pick) => asArray(pick).filter((index) => typeof index === 'number')),
+    notice,
+    questionIndexAtCut,
+    blocks: asArray(blocks).flatMap((block) => {
+      const { before, text } = asObject(block) ?? {}
+      return typeof before === 'number' && typeof text === 'string' ? [{ before, text }] : []
+    }),
+    at: asCount(at) ?? 0,
+  }
+}
+
+/** How long upstreams cache a prompt after its last use. */
+export const UPSTREAM_CACHE_MS: number = 5 * 60 * 1000
+
+function hasCachePrice({ price }: Model): boolean {
+  return price.cacheRead !== undefined && price.cacheRead < price.input
+}
+
+/**
+ * Returns the cost of a prompt whose first `cachedTokens` tokens are in the upstream's cache. The upstream writes the
+ * other tokens to its cache.
+ */
+export function sendingCost(model: Model, tokens: number, cachedTokens: number): NanoUsd {
+  if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
+  const read = Math.round(Math.min(cachedTokens, tokens))
+  return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
+}
+
+/**
+ * Returns the number of tokens by which a cached prompt should grow before it is shortened again. Minimizes the cost of
+ * shortening plus the cost of reading the added tokens; each turn adds `growth` tokens.
+ */
+export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): number {
+  if (!hasCachePrice(model)) return 0
+  const million = 1_000_000
+  const readCost = sendingCost(model, million, million) / million
+  return Math.round(Math.sqrt((2 * cutCost * growth) / Math.max(1, readCost)))
+}
+
+export interface SentPrompt {
+  readonly tokens: number
+  readonly at: number
+}
+
+/** A conversation's earlier requests. Times are milliseconds since 1970. */
+export interface History {
+  readonly at: number
+  readonly tokens: number
+  /** The last prompt that was sent unchanged. */
+  readonly whole: SentPrompt
+  readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
+  /** Cost of the conversation minus the cost of sending every turn unchanged. Negative if the tiers saved money. */
+  readonly debt: NanoUsd
+  /** Fraction of the expected cached tokens that the upstream recently reported as cache reads, from 0 to 1. */
+  readonly trust: number
+}
+
+const NEVER_SENT: SentPrompt = { tokens: 0, at: 0 }
+export const NEW_CONVERSATION: History = {
+  at: 0,
+  tokens: 0,
+  whole: NEVER_SENT,
+  rewritten: { ...NEVER_SENT, tier: 0 },
+  debt: ZERO,
+  trust: 1,
+}
+
+const HISTORY = 'sent'
+
+export function isWarm({ at }: { readonly at: number }, now: number): boolean {
+  return at > 0 && now - at <= UPSTREAM_CACHE_MS
+}
+
+/** Returns how many tokens of a sent prompt the upstream is expected to have cached, corrected by its reports. */
+export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
+  return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
+}
+
+export async function recallHistory(memory: ConversationMemory, job: TierJob): Promise<History> {
+  return parseHistory(await recallLatest(memory, job, HISTORY)) ?? NEW_CONVERSATION
+}
+
+interface SentRequest {
+  readonly tier?: TierNumber
+  readonly tokens: number
+  /** Tokens that the upstream was expected to have cached. */
+  readonly cachedTokens: number
+  readonly spent: NanoUsd
+}
+
+export async function rememberSent(
+  memory: ConversationMemory,
+  job: TierJob,
+  history: History,
+  sent: SentRequest,
+): Promise<History> {
+  const { model, tokens, now: at } = job
+  const cost = add(sendingCost(model, sent.tokens, sent.cachedTokens), sent.spent)
+  const unchangedCost = sendingCost(model, tokens, warmTokens(history, job, history))
+  const { tier } = sent
+  const next: History = {
+    ...history,
+    at,
+    tokens,
+    ...(tier === undefined ? { whole: { tokens, at } } : { rewritten: { tier, tokens: sent.tokens, at } }),
+    debt: add(history.debt, subtract(cost, unchangedCost)),
+  }
+  await rememberLatest(memory, job, HISTORY, next)
+  return next
+}
+
+const NEWEST_WEIGHT = 0.5
+/** Minimum fraction that counts as a full read, because upstreams cache only complete blocks. */
+const FULL_READ_SHARE = 0.9
+/** Above 0, because with a trust of 0 no cache read would be expected, and no report could raise the trust again. */
+const MIN_TRUST = 0.01
+
+/** Corrects the trust after the upstream has read `read` tokens from its cache, where `cachedTokens` were expected. */
+export async function correctTrust(
+  memory: ConversationMemory,
+  job: TierJob,
+  history: History,
+  { cachedTokens, read }: { readonly cachedTokens: number; readonly read: number },
+): Promise<void> {
+  if (cachedTokens <= 0) return
+  // `cachedTokens` was already multiplied by the trust.
+  const expected = cachedTokens / history.trust
+  const share = read >= expected * FULL_READ_SHARE ? 1 : read / expected
+  const trust = Math.max(MIN_TRUST, (1 - NEWEST_WEIGHT) * history.trust + NEWEST_WEIGHT * share)
+  if (trust !== history.trust) await rememberLatest(memory, job, HISTORY, { ...history, trust })
+}
+
+function parseHistory(value: Json | undefined): History | undefined {
+  const { whole, rewritten, debt, trust = 1 } = asObject(value) ?? {}
+  const last = parseSent(value)
+  const lastWhole = parseSent(whole)
+  const lastRewritten = parseSent(rewritten)
+  if (last === undefined || lastWhole === undefined || lastRewritten === undefined) return undefined
+  if (typeof debt !== 'number' || typeof trust !== 'number') return undefined
+  return {
+    ...last,
+    whole: lastWhole,
+    rewritten: { ...lastRewritten, tier: tierOf(rewritten) },
+    debt: toNanoUsd(debt),
+    trust: Math.min(1, Math.max(MIN_TRUST, trust)),
+  }
+}
+
+export function parseSent(value: Json | undefined): SentPrompt | undefined {
+  const { at, tokens } = asObject(value) ?? {}
+  return typeof at === 'number' && typeof tokens === 'number' ? { at, tokens } : undefined
+}
+
+function tierOf(value: Json | undefined): TierNumber | 0 {
+  const tier = asObject(value)?.['tier']
+  return tier === 2 || tier === 3 || tier === 4 || tier === 5 ? tier : 0
+}
