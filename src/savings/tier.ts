@@ -132,12 +132,6 @@ export function thresholdsFor({ model }: Pick<TierJob, 'model'>, thresholds: Thr
   }
 }
 
-/** Returns the size up to which no tier runs without a header and no history is stored, in tokens. */
-export function minTrackedTokens({ model }: Pick<TierJob, 'model'>, thresholds: Thresholds): number {
-  const { vanishing, recursive, family } = thresholds
-  return (Math.min(vanishing, recursive, family) * (model.thresholdFactor ?? 1)) / 2
-}
-
 /** Returns true if a header requests this tier, which then runs regardless of its expected cost. */
 export function isRequestedByHeader({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5

@@ -32,7 +32,6 @@ import { createSlider, createVanishing, type MinTarget, type SliderMode } from '
 import {
   DEFAULT_THRESHOLDS,
   isRequestedByHeader,
-  minTrackedTokens,
   type Rewrite,
   type Thresholds,
   thresholdsFor,
@@ -87,7 +86,8 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
     const sized = await countNearThreshold(received, meter, thresholds)
     const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
-    const isTracked = job.tokens > minTrackedTokens(job, thresholds)
+    // A conversation that is too small for the tiers without a header needs no history.
+    const isTracked = job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
     const history = isTracked ? await recallHistory(memory, job) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, context)
     const sentRequest =

@@ -10,7 +10,6 @@ import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
   LEVEL_CAPS,
-  minTrackedTokens,
   type Thresholds,
   type Tier,
   type TierJob,
