@@ -14,10 +14,12 @@ import {
   costOf,
   costOfTokens,
   type NanoUsd,
+  NO_USAGE,
   promptTokens,
   scale,
   subtract,
   toNanoUsd,
+  type Usage,
   ZERO,
 } from '../core/money.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
