@@ -1,10 +1,10 @@
 import type { Neighbor, VectorIndex } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
+import { mix } from './typos.ts'
+import { bytesPerVector } from './vector-search.ts'
 
 export interface FlatIndexOptions {
-  /** Milliseconds since 1970. */
   readonly now: () => number
-  /** Yields to the event loop. Called every few milliseconds during a search. */
   readonly pause: () => Promise<void>
   readonly dimensions: number
   readonly maxEntries: number
@@ -13,13 +13,8 @@ export interface FlatIndexOptions {
 }
 
 const SIGNATURE_WORDS = 32
-const OVERHEAD_BYTES = 400
 /** Maximum number of entries that one `add` checks for expiry. */
 const MAX_EXPIRY_CHECKS = 4
-
-export function bytesPerVector(dimensions: number): number {
-  return dimensions * 4 + SIGNATURE_WORDS * 4 + OVERHEAD_BYTES
-}
 
 /**
  * Creates an in-memory index, partitioned by scope, that ranks neighbors by exact cosine. A full index evicts the least
@@ -40,10 +35,8 @@ export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }
   }
   const remove = (entry: StoredVector): void => {
     entries.delete(entry.id)
-    const partition = partitions.get(entry.scope)
-    if (partition === undefined) return
-    removeRow(partition, entry)
-    if (partition.size === 0) partitions.delete(entry.scope)
+    removeRow(entry)
+    if (entry.partition.size === 0) partitions.delete(entry.scope)
   }
   const evict = (): void => {
     let checkedCount = 0
@@ -59,9 +52,8 @@ export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }
     const present = neighbors.filter(({ id }) => entries.has(id))
     for (const { id } of present.toReversed()) {
       const entry = entries.get(id)
-      if (entry === undefined) continue
       entries.delete(id)
-      entries.set(id, entry)
+      if (entry !== undefined) entries.set(id, entry)
     }
     return present
   }
@@ -74,9 +66,10 @@ export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }
       evict()
       if (capacity < 1) return
       const partition = partitions.get(scope) ?? { rows: [], signatures: new Uint32Array(0), size: 0 }
-      const entry = { id, scope, vector: vector.slice(), expiresAt, row: partition.rows.length }
       partitions.set(scope, partition)
-      addRow(partition, entry, sign)
+      const row = partition.rows.length
+      const entry = { id, scope, vector: vector.slice(), tailNorm: tailNormOf(vector), expiresAt, partition, row }
+      addRow(entry, sign)
       entries.set(id, entry)
     },
     nearest: (scope, vector, { minSimilarity, limit }) => {
@@ -102,20 +95,22 @@ interface StoredVector {
   readonly id: string
   readonly scope: string
   readonly vector: Float32Array
+  readonly tailNorm: number
   readonly expiresAt: number
+  readonly partition: Partition
   row: number
 }
 
 /** The vectors of one scope. A search keeps the arrays with which it began, because `compact` replaces them. */
 interface Partition {
   rows: (StoredVector | undefined)[]
-  /** The signatures of all rows, in one array. */
   signatures: Uint32Array
   /** Number of rows that are not empty. */
   size: number
 }
 
-function addRow(partition: Partition, entry: StoredVector, sign: Signer): void {
+function addRow(entry: StoredVector, sign: Signer): void {
+  const { partition } = entry
   const offset = entry.row * SIGNATURE_WORDS
   if (offset >= partition.signatures.length) {
     const larger = new Uint32Array(Math.max(8 * SIGNATURE_WORDS, offset * 2))
@@ -127,39 +122,36 @@ function addRow(partition: Partition, entry: StoredVector, sign: Signer): void {
   partition.size += 1
 }
 
-function removeRow(partition: Partition, { row }: StoredVector): void {
+function removeRow({ partition, row }: StoredVector): void {
   partition.rows[row] = undefined
   partition.size -= 1
   if (partition.size * 2 < partition.rows.length) compact(partition)
 }
 
 function compact(partition: Partition): void {
-  const { signatures } = partition
-  partition.rows = partition.rows.filter((entry) => entry !== undefined)
-  partition.signatures = new Uint32Array(partition.size * SIGNATURE_WORDS)
-  partition.rows.forEach((entry, row) => {
-    if (entry === undefined) return
+  const rows = partition.rows.filter((entry) => entry !== undefined)
+  const signatures = new Uint32Array(rows.length * SIGNATURE_WORDS)
+  rows.forEach((entry, row) => {
     const from = entry.row * SIGNATURE_WORDS
-    partition.signatures.set(signatures.subarray(from, from + SIGNATURE_WORDS), row * SIGNATURE_WORDS)
+    signatures.set(partition.signatures.subarray(from, from + SIGNATURE_WORDS), row * SIGNATURE_WORDS)
     entry.row = row
   })
+  partition.rows = rows
+  partition.signatures = signatures
 }
 
-interface VectorQuery {
+interface Search extends Pick<Partition, 'rows' | 'signatures'> {
   readonly vector: Float32Array
+  readonly tailNorm: number
   readonly minSimilarity: number
   readonly limit: number
   readonly now: number
-}
-
-interface Search extends VectorQuery, Pick<Partition, 'rows' | 'signatures'> {
   /** Number of rows when the search began. */
   readonly rowCount: number
   /** The signature of the query. Undefined if the partition is small. */
   readonly signature: Uint32Array | undefined
   /** Maximum number of differing bits in the first signature words, by index of the last of these words. */
-  readonly maxDifferingBits: readonly number[]
-  /** Nearest first. */
+  readonly bitLimits: readonly number[]
   readonly best: Neighbor[]
 }
 
@@ -170,14 +162,16 @@ const VECTOR_COST = 60
 const SIGNATURE_COST = 2
 /** Work between two pauses, in the unit of these costs: about 3 ms. */
 const SLICE_WORK = 200_000
+/** Prevents rounding from rejecting a vector whose similarity is exactly the minimum. */
+const ROUNDING = 1e-5
+
+type VectorQuery = Pick<Search, 'vector' | 'minSimilarity' | 'limit' | 'now'>
 
 function startSearch({ rows, signatures }: Partition, query: VectorQuery, sign: Signer): Search {
   const rowCount = rows.length
   const signature = rowCount < MIN_SIGNED_ROWS ? undefined : sign(query.vector)
-  const maxDifferingBits = Array.from({ length: signature?.length ?? 0 }, (_, word) =>
-    maxDifferentBits(query.minSimilarity, word + 1),
-  )
-  return { ...query, rows, signatures, rowCount, signature, maxDifferingBits, best: [] }
+  const bitLimits = signature === undefined ? [] : bitLimitsOf(query.minSimilarity)
+  return { ...query, tailNorm: tailNormOf(query.vector), rows, signatures, rowCount, signature, bitLimits, best: [] }
 }
 
 async function searchRest(search: Search, from: number, pause: () => Promise<void>): Promise<readonly Neighbor[]> {
@@ -197,37 +191,45 @@ function searchSlice(search: Search, from: number): number {
   return row
 }
 
-function hasNearSignature({ signatures, maxDifferingBits }: Search, row: number, signature: Uint32Array): boolean {
+function hasNearSignature({ signatures, bitLimits }: Search, row: number, signature: Uint32Array): boolean {
   const offset = row * SIGNATURE_WORDS
   let differingBits = 0
   for (let word = 0; word < SIGNATURE_WORDS; word += 1) {
     differingBits += countOnes((signatures[offset + word] ?? 0) ^ (signature[word] ?? 0))
-    if (differingBits > (maxDifferingBits[word] ?? 0)) return false
+    if (differingBits > (bitLimits[word] ?? 0)) return false
   }
   return true
 }
 
-function compare(entry: StoredVector | undefined, { vector, minSimilarity, limit, now, best }: Search): void {
-  if (entry === undefined || entry.expiresAt <= now) return
-  const similarity = dotProduct(entry.vector, vector)
-  const last = best.at(-1)
-  const isFull = last !== undefined && best.length >= limit
-  if (similarity < minSimilarity || (isFull && similarity <= last.similarity)) return
+function compare(entry: StoredVector | undefined, search: Search): void {
+  const { vector, tailNorm, minSimilarity, limit, best } = search
+  if (entry === undefined || entry.expiresAt <= search.now) return
+  const head = vector.length >>> 2
+  const headProduct = dotProduct(entry.vector, vector, 0, head)
+  // The norms of the tails bound the product of the tails. Few vectors need all dimensions.
+  if (headProduct + tailNorm * entry.tailNorm < minSimilarity - ROUNDING) return
+  const similarity = headProduct + dotProduct(entry.vector, vector, head)
+  if (similarity < minSimilarity) return
   const position = best.findIndex((neighbor) => neighbor.similarity < similarity)
   best.splice(position < 0 ? best.length : position, 0, { id: entry.id, similarity })
-  if (isFull) best.pop()
+  if (best.length > limit) best.pop()
 }
 
-export function dotProduct(left: Float32Array, right: Float32Array): number {
+/** Returns the norm of the last three quarters of the dimensions. */
+function tailNormOf(vector: Float32Array): number {
+  return Math.sqrt(dotProduct(vector, vector, vector.length >>> 2))
+}
+
+export function dotProduct(left: Float32Array, right: Float32Array, from: number, to: number = left.length): number {
   let [a, b, c, d] = [0, 0, 0, 0]
-  const end = left.length - (left.length % 4)
-  for (let index = 0; index < end; index += 4) {
+  const end = to - ((to - from) % 4)
+  for (let index = from; index < end; index += 4) {
     a += (left[index] ?? 0) * (right[index] ?? 0)
     b += (left[index + 1] ?? 0) * (right[index + 1] ?? 0)
     c += (left[index + 2] ?? 0) * (right[index + 2] ?? 0)
     d += (left[index + 3] ?? 0) * (right[index + 3] ?? 0)
   }
-  for (let index = end; index < left.length; index += 1) a += (left[index] ?? 0) * (right[index] ?? 0)
+  for (let index = end; index < to; index += 1) a += (left[index] ?? 0) * (right[index] ?? 0)
   return a + b + (c + d)
 }
 
@@ -251,11 +253,7 @@ type Signer = (vector: Float32Array) => Uint32Array
  */
 function createSigner(dimensions: number): Signer {
   const size = Math.max(SIGNATURE_BITS, 2 ** Math.ceil(Math.log2(dimensions)))
-  let state = 1
-  const signs = Float32Array.from({ length: size * ROUNDS }, () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return state < 2 ** 31 ? 1 : -1
-  })
+  const signs = Float32Array.from({ length: size * ROUNDS }, (_, index) => ((mix(index + 1) & 1) === 0 ? 1 : -1))
   return (vector) => {
     const work = new Float32Array(size)
     work.set(vector)
@@ -285,12 +283,14 @@ function hadamard(values: Float32Array): void {
   }
 }
 
-/** Returns how many bits may differ in the first `words` signature words of two vectors with at least this cosine. */
-function maxDifferentBits(minSimilarity: number, words: number): number {
-  const bits = words * 32
+/** Returns how many bits may differ in the first 1, 2 … 32 signature words of two vectors with at least this cosine. */
+function bitLimitsOf(minSimilarity: number): readonly number[] {
   const probability = Math.acos(Math.min(1, Math.max(-1, minSimilarity))) / Math.PI
-  const deviation = Math.sqrt(bits * probability * (1 - probability))
-  return Math.min(bits, Math.ceil(bits * probability + DEVIATIONS * deviation) + SLACK_BITS)
+  return Array.from({ length: SIGNATURE_WORDS }, (_, word) => {
+    const bits = (word + 1) * 32
+    const deviation = Math.sqrt(bits * probability * (1 - probability))
+    return Math.min(bits, Math.ceil(bits * probability + DEVIATIONS * deviation) + SLACK_BITS)
+  })
 }
 
 function countOnes(value: number): number {

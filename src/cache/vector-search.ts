@@ -4,7 +4,6 @@ import type { Embedder, Neighbor, VectorIndex } from '../core/cache.ts'
 import type { Runtime } from '../core/ports.ts'
 import { FailurePause, runAbortable, runWithTimeout } from './answer-store.ts'
 import { canonicalize, textToEmbed } from './canonical.ts'
-import { bytesPerVector } from './flat-index.ts'
 import { hash32, mix } from './typos.ts'
 import type { CandidateSearch, Lookup } from './wording-search.ts'
 
@@ -27,6 +26,13 @@ const MAX_EMBEDDED_TOGETHER = 32
 interface PendingQuestion {
   readonly text: string
   readonly expiresAt: number
+}
+
+/** Size of an entry of the index without its vector, in bytes. */
+const OVERHEAD_BYTES = 528
+
+export function bytesPerVector(dimensions: number): number {
+  return dimensions * 4 + OVERHEAD_BYTES
 }
 
 /** Unit vectors. An element is undefined if the embedder returned an unusable vector. */

@@ -5,6 +5,12 @@ import { flatIndex } from '../cache/fixture.ts'
 
 const DIMENSIONS = 1024
 
+/** Adds in the same order as the index, so that both round identically. */
+function cosine(left: Float32Array, right: Float32Array): number {
+  const head = DIMENSIONS / 4
+  return dotProduct(left, right, 0, head) + dotProduct(left, right, head)
+}
+
 function unit(values: readonly number[]): Float32Array {
   const length = Math.hypot(...values)
   return Float32Array.from(values, (value) => (length === 0 ? 1 / Math.sqrt(values.length) : value / length))
@@ -40,7 +46,7 @@ describe('the law of the index', () => {
             await index.add({ id: String(place), scope: 's', vector: stored, expiresAt: 1 })
           }
           const expected = vectors
-            .map((stored, place) => ({ id: String(place), similarity: dotProduct(stored, query) }))
+            .map((stored, place) => ({ id: String(place), similarity: cosine(stored, query) }))
             .filter(({ similarity }) => similarity >= least)
             .sort((one, other) => other.similarity - one.similarity)
           const neighbours = await index.nearest('s', query, { minSimilarity: least, limit: 100 })
@@ -66,7 +72,7 @@ describe('the law of the index', () => {
     for (const query of vectors.slice(0, 20)) {
       for (const minSimilarity of [0.85, 0.95]) {
         const expected = kept
-          .map(({ id, stored }) => ({ id, similarity: dotProduct(stored, query) }))
+          .map(({ id, stored }) => ({ id, similarity: cosine(stored, query) }))
           .filter(({ similarity }) => similarity >= minSimilarity)
           .sort((one, other) => other.similarity - one.similarity)
 
