@@ -4,18 +4,14 @@ import type { Agent, Dispatcher } from 'undici'
 import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { ClosableTransport, Runtime, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
-export interface UndiciOptions {
-  /** Maximum time to connect, including TLS, in milliseconds. A request may override it. @default 10_000 */
-  readonly connectTimeoutMs?: number
-  /**
-   * Idle timeout of a connection, in milliseconds. The upstream's Keep-Alive header takes precedence, up to 10 minutes.
-   * @default 30_000
-   */
-  readonly keepAliveMs?: number
-  /** Maximum number of connections to one address. Further requests wait for a free connection. @default 1024 */
-  readonly connections?: number
-}
-
+/** Maximum time to connect, including TLS, in milliseconds. A request may override it. */
+const CONNECT_MS = 10_000
+/**
+ * Idle timeout of a connection, in milliseconds. The upstream's Keep-Alive header takes precedence, up to 10 minutes.
+ */
+const KEEP_ALIVE_MS = 30_000
+/** Maximum number of connections to one address. Further requests wait for a free connection. */
+const MAX_CONNECTIONS = 1024
 /** Maximum size of response headers, in bytes. */
 const MAX_HEADER_BYTES = 16 * 1024
 /** Maximum number of agents. Each connect timeout has its own agent; further timeouts share the newest agent. */
@@ -25,12 +21,12 @@ const MAX_AGENTS = 8
  * Creates the transport for Node. undici's `dispatch` takes a fifth of the CPU time of the global fetch. The first
  * request loads undici. The caller enforces all timeouts except the connect timeout.
  */
-export function undiciTransport(options: UndiciOptions = {}): ClosableTransport {
+export function undiciTransport(): ClosableTransport {
   const agents = new Map<number, Promise<Agent>>()
   const agentFor = (connectMs: number): Promise<Agent> => {
     const known = agents.get(connectMs) ?? (agents.size < MAX_AGENTS ? undefined : [...agents.values()].at(-1))
     if (known !== undefined) return known
-    const agent = createAgent(options, connectMs)
+    const agent = createAgent(connectMs)
     agents.set(connectMs, agent)
     // A failed import must not fail later requests.
     agent.catch(() => agents.delete(connectMs))
@@ -38,7 +34,7 @@ export function undiciTransport(options: UndiciOptions = {}): ClosableTransport 
   }
   let ready: { readonly connectMs: number; readonly agent: Agent } | undefined
   const transport = (request: TransportRequest, handler: TransportHandler): TransportCall => {
-    const connectMs = request.connectMs ?? options.connectTimeoutMs ?? 10_000
+    const connectMs = request.connectMs ?? CONNECT_MS
     const call = new UndiciCall(handler)
     if (ready?.connectMs === connectMs) {
       call.dispatch(ready.agent, request)
@@ -67,12 +63,12 @@ export function defaultTransport(): ClosableTransport {
   return undiciTransport()
 }
 
-async function createAgent(options: UndiciOptions, connectMs: number): Promise<Agent> {
+async function createAgent(connectMs: number): Promise<Agent> {
   const { Agent } = await import('undici')
   return new Agent({
     connect: { timeout: connectMs },
-    keepAliveTimeout: options.keepAliveMs ?? 30_000,
-    connections: options.connections ?? 1024,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    connections: MAX_CONNECTIONS,
     pipelining: 1,
     headersTimeout: 0,
     bodyTimeout: 0,
