@@ -1,5 +1,6 @@
 import { isJsonObject, type Json } from './json.ts'
 
+/** Kinds of request failures. */
 export type FailureKind =
   | 'invalid-request'
   | 'invalid-admin-request'
