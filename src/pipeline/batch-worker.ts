@@ -130,6 +130,8 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     } else {
       nextPollAt = Math.min(nextPollAt, now() + BACKOFF_MS)
     }
+    // Replaces this worker. Otherwise, fewer workers would continue until all of them are idle.
+    schedule(BACKOFF_MS * 2 ** internalErrors)
   }
 
   async function processItem(claim: ItemClaim): Promise<void> {
@@ -224,7 +226,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     isStale = true
     cancelTimer()
     const wasIdle = workers.size === 0
-    if (wasIdle) nextPollAt = Infinity
+    nextPollAt = Infinity
     while (workers.size < concurrency) startWorker()
     if (wasIdle) keepAwake()
   }
@@ -253,6 +255,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
 
   function schedule(maxDelayMs: number): void {
     if (stopController.signal.aborted) return
+    cancelTimer()
     const delay = Math.max(MIN_DELAY_MS, Math.min(maxDelayMs, nextPollAt - now()))
     cancelTimer = after(delay, () => wake(), { isBackground: true })
   }
