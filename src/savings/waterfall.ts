@@ -196,7 +196,8 @@ async function selectTiersToTry(
       skip(tier, 'failed', reasonOf(error))
     }
   }
-  const chosen = chooseTiers(forecasts, job, history, meter)
+  // The forecast of a custom tier may be malformed.
+  const chosen = await withFallback([], (async () => chooseTiers(forecasts, job, history, meter))())
   for (const tier of forecasts.keys()) {
     if (!chosen.some((candidate) => candidate.tier === tier))
       skip(tier, 'does-not-pay', 'sending everything costs less')

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
-import type { Tier, TierJob } from '../../src/savings/tier.ts'
+import type { Tier, TierForecast, TierJob } from '../../src/savings/tier.ts'
 import { jobOf, meter, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -70,6 +70,16 @@ describe('the chosen tier', () => {
     const { rewrite, verdicts } = await waterfallOf({ tiers: (own) => [broken, ...own] })(job)
     expect(rewrite?.tier).toBe(4)
     expect(verdicts[0]).toEqual({ tier: 2, outcome: 'failed', reason: 'broken' })
+  })
+
+  it('is none if the forecast of a tier is malformed', async () => {
+    const forecast = JSON.parse('{"tokens":1000,"callCost":0,"nextCut":null}') as TierForecast
+    const rewrite = () => Promise.reject(new Error('broken'))
+    const malformed: Tier = { tier: 2, wants: () => true, forecast: () => forecast, rewrite }
+    const prompt = await chatOf(30_000)
+    const result = await waterfallOf({ tiers: (own) => [malformed, ...own] })(jobOf(prompt, { small: dense }))
+    expect(result.rewrite).toBeUndefined()
+    expect(result.verdicts[0]?.outcome).toBe('does-not-pay')
   })
 
   it('is none if each tier fails', async () => {
