@@ -82,7 +82,7 @@ export type { KeyLimits, KeyRateLimit, KeyUsage, ModelUsage, UsageTotals } from 
 export type { Budgets, Keys, RateLimits, RecordMethods } from './governance/admin-records.ts'
 export type { WireForm } from './core/field-names.ts'
 
-// Bills, logs, metrics and the audit trail
+// Bills, logs and the audit trail
 export { readBill, type ResponseBill } from './billing/bill.ts'
 export type {
   EventLogRecord,

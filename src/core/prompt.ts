@@ -165,7 +165,7 @@ export interface Prompt {
   readonly stream: boolean
   /** With `compact`, the vendor shortens the conversation instead of answering it. */
   readonly operation?: 'compact'
-  /** True if the caller accepts that unsupported fields are dropped and reported. @default false */
+  /** True if unsupported fields are dropped and reported. @default false */
   readonly isLossy?: boolean
 }
 

@@ -87,8 +87,8 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   // Official clients retry every 409, even a permanent conflict, unless this header advises against a retry.
   setIfMatching(headers, 'x-should-retry', details.advice?.shouldRetry, BOOLEAN)
   const waitSeconds = Number(headers['retry-after'] ?? 0)
-  const isPermanent = failure.kind === 'budget-exceeded' || waitSeconds > MAX_RETRY_SECONDS
-  if (isPermanent && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
+  const discouragesRetry = failure.kind === 'budget-exceeded' || waitSeconds > MAX_RETRY_SECONDS
+  if (discouragesRetry && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
   if (failure.kind === 'method-not-allowed') headers['allow'] = (details.allow ?? []).join(', ')
   return headers
 }

@@ -146,7 +146,7 @@ function findUnusedId(id: string, suffixes: Map<string, number>): string {
 }
 
 /**
- * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from
+ * Returns the names of omitted fields. Unless the gateway allows lossy translations, throws the error from
  * `createError` for a field that may change the answer. Always throws for an essential field, and for a tool that is not
  * a function.
  */

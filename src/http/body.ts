@@ -73,7 +73,7 @@ export class BodyCollector {
   #buffer: Uint8Array | undefined
   #size = 0
 
-  /** @param expected The Content-Length. A longer body is copied again. */
+  /** @param expected The Content-Length, or 0 if unknown. A longer body may be copied to a larger buffer. */
   constructor(maxBytes: number, expected: number) {
     this.#maxBytes = maxBytes
     this.#expectedBytes = expected

@@ -37,8 +37,8 @@ const checkServeOptions = optionsOf(
 /** Maximum time that `close` waits for the first request of a connection, in milliseconds. */
 const FIRST_REQUEST_TIMEOUT_MS = 1_000
 /**
- * Number of event loop turns without new data before the server is closed: one to accept, one to read, and one for data
- * that arrives in the meantime.
+ * Number of event loop turns without new connections or requests before the server is closed: one to accept, one to
+ * read, and one for data that arrives in the meantime.
  */
 const QUIET_TURNS = 3
 
@@ -164,7 +164,8 @@ async function drain(server: Server, connections: ConnectionTracker, drainMs: nu
 }
 
 /**
- * Resolves after several turns of the event loop without new data, because Node accepts only one connection per turn.
+ * Resolves after several turns of the event loop without new connections or requests, because Node accepts only one
+ * connection per turn.
  */
 async function waitUntilQuiet(connections: ConnectionTracker, deadline: number): Promise<void> {
   let previousArrivals = connections.arrivals

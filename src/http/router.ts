@@ -26,7 +26,7 @@ interface PathEntry<Handler> {
 export type Router<Handler> = (method: string, pathname: string) => Match<Handler>
 
 /**
- * Returns a router that matches paths literally and case-sensitively. The router throws `not-found` for an unknown path,
+ * Returns a router. Paths are case-sensitive and are not normalized. The router throws `not-found` for an unknown path,
  * and `method-not-allowed` for a known path with another method. It treats HEAD as GET.
  * @param fallback Handles every unknown path.
  */
@@ -103,7 +103,7 @@ function wrongMethod(method: string, methods: readonly Method[]): GatewayError {
   return new GatewayError('method-not-allowed', message, { allow })
 }
 
-/** Truncates the caller's text, and replaces control characters and keys. */
+/** Truncates the caller's text, and replaces keys and all characters other than printable ASCII. */
 function printable(text: string): string {
   return text
     .slice(0, 100)

@@ -79,10 +79,7 @@ const MIN_DELAY_MS = 20
 const BACKOFF_MS = 5_000
 /** Maximum number of doublings. The longest delay is 320 seconds. */
 const MAX_DOUBLINGS = 6
-/**
- * Maximum time for which a key is paused after it reaches a limit, in milliseconds. Kept short because an operator may
- * raise the limit in the meantime.
- */
+/** Maximum time for which a key is paused, in milliseconds. Kept short because an operator may raise a limit meanwhile. */
 const MAX_PAUSE_MS = 300_000
 /** Number of polls to create per turn of the event loop. */
 const POLLS_PER_TURN = 100
@@ -92,7 +89,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const { now, after, random } = services.runtime
   /** Polls by key id and batch id. The least recently served key and batch come first. */
   const polls = new Map<string, Map<string, ItemPoll>>()
-  /** End of each key's pause, by key id. A key is paused when it reaches a limit. */
+  /** End of each key's pause, by key id. A key is paused after a temporary failure, such as a rate limit. */
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
   const stopController = new AbortController()
@@ -146,7 +143,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     }
   }
 
-  /** Pauses all batches of the key, because its limits would also reject the next items. */
+  /** Pauses all batches of the key, because its next items would probably fail for the same reason. */
   async function pauseKey(claim: ItemClaim, { batch, delayMs }: RetryDelay): Promise<void> {
     const until = Math.min(now() + Math.min(delayMs, MAX_PAUSE_MS), batch.expiresAt)
     pausedUntil.set(batch.keyId, Math.max(until, pausedUntil.get(batch.keyId) ?? 0))

@@ -137,8 +137,8 @@ function withNewId(completion: Completion, planned: Planned, services: Services)
 
 /**
  * Returns the prompt with the granted output limit if the caller requested more than the budget covers. Also sets the
- * limit if the caller omitted it, unless the model's maximum is granted, enforced by the upstream and optional in its
- * format.
+ * limit if the caller omitted it, unless the model's maximum is granted, the upstream enforces that maximum, and the
+ * upstream's format does not require a limit.
  */
 function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens

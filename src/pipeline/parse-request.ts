@@ -12,7 +12,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
-import { checkPromptLength } from '../formats/prompt-size.ts'
+import { checkPromptLength } from '../formats/prompt-checks.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -154,8 +154,8 @@ function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedMode
 }
 
 /**
- * Throws if the request uses a thread and a route has another format than the request. The official Anthropic client
- * reacts to this error code by sending the full conversation.
+ * Throws if the request uses a thread and the format of a route differs from that of the request. The official
+ * Anthropic client reacts to this error code by sending the full conversation.
  */
 function checkThread({ native }: Prompt, { routes }: ResolvedModel): void {
   if (native.value['thread'] === undefined) return

@@ -21,7 +21,7 @@ export interface PassthroughRequest {
   readonly path: string
   /** The name of the provider that receives the request. */
   readonly provider: string
-  /** The vendor's name of the model. Undefined if the request has no model. */
+  /** The vendor's name for the model. Undefined if the request has no model. */
   readonly model?: string
   /** The fields of the JSON body, or the text fields of a form. */
   readonly fields: JsonObject

@@ -157,7 +157,7 @@ function writeSource(source: ImagePart['source'], path: string): JsonObject {
     case 'url':
       return { type: 'url', url: source.url }
     case 'file':
-      throw unsupportedBlockError(path, 'a file stored at another vendor', 'Send the content of the file instead.')
+      throw unsupportedBlockError(path, 'a file stored by another vendor', 'Send the content of the file instead.')
   }
 }
 

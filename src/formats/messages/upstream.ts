@@ -176,9 +176,9 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
   if (toolChoice?.type === 'none') return { type: 'none' }
-  const disablesParallel = parallelToolCalls === undefined ? {} : { disable_parallel_tool_use: !parallelToolCalls }
-  if (toolChoice?.type === 'tool') return { type: 'tool', name: toolChoice.name, ...disablesParallel }
-  return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...disablesParallel }
+  const parallelFields = parallelToolCalls === undefined ? {} : { disable_parallel_tool_use: !parallelToolCalls }
+  if (toolChoice?.type === 'tool') return { type: 'tool', name: toolChoice.name, ...parallelFields }
+  return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...parallelFields }
 }
 
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {

@@ -63,7 +63,7 @@ const VENDOR_FIELDS: ReadonlySet<string> = nameSet(
     'previousresponseid',
 )
 
-/** Tools that the caller runs. The vendor runs a `shell` in a container. */
+/** Tools that the caller runs. Exception: the vendor runs a `shell` whose `environment` is not local. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
