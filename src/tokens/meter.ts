@@ -200,17 +200,34 @@ function* textsOfBody(prompt: Prompt): Generator<string> {
   }
 }
 
+/** Joins all pieces at once, because joining at each depth copies nested text once per depth. */
 function toUnescapedText(value: Json | undefined, images: ReadonlyMap<JsonObject, string>): string {
-  if (typeof value === 'string') return `"${value}"`
-  if (!isJsonObject(value)) {
-    if (!Array.isArray(value)) return String(value)
-    return `[${value.map((item: Json) => `${toUnescapedText(item, images)},`).join('')}]`
+  const pieces: string[] = []
+  const write = (item: Json | undefined): void => {
+    if (typeof item === 'string') {
+      pieces.push('"', item, '"')
+    } else if (isJsonObject(item)) {
+      const data = images.get(item)
+      pieces.push('{')
+      for (const [name, field] of Object.entries(item)) {
+        pieces.push('"', name, '":')
+        write(data === undefined ? field : removeImage(field, data))
+        pieces.push(',')
+      }
+      pieces.push('}')
+    } else if (Array.isArray(item)) {
+      pieces.push('[')
+      for (const element of item as readonly Json[]) {
+        write(element)
+        pieces.push(',')
+      }
+      pieces.push(']')
+    } else {
+      pieces.push(String(item))
+    }
   }
-  const data = images.get(value)
-  const fields = Object.entries(value).map(([name, field]) => {
-    return `"${name}":${toUnescapedText(data === undefined ? field : removeImage(field, data), images)},`
-  })
-  return `{${fields.join('')}}`
+  write(value)
+  return pieces.join('')
 }
 
 /**

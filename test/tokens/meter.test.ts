@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
+import type { Json } from '../../src/core/json.ts'
 import type { Tokenizer } from '../../src/core/ports.ts'
 import { type Message, type Part, type Prompt, fingerprintOf } from '../../src/core/prompt.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
@@ -71,6 +72,24 @@ describe('the meter', () => {
       native: { dialect: 'openai', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
     }
     expect(meter.estimateMessage(message('', audio))).toBeLessThan(60_000)
+  })
+
+  it('copies deeply nested text once when it counts a body', async () => {
+    const text = 'word '.repeat(10_000)
+    let nested: Json = text
+    for (let depth = 0; depth < 50; depth++) nested = { inner: nested, other: [depth] }
+    const body = { ...prompt(message('hi')), native: { dialect: 'openai', value: { metadata: nested } } } as const
+    const meter = createMeter({ ...createTokenizer(), count: async (counted) => counted.length })
+    let joinedLength = 0
+    const { join } = Array.prototype
+    const spy = vi.spyOn(Array.prototype, 'join').mockImplementation(function (this: unknown[], separator) {
+      const joined = join.call(this, separator)
+      joinedLength += joined.length
+      return joined
+    })
+    const counted = await meter.countBody(body, 'o200k').finally(() => spy.mockRestore())
+    expect(counted).toBeGreaterThan(text.length)
+    expect(joinedLength).toBeLessThan(1.5 * counted)
   })
 })
 
