@@ -1,6 +1,6 @@
 import type { Neighbor, VectorIndex } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
-import { mix } from './typos.ts'
+import { bitLimitsOf, countOnes, createSigner, SIGNATURE_WORDS, type Signer } from './signatures.ts'
 import { bytesPerVector } from './vector-search.ts'
 
 export interface FlatIndexOptions {
@@ -12,7 +12,6 @@ export interface FlatIndexOptions {
   readonly maxBytes: number
 }
 
-const SIGNATURE_WORDS = 32
 /** Maximum number of entries that one `add` checks for expiry. */
 const MAX_EXPIRY_CHECKS = 4
 
@@ -65,7 +64,7 @@ export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }
       if (old !== undefined) remove(old)
       evict()
       if (capacity < 1) return
-      const partition = partitions.get(scope) ?? { rows: [], signatures: new Uint32Array(0), size: 0 }
+      const partition = partitions.get(scope) ?? { rows: [], signatures: new Uint32Array(0), signedCount: 0, size: 0 }
       partitions.set(scope, partition)
       const row = partition.rows.length
       const entry = { id, scope, vector: vector.slice(), tailNorm: tailNormOf(vector), expiresAt, partition, row }
@@ -104,22 +103,32 @@ interface StoredVector {
 /** The vectors of one scope. A search keeps the arrays with which it began, because `compact` replaces them. */
 interface Partition {
   rows: (StoredVector | undefined)[]
+  /** The signatures of the first `signedCount` rows. */
   signatures: Uint32Array
+  signedCount: number
   /** Number of rows that are not empty. */
   size: number
 }
 
 function addRow(entry: StoredVector, sign: Signer): void {
   const { partition } = entry
-  const offset = entry.row * SIGNATURE_WORDS
-  if (offset >= partition.signatures.length) {
-    const larger = new Uint32Array(Math.max(8 * SIGNATURE_WORDS, offset * 2))
-    larger.set(partition.signatures)
-    partition.signatures = larger
-  }
   partition.rows.push(entry)
-  partition.signatures.set(sign(entry.vector), offset)
   partition.size += 1
+  if (partition.rows.length > MIN_SIGNED_ROWS / 2) for (let count = 0; count < 2; count += 1) signNext(partition, sign)
+}
+
+/** Called twice per new row, because signing all rows of a partition at once would block the event loop. */
+function signNext(partition: Partition, sign: Signer): void {
+  const { rows, signatures, signedCount } = partition
+  if (signedCount === rows.length) return
+  const offset = signedCount * SIGNATURE_WORDS
+  if (offset >= signatures.length) {
+    partition.signatures = new Uint32Array(Math.max(MIN_SIGNED_ROWS * SIGNATURE_WORDS, offset * 2))
+    partition.signatures.set(signatures)
+  }
+  const entry = rows[signedCount]
+  if (entry !== undefined) partition.signatures.set(sign(entry.vector), offset)
+  partition.signedCount += 1
 }
 
 function removeRow({ partition, row }: StoredVector): void {
@@ -130,22 +139,27 @@ function removeRow({ partition, row }: StoredVector): void {
 
 function compact(partition: Partition): void {
   const rows = partition.rows.filter((entry) => entry !== undefined)
-  const signatures = new Uint32Array(rows.length * SIGNATURE_WORDS)
+  const signedCount = rows.filter(({ row }) => row < partition.signedCount).length
+  const signatures = new Uint32Array(signedCount * SIGNATURE_WORDS)
   rows.forEach((entry, row) => {
     const from = entry.row * SIGNATURE_WORDS
-    signatures.set(partition.signatures.subarray(from, from + SIGNATURE_WORDS), row * SIGNATURE_WORDS)
+    const signature = partition.signatures.subarray(from, from + SIGNATURE_WORDS)
+    if (row < signedCount) signatures.set(signature, row * SIGNATURE_WORDS)
     entry.row = row
   })
-  partition.rows = rows
-  partition.signatures = signatures
+  Object.assign(partition, { rows, signatures, signedCount })
 }
 
-interface Search extends Pick<Partition, 'rows' | 'signatures'> {
+interface VectorQuery {
   readonly vector: Float32Array
-  readonly tailNorm: number
   readonly minSimilarity: number
   readonly limit: number
   readonly now: number
+}
+
+interface Search extends Pick<Partition, 'rows' | 'signatures' | 'signedCount'> {
+  readonly query: VectorQuery
+  readonly tailNorm: number
   /** Number of rows when the search began. */
   readonly rowCount: number
   /** The signature of the query. Undefined if the partition is small. */
@@ -155,7 +169,7 @@ interface Search extends Pick<Partition, 'rows' | 'signatures'> {
   readonly best: Neighbor[]
 }
 
-/** Minimum number of rows for comparing signatures. With fewer rows, comparing all vectors is cheaper. */
+/** Minimum number of signed rows for comparing signatures. With fewer rows, comparing all vectors is cheaper. */
 const MIN_SIGNED_ROWS = 256
 /** Cost of comparing two vectors. Comparing two signatures costs 1 to 2 on average. */
 const VECTOR_COST = 60
@@ -165,13 +179,12 @@ const SLICE_WORK = 200_000
 /** Prevents rounding from rejecting a vector whose similarity is exactly the minimum. */
 const ROUNDING = 1e-5
 
-type VectorQuery = Pick<Search, 'vector' | 'minSimilarity' | 'limit' | 'now'>
-
-function startSearch({ rows, signatures }: Partition, query: VectorQuery, sign: Signer): Search {
+function startSearch({ rows, signatures, signedCount }: Partition, query: VectorQuery, sign: Signer): Search {
   const rowCount = rows.length
-  const signature = rowCount < MIN_SIGNED_ROWS ? undefined : sign(query.vector)
+  const tailNorm = tailNormOf(query.vector)
+  const signature = signedCount < MIN_SIGNED_ROWS ? undefined : sign(query.vector)
   const bitLimits = signature === undefined ? [] : bitLimitsOf(query.minSimilarity)
-  return { ...query, tailNorm: tailNormOf(query.vector), rows, signatures, rowCount, signature, bitLimits, best: [] }
+  return { query, tailNorm, rows, rowCount, signatures, signedCount, signature, bitLimits, best: [] }
 }
 
 async function searchRest(search: Search, from: number, pause: () => Promise<void>): Promise<readonly Neighbor[]> {
@@ -181,10 +194,10 @@ async function searchRest(search: Search, from: number, pause: () => Promise<voi
 
 /** Searches until the slice is done. Returns the next row. */
 function searchSlice(search: Search, from: number): number {
-  const { rows, rowCount, signature } = search
+  const { rows, rowCount, signature, signedCount } = search
   let row = from
   for (let work = 0; row < rowCount && work < SLICE_WORK; row += 1) {
-    const isNear = signature === undefined || hasNearSignature(search, row, signature)
+    const isNear = signature === undefined || row >= signedCount || hasNearSignature(search, row, signature)
     work += isNear ? VECTOR_COST : SIGNATURE_COST
     if (isNear) compare(rows[row], search)
   }
@@ -202,8 +215,9 @@ function hasNearSignature({ signatures, bitLimits }: Search, row: number, signat
 }
 
 function compare(entry: StoredVector | undefined, search: Search): void {
-  const { vector, tailNorm, minSimilarity, limit, best } = search
-  if (entry === undefined || entry.expiresAt <= search.now) return
+  const { query, tailNorm, best } = search
+  const { vector, minSimilarity, limit, now } = query
+  if (entry === undefined || entry.expiresAt <= now) return
   const head = vector.length >>> 2
   const headProduct = dotProduct(entry.vector, vector, 0, head)
   // The norms of the tails bound the product of the tails. Few vectors need all dimensions.
@@ -231,70 +245,4 @@ export function dotProduct(left: Float32Array, right: Float32Array, from: number
   }
   for (let index = end; index < to; index += 1) a += (left[index] ?? 0) * (right[index] ?? 0)
   return a + b + (c + d)
-}
-
-const SIGNATURE_BITS = SIGNATURE_WORDS * 32
-const ROUNDS = 3
-/**
- * Number of standard deviations above the mean number of differing bits at which a vector is skipped. The probability
- * of skipping a near vector is about 10^-10 for each number of compared words.
- */
-const DEVIATIONS = 6.5
-/** Tolerance in bits. Prevents rounding errors from rejecting equal vectors. */
-const SLACK_BITS = 2
-
-/** Returns the signs of a vector's projections onto 1024 fixed random directions. */
-type Signer = (vector: Float32Array) => Uint32Array
-
-/**
- * Creates a signer. Near vectors have similar signatures: the probability that a bit differs is angle / π. The
- * directions are those of a randomized Hadamard transform, so a signature takes about 30,000 additions instead of a
- * million multiplications.
- */
-function createSigner(dimensions: number): Signer {
-  const size = Math.max(SIGNATURE_BITS, 2 ** Math.ceil(Math.log2(dimensions)))
-  const signs = Float32Array.from({ length: size * ROUNDS }, (_, index) => ((mix(index + 1) & 1) === 0 ? 1 : -1))
-  return (vector) => {
-    const work = new Float32Array(size)
-    work.set(vector)
-    for (let round = 0; round < ROUNDS; round += 1) {
-      for (let index = 0; index < size; index += 1) {
-        work[index] = (work[index] ?? 0) * (signs[round * size + index] ?? 1)
-      }
-      hadamard(work)
-    }
-    const signature = new Uint32Array(SIGNATURE_WORDS)
-    for (let bit = 0; bit < SIGNATURE_BITS; bit += 1) {
-      if ((work[bit] ?? 0) >= 0) signature[bit >>> 5] = (signature[bit >>> 5] ?? 0) | (1 << (bit & 31))
-    }
-    return signature
-  }
-}
-
-function hadamard(values: Float32Array): void {
-  for (let half = 1; half < values.length; half *= 2) {
-    for (let start = 0; start < values.length; start += half * 2) {
-      for (let index = start; index < start + half; index += 1) {
-        const [a, b] = [values[index] ?? 0, values[index + half] ?? 0]
-        values[index] = a + b
-        values[index + half] = a - b
-      }
-    }
-  }
-}
-
-/** Returns how many bits may differ in the first 1, 2 … 32 signature words of two vectors with at least this cosine. */
-function bitLimitsOf(minSimilarity: number): readonly number[] {
-  const probability = Math.acos(Math.min(1, Math.max(-1, minSimilarity))) / Math.PI
-  return Array.from({ length: SIGNATURE_WORDS }, (_, word) => {
-    const bits = (word + 1) * 32
-    const deviation = Math.sqrt(bits * probability * (1 - probability))
-    return Math.min(bits, Math.ceil(bits * probability + DEVIATIONS * deviation) + SLACK_BITS)
-  })
-}
-
-function countOnes(value: number): number {
-  let bits = value - ((value >>> 1) & 0x55555555)
-  bits = (bits & 0x33333333) + ((bits >>> 2) & 0x33333333)
-  return Math.imul((bits + (bits >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24
 }
