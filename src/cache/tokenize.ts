@@ -172,8 +172,8 @@ const CORRECTIONS: ReadonlyMap<string, string> = new Map([
   ['si', 'is'],
 ])
 
-/** Swaps that are ambiguous in lower case, but not if a capital letter was moved. */
-const CAPITAL_MOVED: ReadonlyMap<string, string> = new Map([
+/** Corrections of swaps that are ambiguous in lower case, but not if a capital letter was moved. */
+const MOVED_CAPITAL_CORRECTIONS: ReadonlyMap<string, string> = new Map([
   ['oD', 'do'],
   ['fI', 'if'],
   ['nI', 'in'],
@@ -199,7 +199,7 @@ export function correctSwappedLetters(token: Token): Token {
 function commonWordOf(token: Token): string | undefined {
   if (token.kind === 'exact') {
     if (!token.startsSentence || !HAS_MOVED_CAPITAL.test(token.raw)) return undefined
-    return CAPITAL_MOVED.get(token.raw) ?? CORRECTIONS.get(token.raw.toLowerCase())
+    return MOVED_CAPITAL_CORRECTIONS.get(token.raw) ?? CORRECTIONS.get(token.raw.toLowerCase())
   }
   if (token.kind !== 'word') return undefined
   const hasUsualCapitals =

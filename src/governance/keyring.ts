@@ -20,7 +20,7 @@ import {
   type VirtualKey,
 } from './virtual-key.ts'
 
-/** The stored keys. `create`, `update` and `configure` throw if a shared record to which the key refers does not exist. */
+/** The stored keys. `create`, `update` and `configure` throw if the fields refer to a shared record that does not exist. */
 export interface Keyring {
   /** Reads the key from the store, not from the cache. */
   read(id: string): Promise<VirtualKey>

@@ -50,7 +50,7 @@ interface RecordTableOptions<T> extends LookupOptions {
 
 export const MAX_CACHED_RECORDS = 10_000
 export const CACHE_MS = 2_000
-/** In each round of attempts, one of several concurrent changes succeeds. */
+/** Maximum number of attempts to write a record. Each attempt fails only if a concurrent change succeeds. */
 const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 

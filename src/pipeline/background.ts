@@ -121,16 +121,16 @@ class BackgroundWork {
     while (this.#isUnfinished && !this.#isClosing && runtime.now() < this.#deadline) {
       await this.#pause(waitMs)
       waitMs = Math.min(MAX_WAIT_MS, 2 * waitMs)
-      if (!(await this.#poll('GET', ''))) break
+      if (!(await this.#updateResponse('GET', ''))) break
     }
-    if (this.#isUnfinished) await this.#poll('POST', '/cancel')
+    if (this.#isUnfinished) await this.#updateResponse('POST', '/cancel')
   }
 
   /**
    * Calls the upstream and updates the response. Returns false if the upstream rejects the call or does not return an
-   * object. Any other failed poll is retried.
+   * object. Returns true after any other failure, so that the next poll retries.
    */
-  async #poll(method: StoredResponseCall['method'], action: string): Promise<boolean> {
+  async #updateResponse(method: StoredResponseCall['method'], action: string): Promise<boolean> {
     const { route, format } = this.#answered
     const { runtime, timeouts } = this.#services
     // The work continues after the request is canceled.
@@ -183,8 +183,8 @@ class BackgroundWork {
 
   /**
    * Bills an incomplete response for the usage that the upstream last reported, or for the part that was streamed if
-   * that is more. If the upstream does not report how the response ended, bills the reserved amount, because the vendor
-   * may charge for the whole response.
+   * that is more. If the upstream does not report how the response ended, bills an answer of the reserved length, because
+   * the vendor may charge for the whole response.
    */
   #bill(): Bill {
     const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]

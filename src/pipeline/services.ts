@@ -68,7 +68,7 @@ export interface Limits {
   readonly jsonSyntaxBytes: number
   /**
    * Maximum size of the text in a model request, in bytes: all strings in its body except base64 data. The default
-   * exceeds 2 million tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
+   * exceeds 2 million tokens of prose, more than any model in the catalog accepts. @default 8_388_608 (8 MiB)
    */
   readonly promptBytes: number
   /** Maximum `temperature` in the chat and responses formats. @default 1 */
@@ -107,7 +107,7 @@ export interface SharedAnswer {
   readonly promptTokens: number
 }
 
-/** A body in which references to earlier responses have been replaced by their content. */
+/** A body in which references to stored turns have been replaced by the stored content. */
 export interface RecalledBody {
   readonly body: JsonObject
   /** Limits the routes to the provider that stores the referenced responses. @default every route can answer */

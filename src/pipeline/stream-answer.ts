@@ -104,7 +104,7 @@ class StreamAnswer {
     idempotencyClaim?.share(headers, this.#buffer)
     this.#share()
     if (isDetached) this.#detach(leave)
-    this.#buffer.onDemandChange = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
+    this.#buffer.onDemandChange = (hasDemand) => (hasDemand ? this.#stream.resume() : this.#stream.pause())
     this.#stream.attach({
       onChunk: (chunk) => {
         this.#register()
@@ -218,9 +218,9 @@ class StreamAnswer {
   #abandon(): void {
     if (this.#isOver) return
     this.#stream.abort()
-    if (this.#endIfContinued(generationStopped())) return
+    if (this.#endIfContinued(generationStoppedError())) return
     this.#finish(this.#partialBill(), { status: 499, failure: canceledError() }, () => {
-      this.#buffer.finish(this.#writeFailure(generationStopped()), false)
+      this.#buffer.finish(this.#writeFailure(generationStoppedError()), false)
     })
   }
 
@@ -263,7 +263,7 @@ class StreamAnswer {
   }
 }
 
-function generationStopped(): GatewayError {
+function generationStoppedError(): GatewayError {
   return new GatewayError(
     'cancelled',
     'The generation was stopped because its caller disconnected or the gateway was closed. Send X-Svc-Detach: true with a request that must continue without a reader.',

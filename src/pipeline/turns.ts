@@ -86,7 +86,9 @@ async function recall(store: TurnStore, format: TurnFormat, key: VirtualKey, bod
   if (secondProvider !== undefined) throw severalProviders(String(provider), secondProvider)
   return {
     body: format.resolveReferences(body, turns),
-    ...(provider !== undefined && { restrictRoutes: (resolved: ResolvedModel) => routesOf(resolved, provider) }),
+    ...(provider !== undefined && {
+      restrictRoutes: (resolved: ResolvedModel) => restrictToProvider(resolved, provider),
+    }),
   }
 }
 
@@ -174,10 +176,10 @@ function parseAnswer(text: string | undefined): JsonObject | undefined {
 }
 
 /**
- * Returns only the routes to the provider that stores the referenced responses. Throws 400 for a model of another
- * provider.
+ * Returns the model with only its routes to the provider that stores the referenced responses. Throws 400 for a model
+ * of another provider.
  */
-function routesOf(resolved: ResolvedModel, providerName: string): ResolvedModel {
+function restrictToProvider(resolved: ResolvedModel, providerName: string): ResolvedModel {
   const routes = resolved.routes.filter(({ provider }) => provider.name === providerName)
   const restricted = toResolvedModel(resolved.name, routes)
   if (restricted !== undefined) return restricted
