@@ -24,7 +24,7 @@ export interface CacheMiss {
   readonly claim?: AnswerClaim | undefined
 }
 
-/** A request's claim on an answer that several processes may compute at the same time. */
+/** A request's claim to compute an answer. Other processes wait for the answer instead of computing it too. */
 export interface AnswerClaim {
   /**
    * Takes the claim, or waits for the process that has it. Resolves with undefined if this process must compute the

@@ -150,7 +150,7 @@ export function smallModelVerifier(): VerifyHit {
 }
 
 export interface CacheDirectives {
-  /** If false, no stored answer is returned (`Cache-Control: no-cache` or `no-store`). */
+  /** If false, no stored answer is returned (`Cache-Control: no-cache`, `no-store` or `max-age=0`). */
   readonly allowsRead: boolean
   /** If false, the answer is not stored (`Cache-Control: no-store`). */
   readonly allowsWrite: boolean

@@ -161,7 +161,7 @@ function hasCapital(item: CanonicalToken): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** One of the two texts must be English. The typo may be in the only English word of the other. */
+/** One English text suffices, because a typo can hide the words by which the other text is recognized as English. */
 function mayForgiveTypos(left: Canonical, right: Canonical): boolean {
   if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'

@@ -74,7 +74,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
   return {
     bytesOf: () => bytesPerVector(embedder.dimensions),
     find: (lookup, limit) =>
-      chain(options.hasComparable(lookup.key.scope), (has) => (has ? nearest(lookup, limit) : [])),
+      chain(options.hasComparable(lookup.key.scope), (hasEntries) => (hasEntries ? nearest(lookup, limit) : [])),
     add: (lookup, expiresAt) => {
       const { scope, id, text } = lookup.key
       if (isLocal && lookup.vector === undefined) {

@@ -31,7 +31,7 @@ export function unwrapJson(completion: Completion): Completion {
   const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const text = answerText.join('').trim()
   const json = FENCED_JSON.exec(text)?.[1] ?? text
-  if (!isObjectText(json)) throw notJson()
+  if (!isObjectText(json)) throw notJsonError()
   if (json === text) return completion
   const others = completion.parts.filter((part) => part.type !== 'text')
   return { ...completion, parts: [...others, { type: 'text', text: json }] }
@@ -45,7 +45,7 @@ function isObjectText(text: string): boolean {
   }
 }
 
-function notJson(): GatewayError {
+function notJsonError(): GatewayError {
   return new GatewayError(
     'upstream',
     'The model did not answer with a JSON object. Retry, or send a schema (response_format of type json_schema).',

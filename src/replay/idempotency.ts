@@ -90,8 +90,9 @@ export class Idempotency {
   }
 
   /**
-   * Waits for the first request with the same key. Throws `conflict` if the key was used for a different request, or if
-   * the first request is still running after `timeoutMs`. Rejects if the store fails or the caller disconnects.
+   * Claims the key, or waits for the answer to the first request with it. Throws `conflict` if the key was used for a
+   * different request, or if the first request is still running after `timeoutMs`. Rejects if the store fails or the
+   * caller disconnects.
    */
   async claim(request: IdempotentRequest): Promise<RequestClaim> {
     const { now, after } = this.#options

@@ -84,24 +84,24 @@ function recordEndpoints(
   dependencies: AdminDependencies,
 ): readonly Endpoint<Handler>[] {
   const { respondWith } = createGate(dependencies)
-  const methods = async (): Promise<WireRecords<object, object>> => select(await dependencies.records())
+  const selected = async (): Promise<WireRecords<object, object>> => select(await dependencies.records())
   const create = async (call: Call): Promise<object> => {
     const body = await readAdminBody(call, dependencies.services)
-    return (await methods()).create(body)
+    return (await selected()).create(body)
   }
   const update = async (call: Call): Promise<object> => {
     const body = await readAdminBody(call, dependencies.services)
-    return (await methods()).update(pathId(call), body)
+    return (await selected()).update(pathId(call), body)
   }
   return [
     { method: 'POST', path, handle: respondWith(create, 201) },
-    { method: 'GET', path, handle: respondWith(async (call) => (await methods()).list(pageOptions(call))) },
-    { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await methods()).get(pathId(call))) },
+    { method: 'GET', path, handle: respondWith(async (call) => (await selected()).list(pageOptions(call))) },
+    { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await selected()).get(pathId(call))) },
     { method: 'PUT', path: `${path}/:id`, handle: respondWith(update) },
     {
       method: 'DELETE',
       path: `${path}/:id`,
-      handle: respondWith(async (call) => (await methods()).delete(pathId(call))),
+      handle: respondWith(async (call) => (await selected()).delete(pathId(call))),
     },
   ]
 }

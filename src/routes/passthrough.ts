@@ -111,7 +111,7 @@ function segmentOf(call: Call, variable: string): string {
   if (SAFE_SEGMENT.test(segment)) return segment
   throw new GatewayError(
     'not-found',
-    'The path contains an invalid segment. Use letters, digits, hyphens and underscores.',
+    'A path segment is invalid. Use up to 200 letters, digits, hyphens and underscores.',
   )
 }
 

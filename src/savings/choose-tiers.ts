@@ -31,10 +31,10 @@ interface ExpectedCosts {
   readonly callCost: NanoUsd
 }
 
-/** A tier that may run without a header. */
+/** A tier to try: requested by a header, without a forecast, or expected to save money. */
 export interface TierCandidate {
   readonly tier: Tier
-  /** Absent for a tier without a forecast. */
+  /** Absent for a tier that a header requests, and for a tier without a forecast. */
   readonly expected?: ExpectedCosts & { readonly unchangedCosts: SendCosts }
 }
 
@@ -141,7 +141,7 @@ export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
 }
 
-/** Maximum number of further requests to consider, unless more are almost certain. */
+/** Maximum number of expected further requests, unless three times the almost certain number is higher. */
 const MAX_TURNS = 10
 /**
  * Number of almost certain further turns, as a fraction of the turns so far. A conversation ends sooner with a
@@ -151,7 +151,10 @@ const CERTAIN_SHARE = 0.02
 /** Minimum ratio of expected gain to possible loss. Above 1, because the conversation may end with this request. */
 export const MIN_GAIN_RATIO = 2
 
-/** Returns the expected number of further requests: as many as before, at most ten, unless more are almost certain. */
+/**
+ * Returns the expected number of further requests: as many as before and at most ten, but at least three times the
+ * almost certain number. With that factor, `maySwitch` accepts a switch that the almost certain requests pay for.
+ */
 export function turnsAhead(turns: number): number {
   return Math.max(Math.min(turns, MAX_TURNS), certainTurns(turns) * (1 + MIN_GAIN_RATIO))
 }
@@ -219,8 +222,8 @@ export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Ri
   const uncut = option.nextCut === undefined ? option : { ...option, nextCut: NEVER_CUT }
   const { thisRequest, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
   const nextUnchangedCost = sendingCost(model, tokens, tokens)
-  const isCostlierNext = subtract(total, thisRequest) > nextUnchangedCost
-  const returnCost = isCostlierNext ? subtract(sendingCost(model, tokens, 0), nextUnchangedCost) : ZERO
+  const isNextTurnCostlier = subtract(total, thisRequest) > nextUnchangedCost
+  const returnCost = isNextTurnCostlier ? subtract(sendingCost(model, tokens, 0), nextUnchangedCost) : ZERO
   if (add(thisRequest, returnCost) <= unchangedCost) return true
   const added = subtract(thisRequest, sendingCost(model, tokens, cachedTokens))
   return add(add(debt, added), returnCost) <= thisRequest

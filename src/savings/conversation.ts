@@ -206,7 +206,7 @@ export function queryOf(turns: SplitConversation, suggested: readonly string[] =
   const question = first === undefined ? '' : textOfSegment(first)
   add(question, 1)
   const isShort = steps.length === 0 && query.size <= MAX_SHORT_TERMS
-  const earlier = isShort ? earlierQuestion(turns.old) : undefined
+  const earlier = isShort ? earlierExchange(turns.old) : undefined
   if (earlier !== undefined) {
     const needsEarlier = isFollowUp(question, query.size)
     addNew(textOfSegment(earlier.question), needsEarlier ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
@@ -217,8 +217,8 @@ export function queryOf(turns: SplitConversation, suggested: readonly string[] =
   return query
 }
 
-function isFollowUp(question: string, terms: number): boolean {
-  if (terms <= MAX_FOLLOW_UP_TERMS) return true
+function isFollowUp(question: string, termCount: number): boolean {
+  if (termCount <= MAX_FOLLOW_UP_TERMS) return true
   return REFERENCE.test(question) && !NAME_OR_QUOTATION.test(question)
 }
 
@@ -232,7 +232,7 @@ function textAndCallsOf({ messages }: Segment): string {
   return textsAndCalls.map(textOfPart).join('\n')
 }
 
-function earlierQuestion(
+function earlierExchange(
   old: readonly Segment[],
 ): { readonly question: Segment; readonly answer: Segment } | undefined {
   const questionIndex = old.findLastIndex(
@@ -249,18 +249,18 @@ function earlierQuestion(
 const STATED =
   'said|say|told|tell|mention(?:ed)?|recommend(?:ed)?|suggest(?:ed)?|advise[ds]?|propose[ds]?|explain(?:ed)?|describe[ds]?|list(?:ed)?|named?|g[ai]ve(?:n)?|warn(?:ed)?|answer(?:ed)?|compared?|point(?:ed)? out|la(?:y|id) out|provided?|shared?|wr[io]te|came? up with|walk(?:ed)? me'
 /** Matches questions about an earlier answer: "What did you recommend …", "you once told me …", "your advice on …". */
-const ASKS_FOR_ANSWER = new RegExp(
+const ASKS_ABOUT_ANSWER = new RegExp(
   String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',
 )
-/** Longer messages are documents, which may match `ASKS_FOR_ANSWER` or `STANDING_INSTRUCTION` by chance. */
+/** Longer messages are documents, which may match `ASKS_ABOUT_ANSWER` or `STANDING_INSTRUCTION` by chance. */
 const MAX_MATCHED_LENGTH = 1500
 
-export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
+export function asksAboutAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
   const [first, ...steps] = live
   if (first === undefined || steps.length > 0) return false
   const question = textOfSegment(first)
-  return question.length <= MAX_MATCHED_LENGTH && ASKS_FOR_ANSWER.test(question)
+  return question.length <= MAX_MATCHED_LENGTH && ASKS_ABOUT_ANSWER.test(question)
 }
 
 /** Matches instructions for all later turns. A ranking would miss them, because they may share no words with the question. */

@@ -1,5 +1,5 @@
 import type { Message, Prompt } from '../core/prompt.ts'
-import { asksForAnswer, type Conversation, conversationOf, queryOf, type Segment } from './conversation.ts'
+import { asksAboutAnswer, type Conversation, conversationOf, queryOf, type Segment } from './conversation.ts'
 import { excerptSegment, GAP } from './excerpt.ts'
 import type { Snapshot } from './memory.ts'
 import { select, type Selection, type SelectionJob, type SelectionResult, type SelectionTools } from './selection.ts'
@@ -70,7 +70,7 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
     ...layout,
     query: queryOf(conversation.turns, options.searchTerms),
     similarities: options.usesEmbeddings === true ? await job.semantics?.similarities(conversation) : undefined,
-    asksForAnswer: asksForAnswer(conversation.turns),
+    asksAboutAnswer: asksAboutAnswer(conversation.turns),
     owner,
     signal,
   }

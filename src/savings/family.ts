@@ -11,7 +11,7 @@ import {
   sendingCost,
   type Snapshot,
 } from './memory.ts'
-import { controllerOf } from './models.ts'
+import { authorOf } from './models.ts'
 import type { SelectionTools } from './selection.ts'
 import { serializeSegment, stubTokens, summarize, summaryNotice, summaryOf, type SummaryOptions } from './summary.ts'
 import { isWanted, thresholdsFor, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
@@ -114,7 +114,7 @@ export function createFamilyLock(
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
-  const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(summarizerOf(job))} -> ${job.modelName})`
+  const strategyOf = (job: TierJob): string => `Family-Lock (${authorOf(summarizerOf(job))} -> ${job.modelName})`
 
   /**
    * Returns the number of tokens that a summarizer reads for `tokens` tokens of conversation, after stubs have replaced

@@ -26,7 +26,7 @@ export interface SmallModel {
 export const EXTRACTIVE = 'extractive'
 
 /** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
-export function controllerOf(small: SmallModel | undefined): string {
+export function authorOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? EXTRACTIVE : small.name
 }
 
@@ -88,8 +88,8 @@ export function pauseAfterFailures(
 const CHARACTERS_PER_TOKEN = 4
 
 /**
- * Returns a small model that sums the cost of its calls, because a tier that throws does not report its cost. An aborted
- * call costs its prompt, because the vendor has received it.
+ * Returns a small model that sums the cost of its calls, because a tier that throws does not report its cost. The sum
+ * includes the prompt of an aborted call, because the vendor has received it.
  */
 export function trackSpending(small: SmallModel | undefined): {
   readonly small: SmallModel | undefined

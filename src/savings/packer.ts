@@ -9,9 +9,9 @@ export interface PackerEntry {
   readonly segment: Segment
   readonly tokens: number
   readonly analysis: SegmentAnalysis
-  /** Value per token. Determines the order of complete segments. */
+  /** Score weighted by length and age. Determines the order of complete segments. */
   value: number
-  /** Score divided by the best score. Determines the order of snippets. */
+  /** Score divided by the best score, and weighted by age. Raises the rank of the segment's snippets. */
   relativeScore: number
   state: 'out' | 'excerpt' | 'full'
   messages: readonly Message[]
@@ -81,7 +81,7 @@ export class Packer {
     }
   }
 
-  /** Packs the best snippets of incomplete segments by estimated size. Returns true if it packed any snippet. */
+  /** Packs the best snippets of incomplete segments. Their sizes are estimates. Returns true if it packed any snippet. */
   async packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> {
     const { pause } = this.#tools
     this.#rankedSnippets ??= await rankSnippets(entries, scores, pause)
@@ -121,9 +121,9 @@ export class Packer {
     }
   }
 
-  #pack(entry: PackerEntry, state: PackerEntry['state'], cost: number): void {
-    this.usedTokens += cost - entry.usedTokens
-    entry.usedTokens = cost
+  #pack(entry: PackerEntry, state: PackerEntry['state'], tokens: number): void {
+    this.usedTokens += tokens - entry.usedTokens
+    entry.usedTokens = tokens
     entry.state = state
   }
 

@@ -5,7 +5,7 @@ import { cutToQuery } from './cut.ts'
 import { toCharacterBoundary } from './excerpt.ts'
 import { mapWithPauses } from './keywords.ts'
 import type { ConversationMemory } from './memory.ts'
-import { controllerOf, EXTRACTIVE } from './models.ts'
+import { authorOf, EXTRACTIVE } from './models.ts'
 import type { SelectionTools, TextTools } from './selection.ts'
 import {
   PROMPT_VERSION,
@@ -60,7 +60,7 @@ export function createRecursive(
     const minNewest = { messages: unsummarized.length, tokens: 0 }
     const cut = await cutToQuery(job, { cap, liveCap: LIVE_CAP, noticeTokens, createNotice, minNewest }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
-    const strategy = `Recursive-RLM (controller: ${controllerOf(summarizerOf(job))})`
+    const strategy = `Recursive-RLM (controller: ${authorOf(summarizerOf(job))})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
@@ -109,7 +109,7 @@ export function createRecursive(
     const small = summarizerOf(job)
     const hash = sha256(text)
     const keyOf = (author: string): string => `chunk:${PROMPT_VERSION}:${author}:${hash}`
-    for (const author of new Set([small?.name ?? EXTRACTIVE, controllerOf(small)])) {
+    for (const author of new Set([small?.name ?? EXTRACTIVE, authorOf(small)])) {
       const stored = await memory.recall(owner, keyOf(author))
       if (stored !== undefined) return { text: stored, spent: ZERO }
     }

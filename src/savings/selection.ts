@@ -36,7 +36,7 @@ export interface SelectionJob {
   /** @default none: ranks by words only */
   readonly similarities?: Similarities | undefined
   /** True if the question asks about an earlier answer. Selects complete answers first. @default false */
-  readonly asksForAnswer?: boolean
+  readonly asksAboutAnswer?: boolean
   readonly capacity: number
   /** Tokens for excerpts from the newest segment, the last answer, regardless of the query. @default 0 */
   readonly lastAnswerCapacity?: number
@@ -99,7 +99,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const corpus = await createCorpus(counts, pause)
   const toolTokens = sumOfTokens(entries.filter(({ segment }) => segment.kind === 'tool-use'))
   const isToolHeavy = toolTokens / (sumOfTokens(entries) + 1) > MIN_TOOL_SHARE
-  const prefersAnswers = job.asksForAnswer === true && !isToolHeavy
+  const prefersAnswers = job.asksAboutAnswer === true && !isToolHeavy
   const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')

@@ -86,7 +86,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
     const sized = await countNearThreshold(received, meter, thresholds)
     const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
-    // A conversation that is too small for the tiers without a header needs no history.
+    // Below half of the lowest threshold, no tier will soon run without a header, so no history is needed.
     const isTracked = job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
     const history = isTracked ? await recallHistory(memory, job) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, context)
@@ -138,7 +138,7 @@ async function runTiers(job: TierJob, history: History, context: WaterfallContex
   for (const candidate of candidates) {
     const { tier } = candidate
     if (!mayRunAfter(declined, candidate)) {
-      const reason = 'costs more than the tier that declined'
+      const reason = 'too expensive after the tiers that declined'
       verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason })
       continue
     }
@@ -199,8 +199,7 @@ async function selectTiersToTry(
   // The forecast of a custom tier may be malformed.
   const chosen = await withFallback([], (async () => chooseTiers(forecasts, job, history, meter))())
   for (const tier of forecasts.keys()) {
-    if (!chosen.some((candidate) => candidate.tier === tier))
-      skip(tier, 'does-not-pay', 'sending everything costs less')
+    if (!chosen.some((candidate) => candidate.tier === tier)) skip(tier, 'does-not-pay', 'not expected to save money')
   }
   return [...requested, ...chosen]
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { textOfMessage, type Message } from '../../src/core/prompt.ts'
-import { asksForAnswer, splitConversation } from '../../src/savings/conversation.ts'
+import { asksAboutAnswer, splitConversation } from '../../src/savings/conversation.ts'
 import { jobOf, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -20,7 +20,7 @@ describe('a question about an earlier answer', () => {
     ['What did Anna recommend for the balcony?', false],
     [`What did you recommend? ${'A pasted document. '.repeat(100)}`, false],
   ])('is recognized: %s', (question, expected) => {
-    expect(asksForAnswer(splitConversation([user('Hello.'), assistant('Hello.'), user(question)]))).toBe(expected)
+    expect(asksAboutAnswer(splitConversation([user('Hello.'), assistant('Hello.'), user(question)]))).toBe(expected)
   })
 })
 

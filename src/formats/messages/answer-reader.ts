@@ -74,7 +74,7 @@ export function createReader(): StreamReader {
   }
 }
 
-/** Returns the text that a delta adds to a block without an equivalent, such as the input of a tool that the vendor runs. */
+/** Returns the text of a delta that no part contains, such as the input of a tool that the vendor runs. */
 function unmappedTextOf(type: string, { delta }: JsonObject): string {
   if (type !== 'content_block_delta' || !isJsonObject(delta)) return ''
   const { type: _type, ...fields } = delta
