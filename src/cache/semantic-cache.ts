@@ -186,8 +186,8 @@ function toReadOnly(context: CacheContext): CacheContext {
   const { store, options } = context
   const isFree = options.embedder === undefined && options.verifyHit === undefined
   const { hasComparable, size, peek = store.get } = store
-  const unchanged = { put: () => false, amend: () => {}, remove: () => {}, clear: () => {} }
-  const readOnlyStore: AnswerStore = { ...unchanged, get: peek, hasComparable, size }
+  const ignoredWrites = { put: () => false, amend: () => {}, remove: () => {}, clear: () => {} }
+  const readOnlyStore: AnswerStore = { ...ignoredWrites, get: peek, hasComparable, size }
   return { ...context, threshold: isFree ? context.threshold : 1, tallies: createTallies(), store: readOnlyStore }
 }
 

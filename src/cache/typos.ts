@@ -15,8 +15,8 @@ const PLAIN_WORD = /^[a-z]+$/
 const KEYBOARD_ROWS: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
 /**
- * Function words. Their misspellings are accepted in short texts, even with a wrong vowel, because names rarely replace
- * them. Personal pronouns are excluded: `tell thom` is not `tell them`.
+ * Function words. Their misspellings are accepted even in short texts and with a wrong vowel, because names rarely
+ * replace them. Personal pronouns are excluded: `tell thom` is not `tell them`.
  */
 const FUNCTION_WORDS = words(
   `about above across after again against along also although among another around because been before behind being
@@ -139,8 +139,9 @@ function commonPrefixLength(left: string, right: string): number {
 
 /**
  * Classifies a lower-case word. Only misspellings of `common` words are corrected. A `real` word is another word, or a
- * name, one typo away from a common word. About 1% of `unknown` words are classified as common or real, so a typo in
- * them prevents a hit. An `impossible` word is unknown and contains three letters that almost never occur together.
+ * name, one typo away from a common word. About 1% of `unknown` words, including misspellings, are classified as common
+ * or real, which prevents a hit. An `impossible` word is unknown and contains three letters that almost never occur
+ * together.
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 

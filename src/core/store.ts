@@ -212,7 +212,7 @@ export function quotaOf(kind: QuotaKind, keyId: string): Quota {
 export function quotaExceededError({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',
-    `This key's storage quota of ${maxEntries} values and ${maxBytes} bytes is full. The quota is lower while the store is nearly full. Delete values that are no longer needed.`,
+    `The value does not fit in this key's storage quota of ${maxEntries} values and ${maxBytes} bytes (less while the store is nearly full). Delete other values or store a smaller one.`,
   )
 }
 

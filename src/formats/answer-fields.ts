@@ -198,8 +198,8 @@ function ensureChatCallId(call: JsonObject): JsonObject {
 }
 
 /**
- * Returns a function that adds ids to the tool calls of a stream. A chunk without an index belongs to the preceding call
- * unless it has a name.
+ * Returns a function that adds ids to the tool calls of a stream. A piece of a call without an index belongs to the
+ * preceding call unless it has a name.
  */
 export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, { hasUpstreamId: boolean }>()
@@ -216,7 +216,7 @@ export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     }
     if (id === undefined || known.hasUpstreamId) return piece
     if (!hasName(piece)) return replaceField(piece, 'id', undefined)
-    // A chunk with an id and a name begins a second call, which reuses the index.
+    // A piece with an id and a name begins a second call, which reuses the index.
     known.hasUpstreamId = true
     return piece
   }

@@ -104,7 +104,7 @@ interface ScannedBody {
   readonly scan: JsonScan
   /** The body without a byte order mark. */
   readonly bytes: Uint8Array
-  /** The decoded body. Empty for a large body. */
+  /** The decoded body. Empty for a large body that is parsed in steps. */
   readonly text: string
   /** Size of the received body, in bytes. */
   readonly size: number

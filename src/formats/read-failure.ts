@@ -3,6 +3,7 @@ import { asObject, asString, isJsonObject, type Json, type JsonObject } from '..
 import { nameSet } from './fields.ts'
 
 const CALLER_ERROR_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
+const GATEWAY_ERROR_STATUSES: ReadonlySet<number> = new Set([401, 402, 403])
 
 function kindOfStatus(status: number): FailureKind {
   if (CALLER_ERROR_STATUSES.has(status)) return 'upstream-rejected'
@@ -19,8 +20,8 @@ const MESSAGES: Partial<Record<FailureKind, string>> = {
 }
 
 function messageOfStatus(kind: FailureKind, status: number): string {
-  if (status === 401 || status === 403) {
-    return "The model provider rejected the gateway's credentials. Notify the operator of the gateway."
+  if (GATEWAY_ERROR_STATUSES.has(status)) {
+    return "The model provider rejected the gateway's credentials or payment. Notify the operator of the gateway."
   }
   return MESSAGES[kind] ?? `The model provider failed with status ${status}. Retry later.`
 }
@@ -43,8 +44,8 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
 
 /** A retry cannot succeed if the upstream rejects the gateway's credentials, payment or permissions. */
 function faultDetails(status: number): FailureDetails {
-  const rejectsGateway = status === 401 || status === 402 || status === 403
-  return { ...(status < 500 && { isLocalFault: true }), ...(rejectsGateway && { advice: { shouldRetry: 'false' } }) }
+  const advice = GATEWAY_ERROR_STATUSES.has(status) && { advice: { shouldRetry: 'false' as const } }
+  return { ...(status < 500 && { isLocalFault: true }), ...advice }
 }
 
 function errorObject(body: JsonObject = {}): JsonObject {
@@ -176,8 +177,8 @@ function isHiddenBy(rule: RedactionRule, atom: string): boolean {
 
 function updateRules(state: RedactionState, word: string): void {
   const isConnection = word === 'to' && state.previousWord.startsWith('connect')
-  const isFollowedByHost = FOLLOWED_BY_HOST.has(word) || isConnection
-  state.nextRule = FOLLOWED_BY_SECRET.has(word) ? 'all' : isFollowedByHost ? 'names' : 'none'
+  const isFollowedByName = FOLLOWED_BY_NAME.has(word) || isConnection
+  state.nextRule = FOLLOWED_BY_PRIVATE.has(word) ? 'all' : isFollowedByName ? 'names' : 'none'
   state.labelRule = PRIVATE_FIELDS.has(word) ? 'all' : NAME_LABELS.has(word) ? 'names' : 'none'
   state.previousWord = word
 }
@@ -200,8 +201,8 @@ const PRIVATE_FIELDS = nameSet(
     'address addr ip port user username dbname database endpoint url uri base_url baseurl node pod cluster upstream',
 )
 const NAME_LABELS = nameSet('key keys')
-const FOLLOWED_BY_SECRET = nameSet('bearer getaddrinfo enotfound eai_again econnrefused lookup')
-const FOLLOWED_BY_HOST = nameSet('host hostname server node pod upstream backend cluster database user')
+const FOLLOWED_BY_PRIVATE = nameSet('bearer getaddrinfo enotfound eai_again econnrefused lookup')
+const FOLLOWED_BY_NAME = nameSet('host hostname server node pod upstream backend cluster database user')
 
 const PLAIN_WORD = /^(?:[A-Za-z]+|\d+)[.:]?$/
 const INVISIBLE_CHARACTERS = /[\p{Cf}\p{Co}\p{Cn}]|(?![\t\n\r])\p{Cc}/gu

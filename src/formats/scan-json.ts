@@ -13,7 +13,7 @@ export interface ParseLimits {
   readonly depth?: number
   /** Maximum number of keys and array elements, except numbers in arrays. @default 100,000 */
   readonly keys?: number
-  /** Maximum number of numbers in arrays. Only integers of up to 9 digits count once, others four times. @default 500,000 */
+  /** Maximum number of numbers in arrays. Integers of up to 9 digits count once, others four times. @default 500,000 */
   readonly numbers?: number
   /** Maximum number of bytes outside strings. @default 4 MiB */
   readonly syntaxBytes?: number

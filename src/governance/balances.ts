@@ -52,7 +52,7 @@ export async function forecast(key: VirtualKey, quote: Quote, context: ForecastC
 
 interface ForecastContext {
   /** Time after which an unsettled reservation expires, in milliseconds. */
-  readonly maxHoldMs: number
+  readonly expiresAfterMs: number
   readonly store: Pick<Store, 'levels' | 'tallies'>
   readonly shared: SharedLimits
   readonly now: () => number
@@ -64,7 +64,8 @@ async function tryForecast(
   context: ForecastContext,
 ): Promise<Forecast & { readonly recount: Recount | undefined }> {
   const at = context.now()
-  const addCarryOver = createCarryOver(context.store, { maxHoldMs: context.maxHoldMs, toleratesFailure: false })
+  const { expiresAfterMs } = context
+  const addCarryOver = createCarryOver(context.store, { expiresAfterMs, toleratesFailure: false })
   const carried = await addCarryOver(await currentLimits(key, context.shared, at), at)
   const limitClaims = claimsFor(carried.limits, quote)
   const { limits, claims, worstCost, minGrant, tokens } = limitClaims
@@ -102,8 +103,8 @@ interface WindowSpending extends Level {
 
 /**
  * Returns the amount spent in each window. A window's counter includes only amounts that were billed while the budget had
- * that window. If the budget is new or its window has changed, the usage tallies supply the missing amount. No tally
- * covers a window of one minute, so that amount is then missing.
+ * that window. If the budget is new or its window has changed, the daily tallies supply the missing amount. They do not
+ * divide amounts by minute, so a window of one minute then lacks the amount.
  *
  * The tallies are read before the counters. A settlement adds to both in one step, so a settlement between the two
  * reads is not mistaken for a missing amount.
@@ -139,9 +140,9 @@ function readHeldInOtherWindows(
   store: Pick<Store, 'levels'>,
   windows: readonly BudgetWindow[],
   now: number,
-  maxHoldMs: number,
+  expiresAfterMs: number,
 ): MaybePromise<readonly number[]> {
-  const counters = windows.map((window) => countersOfOtherWindows(window, now, maxHoldMs))
+  const counters = windows.map((window) => countersOfOtherWindows(window, now - expiresAfterMs, now))
   return chain(store.levels(counters.flat()), (levels) => {
     let offset = 0
     return counters.map(({ length }) =>
@@ -150,11 +151,11 @@ function readHeldInOtherWindows(
   })
 }
 
-function countersOfOtherWindows({ owner, every }: BudgetWindow, now: number, maxHoldMs: number): readonly string[] {
+function countersOfOtherWindows({ owner, every }: BudgetWindow, from: number, now: number): readonly string[] {
   const counters: string[] = []
   for (const code of DURATION_CODES) {
     if (code === every) continue
-    for (let { start, end } = periodOf(now - maxHoldMs, code); start <= now; { start, end } = periodOf(end, code)) {
+    for (let { start, end } = periodOf(from, code); start <= now; { start, end } = periodOf(end, code)) {
       counters.push(counterName('budget', owner, code, { start, end }))
     }
   }
@@ -172,7 +173,7 @@ interface CachedAmounts {
 
 interface CarryOverOptions {
   /** Time after which an unsettled reservation expires, in milliseconds. */
-  readonly maxHoldMs: number
+  readonly expiresAfterMs: number
   /** If true and the store fails, a budget uses the amount that was last read, or 0. */
   readonly toleratesFailure: boolean
 }
@@ -180,7 +181,7 @@ interface CarryOverOptions {
 /** Returns a function that adds to each budget the amount that its counter lacks. */
 export function createCarryOver(
   store: Pick<Store, 'levels' | 'tallies'>,
-  { maxHoldMs, toleratesFailure }: CarryOverOptions,
+  { expiresAfterMs, toleratesFailure }: CarryOverOptions,
 ): CarryOver {
   /**
    * Amounts by owner. If a budget returns to an earlier window, the counter of that window lacks the amounts billed in
@@ -220,7 +221,7 @@ export function createCarryOver(
   }
 
   function refresh(limits: readonly Limit[], outdated: readonly Limit[], now: number): MaybePromise<CarriedLimits> {
-    return chain(readHeldInOtherWindows(store, outdated, now, maxHoldMs), (held) =>
+    return chain(readHeldInOtherWindows(store, outdated, now, expiresAfterMs), (held) =>
       chain(readSpent(store, outdated, now), (spent) => {
         for (const [index, limit] of outdated.entries()) {
           cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)

@@ -11,7 +11,7 @@ import {
   HASH_PREFIX,
   hashSecret,
   type KeyLookup,
-  limitsOf,
+  effectiveRateLimits,
   type Permissions,
   prefixOfSecret,
   type ProviderConfig,
@@ -229,7 +229,7 @@ function toProviderConfig(input: WireForm<KeyProvider>): ProviderConfig {
 }
 
 export function toKeyRecord(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
-  const { requests, tokens } = limitsOf(key)
+  const { requests, tokens } = effectiveRateLimits(key)
   return {
     ...toListedKey(key, spentCents),
     object: 'virtual_key',

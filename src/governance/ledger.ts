@@ -85,10 +85,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   /** Loaded on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./balances.ts')
-    return (carryOver = createCarryOver(store, {
-      maxHoldMs: expiresAfterMs,
-      toleratesFailure: allowsUnreservedRequests,
-    }))
+    return (carryOver = createCarryOver(store, { expiresAfterMs, toleratesFailure: allowsUnreservedRequests }))
   })
   const windowsOf = createKeyWindows(shared, (limits, at) => {
     if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
@@ -229,7 +226,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     status,
     forecast: async (key, quote) => {
       const { forecast } = await import('./balances.ts')
-      return forecast(key, quote, { store, shared, now, maxHoldMs: expiresAfterMs })
+      return forecast(key, quote, { store, shared, now, expiresAfterMs })
     },
     retry: settlements.retry,
     settlementCounts: settlements.counts,

@@ -5,7 +5,7 @@ import { type DurationCode, type Period, periodOf } from '../core/store.ts'
 import {
   type Allowance,
   type Budget,
-  limitsOf,
+  effectiveRateLimits,
   type RateLimit,
   type SharedLimits,
   UNLIMITED,
@@ -57,7 +57,7 @@ const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
 function limitsOfKey(key: VirtualKey, { rateLimit: rate, budget }: SharedRecords, now: number): readonly Limit[] {
   const { rateLimitId, budgetId } = key
-  const ownLimits = limitsOf(key)
+  const ownLimits = effectiveRateLimits(key)
   const limits: Limit[] = []
   const add = (kind: LimitKind, owner: string, label: string, allowance: Allowance | undefined): void => {
     if (allowance === undefined) return
@@ -203,7 +203,7 @@ interface CachedWindows extends SharedRecords {
 /** Time for which carried amounts are cached, in milliseconds. Other processes can change them in the meantime. */
 export const CARRY_OVER_CACHE_MS = 60_000
 
-/** Limits with the amounts that budgets carry over from earlier windows. */
+/** Limits with their carried amounts, which were billed or held before the budget was added or its window changed. */
 export interface CarriedLimits {
   readonly limits: readonly Limit[]
   /** False while requests that began in another window are running, because their settlements change the amounts. */

@@ -106,7 +106,7 @@ function createPlan(requests: number, tokens: number, every: DurationCode): Limi
 }
 
 /** The limits of the key override those of its plan. */
-export function limitsOf(key: VirtualKey): LimitPlan {
+export function effectiveRateLimits(key: VirtualKey): LimitPlan {
   const planLimits = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
   const requests = key.requests ?? planLimits.requests
   const tokens = key.tokens ?? planLimits.tokens

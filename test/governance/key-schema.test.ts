@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseKeyChange, parseNewKey } from '../../src/governance/admin-input.ts'
 import { changeKey, makeKey } from '../../src/governance/keyring.ts'
-import { limitsOf } from '../../src/governance/virtual-key.ts'
+import { effectiveRateLimits } from '../../src/governance/virtual-key.ts'
 
 function catchError(action: () => unknown): GatewayError {
   try {
@@ -212,18 +212,21 @@ describe('plans', () => {
     ['messages-basic', 300, 200_000, '1m'],
     ['messages-pro', 1_000, 1_000_000, '1m'],
   ])('%s allows %i requests and %i tokens per %s', (plan, requests, tokens, every) => {
-    expect(limitsOf(makeKey(identity, parseNewKey({ name: 'app', plan })))).toEqual({
+    expect(effectiveRateLimits(makeKey(identity, parseNewKey({ name: 'app', plan })))).toEqual({
       requests: { max: requests, every },
       tokens: { max: tokens, every },
     })
   })
 
   it.each(['enterprise', 'messages-enterprise'])('%s has no limits', (plan) => {
-    expect(limitsOf(makeKey(identity, parseNewKey({ name: 'app', plan })))).toEqual({})
+    expect(effectiveRateLimits(makeKey(identity, parseNewKey({ name: 'app', plan })))).toEqual({})
   })
 
   it('are overridden by a limit of the key', () => {
     const key = makeKey(identity, parseNewKey({ name: 'app', plan: 'free', rate_limit_requests: 5 }))
-    expect(limitsOf(key)).toEqual({ requests: { max: 5, every: '1h' }, tokens: { max: 100_000, every: '1h' } })
+    expect(effectiveRateLimits(key)).toEqual({
+      requests: { max: 5, every: '1h' },
+      tokens: { max: 100_000, every: '1h' },
+    })
   })
 })

@@ -33,7 +33,7 @@ const PREFIXES = { text: 'msg', refusal: 'msg', thinking: 'rs', call: 'fc' } as 
 
 /** Creates the output items of an answer and their stream events. */
 export class OutputWriter {
-  /** All items are complete after `finish`. */
+  /** All items have their final form after `finish`. */
   readonly items: JsonObject[] = []
   hasRefusal = false
   readonly #stem: string
