@@ -17,21 +17,34 @@ export function toFetch(gateway: HttpHandling): FetchHandler {
 }
 
 class WebRequest implements HttpRequest {
-  readonly method: string
-  readonly path: string
-  readonly query: string
-  readonly origin: string
   readonly #request: Request
   readonly #sink: WebSink
+  #url: URL | undefined
 
   constructor(request: Request, sink: WebSink) {
-    const { pathname, search, origin } = new URL(request.url)
-    this.method = request.method
-    this.path = pathname
-    this.query = search.slice(1)
-    this.origin = origin
     this.#request = request
     this.#sink = sink
+  }
+
+  get method(): string {
+    return this.#request.method
+  }
+
+  get path(): string {
+    return this.#address.pathname
+  }
+
+  get query(): string {
+    return this.#address.search.slice(1)
+  }
+
+  get origin(): string {
+    return this.#address.origin
+  }
+
+  /** Parsed on first use, where the gateway answers an invalid address with 500. */
+  get #address(): URL {
+    return (this.#url ??= new URL(this.#request.url))
   }
 
   header(name: string): string | undefined {
