@@ -9,9 +9,9 @@ import type { Created, Entered } from './support/cost/counters.ts'
 import { startUpstream, type Upstream } from './support/upstream.ts'
 
 /** The measured value. The goal is 45. */
-const MAX_FILES = 70
+const MAX_FILES = 68
 /** The measured value. The goal is 200. */
-const MAX_FUNCTIONS = 484
+const MAX_FUNCTIONS = 480
 /** The deadlines of all requests share one timer, which is rearmed every few seconds. */
 const MAX_TIMERS = 0
 /** Measured: 12. The goal is 10. */
