@@ -52,7 +52,8 @@ type LookupResult = CacheHit | undefined
 
 /**
  * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
- * a cache component is asynchronous. Throws or rejects if a component fails.
+ * a cache component is asynchronous, the text is long, or the English lexicon is not loaded yet. Throws or rejects if a
+ * component fails.
  */
 export function findAnswer(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
   return chain(findIdentical(context, lookup), (same) => {

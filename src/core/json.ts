@@ -155,6 +155,7 @@ export function endOfBase64(bytes: Uint8Array, start: number, end: number): numb
   return index
 }
 
+/** Counts backslashes, because each backslash in base64 data starts an escape. */
 export function countEscapes(bytes: Uint8Array): number {
   let count = 0
   for (let index = bytes.indexOf(BACKSLASH); index !== -1; index = bytes.indexOf(BACKSLASH, index + 1)) count++
@@ -196,7 +197,7 @@ export function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'pl
   }
 }
 
-/** Finds ASCII patterns in bytes without decoding them. */
+/** Finds ASCII patterns in bytes without decoding UTF-8. */
 export interface ByteSearch {
   readonly bytes: Uint8Array
   /** Returns the index of the first occurrence at or after `from`, or -1. */

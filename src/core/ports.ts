@@ -116,17 +116,20 @@ export interface Model {
   readonly price: Price
   /** YYYY-MM-DD. */
   readonly pricedAt?: string
-  /** The id of a cheaper model of this family at the same provider, for tiers 2, 3 and 4. */
+  /** The id of a cheaper model of this family at the same provider, for tiers 2, 3 and 4 and `smallModelVerifier()`. */
   readonly small?: string
   /** Sent if the caller does not set these parameters. */
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
-  /** True if the upstream rejects temperature together with top_p. Only temperature is then sent. */
+  /** True if the upstream rejects temperature with top_p. If the caller sets both, only temperature is sent. */
   readonly rejectsTemperatureWithTopP?: boolean
   /** True if the upstream rejects temperature, top_p and top_k unless they have their default values. */
   readonly rejectsSamplingParameters?: boolean
-  /** Reasoning efforts, as the vendor names them. @default unknown: efforts of other formats are dropped */
+  /**
+   * Reasoning efforts, as the vendor names them.
+   * @default unknown: translations to and from the messages format drop the effort
+   */
   readonly efforts?: readonly string[]
-  /** Fields of the provider's format that disable reasoning, for calls of tiers 2, 3 and 4. */
+  /** Fields of the provider's format that disable reasoning. Sent in calls to this model as a `small` model. */
   readonly withoutThinking?: JsonObject
   /** Factor for the thresholds of the automatic tiers. @default 1 */
   readonly thresholdFactor?: number

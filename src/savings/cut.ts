@@ -99,7 +99,7 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
   }
 }
 
-/** The selection is from `segments`. It includes steps of the live turn if the live turn exceeds its cap. */
+/** Pinned segments, and `segments` to select from, including the steps of a live turn that is too long. */
 interface Layout extends Pick<SelectionJob, 'segments' | 'steps' | 'lastAnswerCapacity'> {
   /** Segments that are sent unchanged. */
   readonly pinned: readonly Segment[]

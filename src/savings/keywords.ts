@@ -215,11 +215,11 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, le
   for (const index of best.slice(0, MAX_EXPANSION_TEXTS)) {
     const text = corpus.texts[index]
     if (text === undefined) continue
-    const share = (scores[index] ?? 0) / Math.max(1, text.length)
+    const termScore = (scores[index] ?? 0) / Math.max(1, text.length)
     for (const [position, term] of text.terms.entries()) {
       if (query.has(term)) continue
       const weight = inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)
-      candidateWeights.set(term, (candidateWeights.get(term) ?? 0) + share * (text.counts[position] ?? 0) * weight)
+      candidateWeights.set(term, (candidateWeights.get(term) ?? 0) + termScore * (text.counts[position] ?? 0) * weight)
     }
   }
   const strongest = [...candidateWeights].sort((a, b) => b[1] - a[1]).slice(0, MAX_EXPANSION_TERMS)

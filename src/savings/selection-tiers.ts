@@ -156,7 +156,7 @@ const LIVE_CAP = 16_384
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100
 
-/** Tier 2: stores the conversation, and sends only the live turn and the sections that a keyword search finds. */
+/** Tier 2: stores the conversation, and sends only the live turn and the sections that are relevant to the question. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
   const { thresholds, targetShare = TARGET_SHARE, minTarget = DEFAULT_MIN_TARGETS, after } = options
 

@@ -118,8 +118,8 @@ export function summaryOf(notice: string): string {
 const MAX_ARGUMENTS_LENGTH = 400
 
 /** Serializes a segment, with tool calls and results in full or shortened. */
-export function serializeSegment(segment: Segment, results: 'full' | 'stub'): string {
-  return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
+export function serializeSegment(segment: Segment, detail: 'full' | 'stub'): string {
+  return segment.messages.map((message) => serializeMessage(message, detail)).join('\n')
 }
 
 export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateMessage' | 'tokenizer'>): number {
@@ -131,17 +131,17 @@ export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateMessage
   return tokens
 }
 
-function serializeMessage(message: Message, results: 'full' | 'stub'): string {
-  const lines = message.parts.map((part) => serializePart(part, results)).filter((line) => line !== '')
+function serializeMessage(message: Message, detail: 'full' | 'stub'): string {
+  const lines = message.parts.map((part) => serializePart(part, detail)).filter((line) => line !== '')
   return lines.length === 0 ? '' : `${message.role}: ${lines.join('\n')}`
 }
 
-function serializePart(part: Part, results: 'full' | 'stub'): string {
+function serializePart(part: Part, detail: 'full' | 'stub'): string {
   switch (part.type) {
     case 'tool-call':
-      return `[calls ${textOfPart(part).slice(0, results === 'full' ? undefined : MAX_ARGUMENTS_LENGTH)}]`
+      return `[calls ${textOfPart(part).slice(0, detail === 'full' ? undefined : MAX_ARGUMENTS_LENGTH)}]`
     case 'tool-result':
-      return results === 'full' ? `[result] ${textOfPart(part)}` : `[result of ${textOfPart(part).length} characters]`
+      return detail === 'full' ? `[result] ${textOfPart(part)}` : `[result of ${textOfPart(part).length} characters]`
     case 'image':
     case 'document':
       return textOfPart(part) === '' ? `[${part.type}]` : textOfPart(part)

@@ -270,7 +270,7 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       expect(await store.get('b')).toEqual(answer('b', { keyId: 'key:1' }))
     })
 
-    it('grants a claim on an answer to one request until it is released, if it supports claims', async () => {
+    it('grants a claim to only one request until the claim is released, if the store supports claims', async () => {
       const { claims } = store
       if (claims === undefined) return
       expect(await claims.isHeld('a')).toBe(false)

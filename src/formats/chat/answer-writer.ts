@@ -171,7 +171,7 @@ function removeUsage(event: SseEvent): SseEvent {
   return isJsonObject(usage) ? { ...event, data: JSON.stringify(others) } : event
 }
 
-/** Adds a field without serializing the other fields again. */
+/** Adds or replaces a field. Serializes the other fields again only if the field may already exist. */
 function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   const data = event.data.trimEnd()
   if (data.includes(`"${name}"`)) return { ...event, data: JSON.stringify({ ...eventData(event), [name]: value }) }

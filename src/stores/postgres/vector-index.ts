@@ -7,7 +7,10 @@ import type { RunQuery } from './schema.ts'
 
 /** Options for `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
-  /** Length of the embedder's vectors. Embedders of the same length need separate schemas. @default 1024 */
+  /**
+   * Length of the embedder's vectors. Embedders whose vectors have the same length need separate schemas.
+   * @default 1024
+   */
   readonly dimensions?: number
   /** Maximum number of vectors per scope. A full scope drops the vector that expires first. @default 10,000 */
   readonly maxPerScope?: number
