@@ -70,7 +70,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     detach(entry)
     onRemove(entry.answer)
   }
-  /** Marks the entry and its owner as the most recently used. Of equal shares, `evict` takes the oldest. */
+  /** Marks the entry and its owner as most recently used. Of equal owners, `evict` takes the least recently used. */
   const touch = (entry: Entry): void => {
     const { answer, owner } = entry
     owner.entries.delete(answer.id)

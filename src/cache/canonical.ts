@@ -122,7 +122,7 @@ const CLAUSE_OPENING = new RegExp(
 const ENDING =
   /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
 
-/** `please` without punctuation at the end of a request. At the end of a question, `please` may be the object. */
+/** A final `please` without punctuation, except where it may be the object, as in `when do i use please`. */
 const FINAL_PLEASE = new RegExp(
   `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
@@ -211,7 +211,7 @@ function removeFillers(items: readonly Token[]): readonly Token[] {
   })
 }
 
-/** Words that may not change a question. */
+/** Words that are fillers in some positions. */
 const POSSIBLE_FILLERS = words('actually really basically indeed exactly in fact please guys')
 
 const QUESTION_VERBS = words('is are does do')

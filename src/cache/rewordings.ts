@@ -1,7 +1,7 @@
 import { QUESTION_WORDS, words } from './english.ts'
 import { isPlainWord, toWordTokens, type Token } from './tokenize.ts'
 
-/** Longer texts are not searched for question forms. */
+/** Maximum number of tokens that a pattern is matched against. Exception: the patterns for `how to`. */
 export const MAX_SEARCHED_TOKENS = 40
 
 export const QUESTION_WORD = '(?:what|who|whom|whose|when|where|why|how|which)'

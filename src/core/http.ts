@@ -1,8 +1,8 @@
 import { GatewayError, nearestName } from './errors.ts'
 
 /**
- * Size above which a body takes capacity, and is read, parsed and written in steps, in bytes. One step for a body of
- * 30 MB would block the event loop.
+ * Size in bytes above which a body occupies part of its key's capacity, and is read, parsed and written in steps. One
+ * step for a body of 30 MB would block the event loop.
  */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 
@@ -51,7 +51,7 @@ export interface ResponseSink {
   destroy(): void
 }
 
-/** Never throws. Returns before the response is complete. */
+/** Never throws. Does not wait until the response is complete. */
 export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 
 /** The part of a gateway that servers and frameworks call. */

@@ -138,13 +138,13 @@ function setAsNewest<T>(entries: Map<string, T>, name: string, value: T): void {
 }
 
 /**
- * The permission to send one request through a circuit. Only the first call to any method has an effect, so retries are
- * not counted.
+ * The permission to send one request, with its retries, through a circuit. Only the first call to any method has an
+ * effect, so each request is counted once.
  */
 export class CircuitPermit {
   readonly #circuit: Circuit
   readonly #keyId: string
-  /** The opening that this request probes. Undefined if the circuit is closed. */
+  /** The opening that this request probes. Undefined if the circuit is closed for the key. */
   readonly #probedOpening: Opening | undefined
   #isOver = false
 

@@ -178,9 +178,9 @@ async function readRanks(text: string): Promise<Ranks> {
   let size = 0
   let maxLength = 0
   for (const line of text.split('\n')) {
-    const first = line.indexOf(' ', 2)
-    let rank = Number(line.slice(2, first))
-    for (let wordStart = first + 1; wordStart > 0 && wordStart < line.length; rank++) {
+    const rankEnd = line.indexOf(' ', 2)
+    let rank = Number(line.slice(2, rankEnd))
+    for (let wordStart = rankEnd + 1; wordStart > 0 && wordStart < line.length; rank++) {
       const space = line.indexOf(' ', wordStart)
       const end = space === -1 ? line.length : space
       const start = size
@@ -240,14 +240,14 @@ const SEXTETS: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) =>
   Math.max(0, BASE64.indexOf(String.fromCharCode(code))),
 )
 
-interface DecodeTarget {
+interface DecodeOptions {
   readonly end: number
   readonly output: Uint8Array
   readonly size: number
 }
 
 /** Decodes text[start, end) and appends the bytes to `output`. Returns the new size. */
-function decodeBase64(text: string, start: number, { end, output, size: before }: DecodeTarget): number {
+function decodeBase64(text: string, start: number, { end, output, size: before }: DecodeOptions): number {
   let size = before
   let buffer = 0
   let bits = 0

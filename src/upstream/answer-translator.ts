@@ -166,7 +166,7 @@ export class AnswerTranslator {
     if (end < bytes.length) this.#parse(bytes.subarray(end), chunks)
   }
 
-  /** Forwards plain events unparsed. Halves events that include others until each part is plain or short. */
+  /** Forwards plain events unparsed. If not all are plain, halves the events until each half is plain or short. */
   #forwardOrParse(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
     if (this.hasFinishReason) return this.#parse(events, chunks)
@@ -177,7 +177,7 @@ export class AnswerTranslator {
       chunks.push(this.#options.isNumbered ? this.#addEventIds(search) : events)
       return
     }
-    if (events.length <= MAX_PARSED_BYTES) return this.#parse(events, chunks)
+    if (events.length <= MAX_UNSPLIT_BYTES) return this.#parse(events, chunks)
     const middle = search.find(EVENT_END, (events.length >> 1) - 1) + EVENT_END.length
     const split = middle < events.length ? middle : search.find(EVENT_END) + EVENT_END.length
     if (split === events.length) return this.#parse(events, chunks)
@@ -237,8 +237,8 @@ export class AnswerTranslator {
 }
 
 const LF = 10
-/** Maximum size of events that are parsed together, in bytes. Splitting them further takes longer than parsing. */
-const MAX_PARSED_BYTES = 256
+/** Size in bytes up to which events are parsed without being split. Splitting them takes longer than parsing. */
+const MAX_UNSPLIT_BYTES = 256
 const encoder = new TextEncoder()
 
 function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {

@@ -68,7 +68,7 @@ local function levelOf(counter)
 end
 `
 
-/** Tallies: `y:<name>` is a hash with the field `ends`, and a sum in each field `f<name>`. */
+/** Tallies: `y:<name>` is a hash with the field `ends`, and a sum in each field `f<field>`. */
 const TALLY_FUNCTIONS = `
 local function addTally(tally)
   local key = base .. ':y:' .. tally.name
