@@ -192,15 +192,15 @@ export async function digestWithPauses(pending: readonly DigestSteps[], pause: (
   for (const steps of pending) while (steps.next().done !== true) await pause()
 }
 
-/** Returns the digests of long images and documents. */
+/** Returns the pending digest computations of long images and documents. */
 export function longMediaDigests({ messages }: Pick<Prompt, 'messages'>, hash: TextHash): readonly DigestSteps[] {
   const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
   return sources.filter(isLong).map((source) => digestTextInSteps(source, source.data, hash))
 }
 
 /**
- * Returns the digests of the blocks with long images or documents in the last user message, and of other messages with
- * such blocks.
+ * Returns the pending digest computations of the blocks with long images or documents in the last user message, and of
+ * other messages with such blocks.
  */
 export function longBlockDigests({ messages }: Pick<Prompt, 'messages'>, hash: TextHash): readonly DigestSteps[] {
   const lastIndex = lastUserIndex(messages)

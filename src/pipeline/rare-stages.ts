@@ -106,11 +106,11 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   return undefined
 }
 
-function emptyReservation({ rate, quote: acceptedQuote, outputTokens }: Forecast): Reservation {
+function emptyReservation({ rate, quote: forecastQuote, outputTokens }: Forecast): Reservation {
   return {
     isReserved: false,
     rate,
-    quote: acceptedQuote,
+    quote: forecastQuote,
     outputTokens,
     settle: () => Promise.resolve(),
     settlement: () => ({ reservationId: '', charges: [], tallies: [] }),

@@ -75,7 +75,7 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
 /**
  * Creates a provider for a service with the chat format.
  *
- * @param known The vendor's models in the catalog.
+ * @param known The vendor's models in the catalog or in a price list.
  * @param variables Environment variables that may contain the key. If empty, only `apiKey` is used.
  */
 export function chatProvider(
@@ -245,9 +245,9 @@ const extractiveSchema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
 
 /**
  * Creates an offline provider for tests and demonstrations. An answer consists of sentences of the prompt, usually those
- * that best match the last question. If the request requires a tool call or JSON, the answer is composed from the last
- * message. Answers are deterministic. The models have list prices, so bills, budgets and savings work as with a real
- * provider.
+ * that best match the last question. If the request requires a tool call or has a JSON schema, the answer is composed
+ * from the last user message. Answers are deterministic. The models have list prices, so bills, budgets and savings work
+ * as with a real provider.
  *
  * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (up to 1024 dimensions).
  */

@@ -222,8 +222,8 @@ function createReader(sink: EventSink) {
   let wake: () => void = () => {}
   sink.onDrain(() => wake())
   return {
-    /** Resolves when the sink accepts further text or the reader has disconnected. */
-    write: (text: string): Promise<void> | undefined =>
+    /** Writes to the sink. Resolves when the sink accepts further text or the reader has disconnected. */
+    deliver: (text: string): Promise<void> | undefined =>
       sink.write(text) ? undefined : new Promise((resolve) => (wake = resolve)),
     leave: (): void => {
       isDisconnected = true
@@ -253,7 +253,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
     if (text !== undefined) {
       part += 1
       pollMs = MIN_POLL_MS
-      const drained = reader.write(text)
+      const drained = reader.deliver(text)
       if (drained !== undefined) await renewUntil(drained, context)
       readAt = runtime.now()
       continue
@@ -285,7 +285,7 @@ async function readPart({ store, name }: StreamLocation, token: string, part: nu
 function streamLostError(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The process that generated this answer stopped before the answer was complete. Retry the request.',
+    'The stream of this answer from another process was interrupted. Retry the request.',
   )
 }
 

@@ -97,7 +97,7 @@ export class Recordings {
   }
 
   /** Returns a function that looks for the stream of a recording that another process is generating. */
-  async search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>> {
+  async createStreamSearch(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>> {
     const { createStreamSearch } = await import('./live-stream.ts')
     const location = { store: this.#options.store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
     return createStreamSearch(location, { ...this.#options, idleMs })

@@ -49,7 +49,7 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
   const recording = await findRecording()
   if (recording === undefined) throw messageNotFoundError()
   if (recording === 'elsewhere') {
-    const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
+    const findStream = await services.recordings.createStreamSearch(key.id, messageId(id), services.timeouts.idle)
     return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
   }
   if ('answer' in recording) {

@@ -34,9 +34,15 @@ export interface BulkLimits {
    * fails with `quota-exceeded`.
    */
   readonly owned: PoolLimit
-  /** Values with an expiry, such as recordings. A full pool drops the oldest value of its largest share. */
+  /**
+   * Values with an expiry, such as recordings. A full pool drops the oldest value of its largest share (all values of
+   * one kind that belong to one key).
+   */
   readonly expiring: PoolLimit
-  /** Log entries, such as audit records. A full pool drops the oldest entry of its largest share. */
+  /**
+   * Log entries, such as audit records. A full pool drops the oldest entry of its largest share (one key, or one log for
+   * entries without a quota).
+   */
   readonly logs: PoolLimit
 }
 
@@ -184,6 +190,7 @@ function toValueRequest(key: string, value: string | undefined, options: WriteOp
     pool,
     share: encodeText(shareOf(key, quota)),
     bytes,
+    // True stores the value even if the quota is full. Installed SQL functions read the field by this name.
     mustFit: mayExceedQuota,
     ...(pool !== 'durable' && { limit: limits[pool] }),
     ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),

@@ -68,7 +68,7 @@ export function duplicateReservationError(): RangeError {
 /** NaN, fractions, negative amounts and unsafe integers would break later comparisons. */
 export function checkAmount(name: string, amount: number): void {
   if (Number.isSafeInteger(amount) && amount >= 0) return
-  throw new RangeError(`The amount of ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
+  throw new RangeError(`A value for ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
 }
 
 /** Maximum number of fields per tally. Further fields are ignored. */
