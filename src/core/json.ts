@@ -74,6 +74,7 @@ interface JsonNesting {
 /** Reads the next chunk of JSON. Returns the maximum depth within the chunk. */
 export function readNesting(nesting: JsonNesting, text: string): number {
   let { depth } = nesting
+  if (text === '') return depth
   let maxDepth = depth
   for (let index = nesting.isInString ? skipString(nesting, text, 0) + 1 : 0; index < text.length; index++) {
     const unit = text.charCodeAt(index)
