@@ -165,16 +165,6 @@ export function decodeUtf8(bytes: Uint8Array): string {
   return text.includes(REPLACEMENT_CHARACTER) ? createUtf8Decoder()(bytes, false) : text
 }
 
-export function concatenate(pieces: readonly Uint8Array[]): Uint8Array {
-  const result = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
-  let offset = 0
-  for (const piece of pieces) {
-    result.set(piece, offset)
-    offset += piece.byteLength
-  }
-  return result
-}
-
 /** Returns a decoder for consecutive chunks. The decoder throws `invalid-request` for invalid UTF-8. */
 export function createUtf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })

@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import { joinBytes } from '../core/http.ts'
 import {
   type JsonObject,
   MAX_DATA_URL_PREFIX_BYTES,
@@ -6,7 +7,7 @@ import {
   isNodeBytes,
   createByteSearch,
 } from '../core/json.ts'
-import { concatenate, createUtf8Decoder, decodeUtf8, parseJsonText } from './fields.ts'
+import { createUtf8Decoder, decodeUtf8, parseJsonText } from './fields.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
@@ -60,7 +61,7 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
 export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: string): Uint8Array {
   if (modelSpan === undefined) return bytes
   const replacement = new TextEncoder().encode(model)
-  return concatenate([bytes.subarray(0, modelSpan.start), replacement, bytes.subarray(modelSpan.end)])
+  return joinBytes([bytes.subarray(0, modelSpan.start), replacement, bytes.subarray(modelSpan.end)])
 }
 
 function readParts(search: ByteSearch, boundary: string): readonly FormPart[] {

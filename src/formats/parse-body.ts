@@ -1,8 +1,8 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { LARGE_BODY_BYTES } from '../core/http.ts'
+import { joinBytes, LARGE_BODY_BYTES } from '../core/http.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { bodyError, concatenate, decodeUtf8, parseJsonText } from './fields.ts'
+import { bodyError, decodeUtf8, parseJsonText } from './fields.ts'
 import { scanJson, scanSmallJson, type JsonScan, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
 
 export interface ParsedBody {
@@ -137,7 +137,7 @@ export function replaceModel(received: ReceivedBody, model: string, addedFields:
     const start = text.slice(0, fieldsStart) + fields + text.slice(fieldsStart, modelSpan.start)
     return start + JSON.stringify(model) + text.slice(modelSpan.end)
   }
-  return concatenate([
+  return joinBytes([
     bytes.subarray(0, fieldsStart),
     encoder.encode(fields),
     bytes.subarray(fieldsStart, modelSpan.start),

@@ -1,6 +1,6 @@
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import { type HttpRequest, LARGE_BODY_BYTES } from '../core/http.ts'
+import { type HttpRequest, joinBytes, LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /**
@@ -40,25 +40,6 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   const message = 'The request body ended before it was complete. Send the request again.'
   return new GatewayError('invalid-request', message, { cause })
 }
-
-/** Joins pieces whose total length is `size`. Returns a single piece without copying it. */
-export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
-  const [only] = pieces
-  if (pieces.length === 1 && only !== undefined) return only
-  const joined = allocate(size)
-  let offset = 0
-  for (const piece of pieces) {
-    joined.set(piece, offset)
-    offset += piece.byteLength
-  }
-  return joined
-}
-
-/**
- * Returns a Node buffer where available, because Node searches and sends its own buffers faster than other byte arrays.
- */
-const allocate: (size: number) => Uint8Array =
-  'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
 /**
  * Minimum buffer size for a body of unknown size, in bytes. The operating system allocates physical memory only for the

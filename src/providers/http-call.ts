@@ -2,7 +2,7 @@ import type { Cancellation } from '../core/async.ts'
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
-import { joinBytes } from '../http/body.ts'
+import { joinBytes } from '../core/http.ts'
 import { upstreamError, connectError } from '../upstream/attempts.ts'
 import { PacedStream } from './paced-stream.ts'
 

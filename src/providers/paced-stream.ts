@@ -1,5 +1,5 @@
 import type { SourceReceiver } from '../core/answer.ts'
-import { joinBytes } from '../http/body.ts'
+import { joinBytes } from '../core/http.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 
 /** Maximum number of bytes and lines forwarded per turn of the event loop. */

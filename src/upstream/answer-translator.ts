@@ -13,7 +13,7 @@ import { GatewayError } from '../core/errors.ts'
 import { type ByteSearch, createByteSearch, isTooDeep } from '../core/json.ts'
 import { textOfPart } from '../core/prompt.ts'
 import type { StreamWriter } from '../formats/format.ts'
-import { joinBytes } from '../http/body.ts'
+import { joinBytes } from '../core/http.ts'
 import {
   createSseParser,
   EVENT_END,
