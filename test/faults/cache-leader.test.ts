@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { sendRequest, CHAT, ENDPOINTS, MESSAGE, streamedText, type Endpoint } from '../support/send-request.ts'
@@ -6,6 +6,7 @@ import { startStage, type Stage } from '../support/stage.ts'
 import { post, getReader } from '../support/read-stream.ts'
 import { CUT, buildEvents, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
+import { waitUntil } from '../support/wait-until.ts'
 
 /** Number of identical requests that wait for the first one. */
 const FOLLOWERS = 3
@@ -53,7 +54,7 @@ function streamOf(response: Response): Reading {
 /** Sends the same question from other callers, and resolves when all of them wait for the leader. */
 async function follow(stage: RecordedStage, endpoint: Endpoint): Promise<readonly Promise<Response>[]> {
   const followers = Array.from({ length: FOLLOWERS }, () => post(stage, endpoint.path, { body: endpoint.body }))
-  await vi.waitUntil(() => stage.store.reservationIds.length === FOLLOWERS + 1)
+  await waitUntil(() => stage.store.reservationIds.length === FOLLOWERS + 1)
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
   expect(stage.upstream.requests).toHaveLength(1)
   return followers

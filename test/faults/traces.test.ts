@@ -6,6 +6,7 @@ import { waitForBatch, readResults } from '../support/batches.ts'
 import { sendRequest, ENDPOINTS } from '../support/send-request.ts'
 import { MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { post } from '../support/read-stream.ts'
+import { waitUntil } from '../support/wait-until.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -180,7 +181,7 @@ describe('background work', () => {
       body: { model: MESSAGE_MODEL, max_tokens: 5, messages: [{ role: 'user', content: 'Hi' }] },
     })
     expect(response.status).toBe(200)
-    await vi.waitUntil(() => stage.errors().length > 0)
+    await waitUntil(() => stage.errors().length > 0)
     expect(stage.errors()).toMatchObject([{ cause: TRACE }])
   })
 })

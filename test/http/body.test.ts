@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { BodyLimits } from '../../src/core/http.ts'
 import { checkJsonHeaders } from '../../src/http/body.ts'
@@ -6,6 +6,7 @@ import { createServer } from 'node:http'
 import { once } from 'node:events'
 import { toNodeHandler } from '../../src/http/node-server.ts'
 import { toFetch } from '../../src/http/web-handler.ts'
+import { waitUntil } from '../support/wait-until.ts'
 
 const limits: BodyLimits = { maxBytes: 10, readMs: 1000, after: () => () => {} }
 
@@ -70,7 +71,7 @@ describe('reading a body', () => {
       { highWaterMark: 0 },
     )
     const reading = readBody(request(endless), { ...limits, after: (_, callback) => ((isLate = callback), () => {}) })
-    await vi.waitUntil(() => pieces === 2)
+    await waitUntil(() => pieces === 2)
     isLate()
     expect(await kindOf(reading)).toBe('request-timeout')
     expect([pieces, endless.locked]).toEqual([2, false])

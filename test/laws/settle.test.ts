@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import fc from 'fast-check'
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import {
   sendRequest,
@@ -12,6 +12,7 @@ import {
 import { startStage, type Stage } from '../support/stage.ts'
 import { CUT, buildEvents, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
+import { waitFor } from '../support/wait-until.ts'
 
 const KEY = { budget_limit_cents: 100_000, rate_limit_requests: 10_000, rate_limit_tokens: 100_000_000 }
 
@@ -41,7 +42,7 @@ async function expectSettledOnce({ store, gateway }: RecordedStage, reservationC
     [...store.reservationIds].toSorted(),
   )
   expect(await store.maxHeld()).toBe(0)
-  await vi.waitFor(async () => {
+  await waitFor(async () => {
     const { records } = await gateway.audit.read({ limit: 1000 })
     expect(records.length).toBeGreaterThanOrEqual(reservationCount)
     expect(new Set(records.map((record) => record.requestId)).size).toBe(records.length)

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import type { ChildProcess } from 'node:child_process'
 import type { SseEvent } from '../../src/core/answer.ts'
 import type { AnswerClaims, AnswerStore } from '../../src/core/cache.ts'
@@ -10,6 +10,7 @@ import { openCache, openStore, type OpenedCache, type StorePlace } from '../supp
 import { postgresServer, redisServer } from '../support/servers.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { buildEvents, gate, startUpstream, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+import { waitUntil } from '../support/wait-until.ts'
 
 const redis7 = redisServer()
 const redis8 = redisServer('REDIS8_URL')
@@ -239,7 +240,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
     await (await one?.fetch(questionOf(secret, QUESTION)))?.text()
     const { store, close } = await openStore(shared)
     closers.push(close)
-    const key = await vi.waitUntil(async () => (await store.list('answer:', { limit: 1 }))[0], 10_000)
+    const key = await waitUntil(async () => (await store.list('answer:', { limit: 1 }))[0])
     const text = (await store.get(key)) ?? ''
     for (const damaged of [text.replace('Paris', 'Rome!'), text.slice(0, -5), '', '{}', 'null']) {
       await store.set(key, damaged, { ttlMs: 60_000 })
@@ -247,8 +248,8 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
       expect([response?.status, response?.headers.get('x-svc-cache')]).toEqual([200, 'MISS'])
       expect(await response?.text()).toContain('Paris.')
       // An answer is stored after it was sent, and its claim is released last.
-      await vi.waitUntil(async () => (await store.get(key)) !== damaged, 10_000)
-      await vi.waitUntil(async () => (await store.list('answer-claim:', { limit: 1 })).length === 0, 10_000)
+      await waitUntil(async () => (await store.get(key)) !== damaged)
+      await waitUntil(async () => (await store.list('answer-claim:', { limit: 1 })).length === 0)
     }
   })
 })

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { afterAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { createGateway, memoryStore, type CacheOptions, type LogRecord } from '../../src/index.ts'
 import { postgresStore } from '../../src/postgres.ts'
@@ -11,6 +11,7 @@ import { newName } from '../support/fleet/scenarios.ts'
 import { openPglite } from '../support/postgres.ts'
 import { redisServer } from '../support/servers.ts'
 import { sqliteDrivers, temporaryDirectory } from '../support/sqlite.ts'
+import { waitUntil } from '../support/wait-until.ts'
 
 const redis = redisServer()
 const directory = temporaryDirectory()
@@ -48,7 +49,7 @@ describe('the log of a gateway', () => {
       const inMemory = watch(sqliteStore({ database: memory }))
       const inFile = watch(sqliteStore({ database: file }))
       for (const { ask } of [inMemory, inMemory, inFile]) await ask()
-      await vi.waitUntil(() => inMemory.warnings().length > 0)
+      await waitUntil(() => inMemory.warnings().length > 0)
       expect(inMemory.warnings()).toEqual([expect.stringContaining('is in memory')])
       expect(inFile.warnings()).toEqual([])
       memory.close()
@@ -84,7 +85,7 @@ describe('the log of a gateway', () => {
         ...(isAppended ? [] : [expect.stringContaining('append-only file')]),
         ...(hasSets ? [] : [expect.stringContaining('vector sets')]),
       ]
-      await vi.waitUntil(() => warnings().length === expected.length)
+      await waitUntil(() => warnings().length === expected.length)
       expect(warnings()).toEqual(expected)
       await close()
       client.disconnect()
@@ -113,8 +114,8 @@ describe('the log of a gateway', () => {
     }
     const { ask, warnings, close } = watch({ ...store, local: false })
     await ask()
-    await vi.waitUntil(() => calls === 1)
-    await vi.waitUntil(async () => {
+    await waitUntil(() => calls === 1)
+    await waitUntil(async () => {
       await ask()
       return warnings().length > 0
     })
