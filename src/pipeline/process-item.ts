@@ -96,8 +96,10 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     const cancellation = new Cancellation()
     let isDone = false
     let cancelTimer: () => void = () => {}
+    let renewal: Promise<void> | undefined
+    const startRenewal = (): void => void (renewal = renew().catch(schedule))
     const schedule = (): void => {
-      if (!isDone) cancelTimer = after(leaseMs / 3, () => void renew().catch(schedule), { isBackground: true })
+      if (!isDone) cancelTimer = after(leaseMs / 3, startRenewal, { isBackground: true })
     }
     const renew = async (): Promise<void> => {
       if (await queue.renew(claim)) schedule()
@@ -111,6 +113,8 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
       isDone = true
       running.delete(cancellation)
       cancelTimer()
+      // Until a renewal ends, the value of the claim is unknown, so the claim would seem to be lost.
+      await renewal
     }
   }
 

@@ -241,6 +241,8 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   let pollMs = MIN_POLL_MS
   let readAt = runtime.now()
   while (!reader.isDisconnected() && runtime.now() - readAt < runtime.idleMs) {
+    // Also while every read finds a part, as for a follower that reads slower than the stream is published.
+    await request().catch(() => {})
     const result = await readPart(location, token, part).catch((error: unknown) => ({ error }))
     if ('error' in result) {
       failures += 1
@@ -259,7 +261,6 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
       continue
     }
     if (head?.token !== token || head.partCount !== undefined) return head?.partCount === part ? head : undefined
-    await request().catch(() => {})
     await pause(pollMs, runtime, false)
     pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
   }

@@ -46,3 +46,33 @@ it('a worker that ended because of a store error is replaced while another worke
 
   expect([callsBeforeDelay, callsAfterDelay]).toEqual([1, 2])
 })
+
+it('an item is processed once if its answer arrives while the lease is being renewed', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  const cluster = createCluster()
+  const id = await createBatch(cluster)
+  const [answer, reply] = [gate(), gate()]
+  let swaps = 0
+  const swap: Store['swap'] = async (key, ...others) => {
+    const isSwapped = await cluster.store.swap(key, ...others)
+    if (key.startsWith('batch-todo:')) swaps += 1
+    if (swaps === 2) await reply.opened
+    return isSwapped
+  }
+  cluster.answer = async () => {
+    await answer.opened
+    return chatCompletion('Yes.')
+  }
+  const gateway = cluster.startGateway({ ...cluster.store, swap }, { batches: { concurrency: 1 } })
+  const working = gateway.batches.work()
+  while (cluster.calls === 0) await nextTurn()
+  await vi.advanceTimersByTimeAsync(20_000)
+  expect(swaps).toBe(2)
+  answer.open()
+  for (let turns = 0; turns < 20; turns += 1) await nextTurn()
+  reply.open()
+  await working
+
+  const results = (await cluster.store.list(`batch-result:${id}:`, { limit: 10 })).map((key) => cluster.store.get(key))
+  expect((await Promise.all(results)).join()).toContain('Yes.')
+})

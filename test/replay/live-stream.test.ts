@@ -27,7 +27,14 @@ function createTestStreams() {
       await new Promise((resolve) => setImmediate(resolve))
     }
   }
-  const search = createStreamSearch(location, { ...runtime, idleMs: 60 * SECOND })
+  /** Duration of each of the follower's store reads. */
+  const delay = { ms: 0 }
+  const get: typeof store.get = async (key) => {
+    const value = await store.get(key)
+    if (delay.ms > 0) await new Promise<void>((resolve) => void runtime.after(delay.ms, resolve))
+    return value
+  }
+  const search = createStreamSearch({ ...location, store: { ...store, get } }, { ...runtime, idleMs: 60 * SECOND })
   const published = publishStream(stream, location, runtime)
   const findStream = async (): Promise<LiveStream> => {
     await search()
@@ -36,7 +43,7 @@ function createTestStreams() {
     if (found === undefined) throw new Error('the stream is not published')
     return found
   }
-  return { store, buffer, published, pass, findStream }
+  return { store, buffer, published, pass, findStream, delay }
 }
 
 function createSink() {
@@ -89,6 +96,22 @@ describe('a stream that another process follows', () => {
     await pass(SECOND)
     const numbers = Array.from({ length: 30 }, (_, second) => second).join(' ')
     expect(received).toMatchObject({ text: `one ${numbers} end`, end: 'complete' })
+  })
+
+  it('is received completely by a follower whose store reads are slower than the stream', async () => {
+    const { buffer, pass, findStream, delay } = createTestStreams()
+    const { received, sink } = createSink()
+    const live = await findStream()
+    delay.ms = 100
+    live.follow(sink)
+    const numbers = Array.from({ length: 400 }, (_, at) => `${at} `)
+    for (const number of numbers) {
+      buffer.push(number)
+      await pass(50)
+    }
+    buffer.finish('end', true)
+    await pass(120 * SECOND)
+    expect(received).toMatchObject({ text: `${numbers.join('')}end`, end: 'complete' })
   })
 
   it.each(Array.from({ length: 8 }, (_, at) => 10 + at / 2))(
