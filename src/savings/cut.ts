@@ -217,7 +217,7 @@ export async function repeatCut(job: TierJob, snapshot: Snapshot, tools: Selecti
     if (snippetIndexes[0] === -1) selection.set(segment, segment.messages)
     else {
       const { snippets } = await tools.analyze(segment, job.owner)
-      const picked = snippets.filter((_, index) => snippetIndexes.includes(index))
+      const picked = snippetIndexes.flatMap((index) => snippets[index] ?? [])
       selection.set(segment, excerptSegment(segment, picked))
     }
   }

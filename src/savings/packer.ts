@@ -108,12 +108,7 @@ export class Packer {
     const leastRelevantFirst = entries
       .filter((entry) => entry.state === 'excerpt')
       .toSorted((a, b) => a.relativeScore - b.relativeScore)
-    for (const entry of leastRelevantFirst) {
-      while (this.usedTokens > this.capacity && entry.pickedSnippets.length > 1) {
-        entry.pickedSnippets.pop()
-        await this.#measure(entry)
-      }
-    }
+    for (const entry of leastRelevantFirst) if (this.usedTokens > this.capacity) await this.#shrink(entry)
     for (const entry of leastRelevantFirst) {
       if (this.usedTokens <= this.capacity) return
       this.#pack(entry, 'out', 0)
@@ -131,6 +126,27 @@ export class Packer {
     this.#pack(entry, 'excerpt', entry.usedTokens + cost)
     entry.pickedSnippets.push(snippet)
     this.#unmeasured.add(entry)
+  }
+
+  /**
+   * Removes snippets, last picked first, until the capacity suffices or one remains. Searches for the number to keep,
+   * because each measurement counts the whole excerpt.
+   */
+  async #shrink(entry: PackerEntry): Promise<void> {
+    const picked = entry.pickedSnippets
+    const keep = async (count: number): Promise<void> => {
+      entry.pickedSnippets = picked.slice(0, count)
+      await this.#measure(entry)
+    }
+    let [kept, tooMany, step] = [1, picked.length, 1]
+    while (tooMany - kept > 1) {
+      const count = Math.max(kept + 1, tooMany - step)
+      await keep(count)
+      if (this.usedTokens <= this.capacity) kept = count
+      else tooMany = count
+      step = kept === 1 ? 2 * step : Math.ceil((tooMany - kept) / 2)
+    }
+    if (entry.pickedSnippets.length > kept) await keep(kept)
   }
 
   /** Creates the messages of an excerpt and counts them. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { Message } from '../../src/core/prompt.ts'
+import { textOfMessage, type Message } from '../../src/core/prompt.ts'
 import type { Snippet } from '../../src/savings/excerpt.ts'
 import { Packer, type PackerEntry } from '../../src/savings/packer.ts'
 import { meter } from './bench.ts'
@@ -38,4 +38,35 @@ it('packs a snippet once after its segment was removed because it did not fit', 
     await packer.measureAndTrim([entry])
     expect(entry.state).toBe('out')
   }
+})
+
+it('shrinks an excerpt of 1,000 snippets to the largest that fits, with few measurements', async () => {
+  const lines = Array.from({ length: 1000 }, (_, at) => `The harbour opens at ${1000 + at}.\n`)
+  const { length } = lines[0] ?? ''
+  const long: Message = { role: 'assistant', parts: [{ type: 'text', text: lines.join('') }] }
+  const snippets = lines.map((_, at) => ({ ...snippet, start: at * length, end: (at + 1) * length, fingerprint: at }))
+  const entry: PackerEntry = {
+    segment: { kind: 'assistant', messages: [long], indexes: [0] },
+    tokens: 20_000,
+    analysis: { counts: COUNTS, snippets, skeletonTokens: 0, hasStandingInstruction: false },
+    value: 1,
+    relativeScore: 1,
+    state: 'out',
+    messages: [],
+    pickedSnippets: [],
+    usedTokens: 0,
+  }
+  let measurements = 0
+  const countMessage: typeof meter.countMessage = async (item) => {
+    measurements += 1
+    return 20 * (textOfMessage(item).split('harbour').length - 1)
+  }
+  const { signal } = new AbortController()
+  const packer = new Packer(5010, { meter: { ...meter, countMessage }, pause: () => undefined, signal })
+
+  await packer.packBestSnippets([entry], new Map())
+  expect(entry.pickedSnippets.length).toBeGreaterThan(500)
+  await packer.measureAndTrim([entry])
+  expect({ snippets: entry.pickedSnippets.length, tokens: packer.usedTokens }).toEqual({ snippets: 250, tokens: 5000 })
+  expect(measurements).toBeLessThan(30)
 })
