@@ -11,7 +11,8 @@ import {
 } from '../core/prompt.ts'
 import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
-import { type Query, termsOf } from './keywords.ts'
+import type { Query } from './keywords.ts'
+import { termsOf } from './terms.ts'
 
 /**
  * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection,

@@ -12,7 +12,8 @@ import {
   withParts,
 } from '../core/prompt.ts'
 import { hasStandingInstruction, type Segment } from './conversation.ts'
-import { countTerms, type TermCounts, termsOf } from './keywords.ts'
+import { countTermsWithPauses, type TermCounts } from './keywords.ts'
+import { termsOf } from './terms.ts'
 
 export interface TextLocation {
   readonly message: number
@@ -105,7 +106,7 @@ async function analyzeSegment(
     }
   }
   return {
-    counts: countTerms(analysis.terms),
+    counts: await countTermsWithPauses(analysis.terms, pause),
     snippets: analysis.snippets,
     skeletonTokens: skeletonTokens(segment, estimate),
     hasStandingInstruction: hasStandingInstruction(segment),

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { countTerms, scoreTopics, termsOf } from '../../src/savings/keywords.ts'
+import { countTerms, scoreTopics } from '../../src/savings/keywords.ts'
+import { termsOf } from '../../src/savings/terms.ts'
 
 const query = new Map(termsOf('remote control buttons').map((term) => [term, 1]))
 const scoresOf = async (texts: readonly string[]): Promise<readonly number[]> =>
