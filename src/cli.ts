@@ -1,9 +1,4 @@
 #!/usr/bin/env node
-/**
- * The `sluice` command.
- *
- * @module
- */
 import { connectWithInstalledDriver, runCli } from './cli/migrate.ts'
 
 void runCli(process.argv.slice(2), {

@@ -73,8 +73,8 @@ export interface Gateway {
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }
   /**
-   * Processes message batches until no more items can currently be processed. Intended for hosts that are
-   * suspended between requests. Elsewhere, requests start the processing of batches.
+   * Processes message batches until no more items can currently be processed. For hosts that are suspended between
+   * requests. On other hosts, requests start the processing.
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
@@ -85,10 +85,8 @@ export interface Gateway {
 }
 
 /**
- * Creates a gateway. Starts no server: pass the gateway to an adapter, or call its `fetch`.
- *
- * Throws GatewayError `invalid-request` for an invalid option. The message contains the path of the option and the
- * expected value, or the known options.
+ * Creates a gateway. Starts no server: pass the gateway to an adapter, or call its `fetch`. Throws GatewayError
+ * `invalid-request` for an invalid option. The message contains the path of the option and what is expected.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
@@ -269,10 +267,8 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
   }
 }
 
-/** Fraction of `storeTimeoutMs` that one store call may take. */
 const STORE_CALL_SHARE = 0.4
 
-/** Runs all steps, even if an earlier step fails. Rejects with the first failure. */
 async function closeAll(
   steps: readonly (() => Promise<unknown>)[],
   onFailure: (cause: unknown) => void,

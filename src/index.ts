@@ -1,4 +1,5 @@
-/** An LLM gateway that runs inside your own server.
+/**
+ * An LLM gateway that runs inside your own server.
  *
  * ```ts
  * import { createGateway, memoryStore, openai } from 'sluice'
@@ -24,7 +25,6 @@ export type { BatchOptions } from './pipeline/batch-worker.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
 export type { StreamsOptions } from './wiring/stored-state.ts'
 
-// Upstreams
 export {
   anthropic,
   extractive,
@@ -52,7 +52,6 @@ export type {
 export type { Model } from './core/ports.ts'
 export type { Price } from './core/money.ts'
 
-// Keys, budgets and rate limits
 export type {
   BudgetChange,
   BudgetPage,
@@ -82,7 +81,6 @@ export type { KeyLimits, KeyRateLimit, KeyUsage, ModelUsage, UsageTotals } from 
 export type { Budgets, Keys, RateLimits, RecordMethods } from './governance/admin-records.ts'
 export type { WireForm } from './core/field-names.ts'
 
-// Bills, logs and the audit trail
 export { readBill, type ResponseBill } from './billing/bill.ts'
 export type {
   EventLogRecord,
@@ -94,14 +92,11 @@ export type {
 } from './records/request-log.ts'
 export type { AuditPage, AuditQuery, AuditRecord, FinalOutcome, TierOutcome } from './records/audit.ts'
 
-// Stores
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/store.ts'
 
-// Answer cache (tier 1)
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/main-providers.ts'
 export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache.ts'
 
-// Failures
 export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'

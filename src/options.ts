@@ -70,16 +70,12 @@ export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000,
 export interface GatewayOptions {
   /** The upstreams, such as `openai()`. At least one. */
   readonly providers: readonly Provider[]
-  /**
-   * The store for keys, budgets, usage and audit records.
-   * @default memoryStore(), which loses its data when the process ends
-   */
+  /** Stores keys, budgets, usage and audit records. @default memoryStore(), which keeps them in memory only */
   readonly store?: Store
   /**
    * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
    * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
-   * and bills them when the store is available again.
-   * @default 'refuse'
+   * and bills them when the store is available again. @default 'refuse'
    */
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
@@ -89,8 +85,7 @@ export interface GatewayOptions {
   readonly storeTimeoutMs?: number
   /**
    * How long a process caches keys, shared budgets and rate limits, in milliseconds, from 0 to 5,000. Changes by other
-   * processes take effect within this time. Changes by this process take effect immediately.
-   * @default 2,000
+   * processes take effect within this time. Changes by this process take effect immediately. @default 2,000
    */
   readonly keyCacheMs?: number
   /** Factor in billed = theoretical cost × margin: a number, or a function of the key and the model. @default 1.5 */
@@ -99,10 +94,7 @@ export interface GatewayOptions {
   readonly catalog?: CatalogOptions
   /** Options for tiers 2 to 5. @default the tiers run if they save money */
   readonly savings?: SavingsOptions
-  /**
-   * Options for tier 1, the semantic cache. `false` disables the cache.
-   * @default on, in memory, separate for each key, with a minimum similarity of 0.95
-   */
+  /** Options for tier 1, the semantic cache. `false` disables it. @default on, in memory, separate for each key */
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that are created or updated at startup. */
   readonly governance?: GovernanceConfiguration
@@ -118,16 +110,12 @@ export interface GatewayOptions {
   readonly limits?: Partial<Limits>
   /**
    * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
-   * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`.
-   * @default 'refuse'
+   * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'
    */
   readonly onUntranslatable?: 'refuse' | 'drop'
   /** Vendor endpoints to forward without translation. See docs/passthrough.md. @default none */
   readonly passthrough?: PassthroughOptions
-  /**
-   * Timeouts of upstream calls, in milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total:
-   * 600_000 }
-   */
+  /** In milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
   /** Options of the circuit breaker, which skips a provider's failing models. See docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
@@ -140,10 +128,7 @@ export interface GatewayOptions {
 /** Options for the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
-/**
- * At most one day. Timers overflow after 24 days, and the amount of an abandoned request stays reserved for the maximum
- * duration of a request.
- */
+/** At most one day, because the amount of an abandoned request stays reserved for the maximum duration of a request. */
 const milliseconds = integerFrom(1, 86_400_000, 'milliseconds')
 
 const positiveInteger = integerFrom(1)
@@ -235,14 +220,12 @@ const checkGateway = optionsOf(
   'an object with at least one provider: createGateway({ providers: [openai()] })',
 )
 
-/** Throws `invalid-request` for the first invalid option. */
 export function checkGatewayOptions(options: unknown): void {
   checkOptions('createGateway', options, checkGateway)
 }
 
 const CLOSED_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
 
-/** `close` closes the upstream connections. Later calls fail. */
 export function createRuntime(options: RuntimeOptions = {}): Runtime & { readonly close: () => Promise<void> } {
   const transport = options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
   let isClosed = false

@@ -1,19 +1,3 @@
-/**
- * A PostgreSQL store that any number of processes can share.
- *
- * ```ts
- * import { Pool } from 'pg'
- * import { createGateway } from 'sluice'
- * import { postgresStore } from 'sluice/postgres'
- *
- * const client = new Pool({ connectionString, query_timeout: 2_000, connectionTimeoutMillis: 2_000 })
- * const store = postgresStore({ client })
- * await store.migrate()
- * const gateway = createGateway({ providers, store })
- * ```
- *
- * @module
- */
 export {
   postgresAnswerStore,
   postgresStore,

@@ -1,15 +1,3 @@
-/**
- * More vendors, and price lists from a file.
- *
- * ```ts
- * import { createGateway } from 'sluice'
- * import { gemini, groq } from 'sluice/providers'
- *
- * const gateway = createGateway({ providers: [gemini(), groq()] })
- * ```
- *
- * @module
- */
 export {
   cerebras,
   deepseek,

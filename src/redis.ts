@@ -1,17 +1,3 @@
-/**
- * A Redis store that any number of processes can share.
- *
- * ```ts
- * import { Redis } from 'ioredis'
- * import { createGateway } from 'sluice'
- * import { redisStore } from 'sluice/redis'
- *
- * const client = new Redis(url, { enableOfflineQueue: false })
- * const gateway = createGateway({ providers, store: redisStore({ client }) })
- * ```
- *
- * @module
- */
 export {
   type IoredisClient,
   type NodeRedisClient,

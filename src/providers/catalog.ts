@@ -49,23 +49,15 @@ export interface CatalogOptions {
   readonly aliases?: readonly CatalogAlias[]
 }
 
-/** The provider and model that a name refers to. The model has the settings and limits of the alias, if any. */
+/** The model has the settings and limits of the alias, if any. */
 export interface CatalogRoute extends Route {
-  /** The name in the request. */
   readonly name: string
 }
 
-/** The models that the gateway serves. */
 export interface ModelDirectory {
-  /** Resolves an alias or `<provider>/<model_id>`. Returns undefined if no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
-  /**
-   * Returns the routes for a model id without a provider: the routes of all providers that list the id, or else of
-   * those that list it with another date or `-latest`, or else of the first provider that accepts it.
-   */
   routesFor(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
-  /** Lists the aliases, then the models in the order of the providers. */
   list(): readonly CatalogRoute[]
 }
 
@@ -90,7 +82,6 @@ const catalogSchema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.str
   }),
 })
 
-/** Throws `invalid-request` for invalid options. Omits built-in aliases whose target no provider serves. */
 export function createModelDirectory(options: {
   readonly providers: readonly Provider[]
   readonly catalog?: CatalogOptions | undefined
@@ -148,7 +139,6 @@ function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Pr
   return named
 }
 
-/** Returns the configured models by full name. */
 function configuredModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
@@ -201,10 +191,7 @@ function catalogError(problem: string): GatewayError {
   return optionError('createGateway', problem)
 }
 
-/**
- * The context window of an alias cannot exceed that of its target. If the target rejects sampling parameters, the alias
- * sets none, because every call would otherwise fail.
- */
+/** If the target rejects sampling parameters, the alias sets none, because every call would otherwise fail. */
 function applyAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
   const defaults = model.rejectsSamplingParameters === true ? undefined : alias.defaults
@@ -220,10 +207,7 @@ function applyAlias(alias: CatalogAlias, model: Model): Model {
   }
 }
 
-/**
- * Ends calls that are canceled or time out, because a custom provider may ignore its signal and timeouts. The
- * reservation of a call that never ends would never be settled. Providers with `endsCalls` are returned unchanged.
- */
+/** A custom provider may ignore its signal and timeouts. The reservation of an endless call would never be settled. */
 function enforceDeadlines(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
   const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping } = provider

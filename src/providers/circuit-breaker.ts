@@ -18,14 +18,11 @@ export interface CircuitRequest {
   readonly circuit: string
   readonly keyId: string
   readonly now: number
-  /** True if the circuit of a later candidate is closed. */
   readonly hasAlternative: boolean
 }
 
 export interface CircuitReport {
-  /** `half-open`: `openMs` has passed without a successful probe. */
   readonly state: 'closed' | 'open' | 'half-open'
-  /** False if the circuit is open only for the key whose requests failed. */
   readonly isForAllKeys: boolean
 }
 
@@ -33,9 +30,7 @@ export interface CircuitBreaker {
   readonly admit: (request: CircuitRequest) => CircuitPermit | undefined
   /** Includes half-open circuits. */
   readonly isOpen: (circuit: string, keyId: string) => boolean
-  /** Returns the time in milliseconds until the circuit admits a request without another candidate. */
   readonly waitMs: (circuit: string, keyId: string, now: number) => number
-  /** Returns the circuits that had requests in the window or are not closed. */
   readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
 }
 
@@ -53,10 +48,7 @@ interface Circuit {
   opening: Opening | undefined
 }
 
-/**
- * Maximum number of circuits, and of probing keys per circuit. Callers may choose model ids, so the number of circuits
- * would otherwise be unbounded.
- */
+/** Callers may choose model ids, so the number of circuits would otherwise be unbounded. */
 const MAX_ENTRIES = 1000
 
 export const checkCircuitBreaker: OptionCheck = optionsOf({
@@ -67,14 +59,6 @@ export const checkCircuitBreaker: OptionCheck = optionsOf({
   probesPerSecond: numberFrom(1, 1000),
 })
 
-/**
- * Opens a circuit when an upstream fails too often. The failures of one key never open a circuit for another key: if
- * several keys are active, the combined failure rate of all keys except the one with the most failures must also reach
- * half of `failureRate`. If a single key is active, the circuit opens for that key alone.
- *
- * An open circuit skips the upstream. It admits one probe after `openMs`, and `probesPerSecond` probes per key from
- * requests without another candidate. A successful probe closes the circuit.
- */
 export function createCircuitBreaker(options: CircuitBreakerOptions = {}): CircuitBreaker {
   const { openMs = 30_000, probesPerSecond = 1 } = options
   const probeEveryMs = 1000 / probesPerSecond
@@ -129,7 +113,6 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
   }
 }
 
-/** If the map is full, removes the least recently added entry. */
 function setAsNewest<T>(entries: Map<string, T>, name: string, value: T): void {
   entries.delete(name)
   const [oldest] = entries.keys()
@@ -137,14 +120,10 @@ function setAsNewest<T>(entries: Map<string, T>, name: string, value: T): void {
   entries.set(name, value)
 }
 
-/**
- * The permission to send one request, with its retries, through a circuit. Only the first call to any method has an
- * effect, so each request is counted once.
- */
+/** Only the first call to any method has an effect, so that a request with its retries is counted once. */
 export class CircuitPermit {
   readonly #circuit: Circuit
   readonly #keyId: string
-  /** The opening that this request probes. Undefined if the circuit is closed for the key. */
   readonly #probedOpening: Opening | undefined
   #isOver = false
 
@@ -173,7 +152,6 @@ export class CircuitPermit {
     else this.#probedOpening.openedAt = now
   }
 
-  /** Ends a request whose result says nothing about the upstream, for example because its caller disconnected. */
   discard(): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -182,7 +160,6 @@ export class CircuitPermit {
   }
 }
 
-/** Opens a failing circuit. Replaces the opening for one key if requests of other keys now fail. */
 function updateOpening(circuit: Circuit, now: number): void {
   const scope = circuit.window.failureScope(now)
   if (scope === undefined) return
@@ -207,18 +184,12 @@ interface Slot {
   readonly counts: Map<string, OutcomeCounts>
 }
 
-/** Number of slots in the window. Requests expire one slot at a time. */
 const SLOT_COUNT = 10
-/** Maximum number of keys with a separate count per slot. Other keys share one count. */
 const MAX_KEYS = 64
 const SHARED_COUNT_KEY = ''
-/**
- * Divisor of `failureRate` for all keys except the one with the most failures. The requests of these keys differ, so a
- * lower rate suffices.
- */
+/** The failures of one key must not open the circuit for other keys, which must themselves fail at half the rate. */
 const OTHER_KEYS_DIVISOR = 2
 
-/** Counts recent requests to an upstream by key. */
 class FailureWindow {
   readonly #failureRate: number
   readonly #minRequests: number

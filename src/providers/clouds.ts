@@ -164,7 +164,6 @@ function generateContentUrl(modelsUrl: string): EndpointUrl {
   return (id, isStream) => `${modelsUrl}/${id}:${isStream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`
 }
 
-/** The messages format, with the model in the URL and the version in the body. */
 const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
   dialect: 'anthropic',
   load: async () => {
@@ -198,7 +197,7 @@ export interface BedrockOptions extends VendorOptions {
    * AWS_BEARER_TOKEN_BEDROCK as a bearer token, otherwise AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
    */
   readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
-  /** Signs each call in place of SigV4. */
+  /** Signs each call. `apiKey` and `credentials` are then ignored. */
   readonly sign?: SignRequest
 }
 
@@ -264,7 +263,6 @@ function environmentCredentials(provider: string): AwsCredentials {
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }
 }
 
-/** AWS Signature Version 4. Requires the `aws4fetch` package. */
 function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: SigningScope): SignRequest {
   return async (request) => {
     const { AwsV4Signer } = await import('aws4fetch')

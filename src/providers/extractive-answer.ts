@@ -6,7 +6,6 @@ import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall, Model } from
 import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from '../core/prompt.ts'
 import { fillSchema } from './fill-schema.ts'
 
-/** Answers with the sentences that best match the last question, or with a call to the required tool. */
 export function composeCompletion(call: ProviderCall): Completion {
   const { prompt, model, runtime } = call
   const identity = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
@@ -36,7 +35,6 @@ function composeText(prompt: Prompt, model: Model): string {
 
 /** A last message that asks no question and is longer than this, in characters, is summarized instead of answered. */
 const MAX_QUESTION_LENGTH = 2000
-/** Maximum length of a summary, as a fraction of the length of the text. */
 const MAX_SUMMARY_SHARE = 0.25
 const CHARS_PER_TOKEN = 4
 
@@ -60,7 +58,6 @@ function questionOf(prompt: Prompt): string {
   return message === undefined ? '' : textOfMessage(message)
 }
 
-/** Truncates at the first stop sequence or at the maximum output length. */
 function truncateAnswer(
   text: string,
   prompt: Prompt,
@@ -112,10 +109,6 @@ function splitIntoGroups(chunk: StreamChunk): readonly StreamChunk[] {
 
 const DIMENSIONS = 1024
 
-/**
- * Returns similar vectors for texts with similar words. If fewer dimensions are requested, truncates the vectors and
- * normalizes them to length 1.
- */
 export function embedOffline({ request, model }: EmbedCall): EmbeddingResult {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
@@ -152,13 +145,10 @@ interface Sentence {
 
 interface SelectionLimits {
   readonly maxSentences: number
-  /** Maximum number of characters. The first sentence may be longer. */
   readonly maxChars: number
-  /** Minimum score of a sentence, as a fraction of the best score. */
   readonly minShare: number
 }
 
-/** Maximum number of sentences to read. In longer prompts, only the last sentences are read. */
 const MAX_READ_SENTENCES = 100_000
 
 const STOP_WORDS = new Set(
@@ -169,14 +159,12 @@ const STOP_WORDS = new Set(
   ).split(' '),
 )
 
-/** Returns matching sentences in their original order, or none if no sentence shares a word with the question. */
 function extractAnswer(texts: readonly string[], question: string, maxChars: number): readonly string[] {
   const questionSentences = new Set(splitSentences(question))
   const sentences = readSentences(texts).filter(({ text }) => !questionSentences.has(text))
   return selectBest(sentences, new Set(termsOf(question)), { maxSentences: 5, maxChars, minShare: 0.35 })
 }
 
-/** Returns the sentences that contain the most frequent words, in their original order. */
 function extractSummary(text: string, maxChars: number): readonly string[] {
   const sentences = readSentences([text])
   const counts = new Map<string, number>()
@@ -188,7 +176,6 @@ function extractSummary(text: string, maxChars: number): readonly string[] {
   return selectBest(sentences, terms, { maxSentences: Infinity, maxChars, minShare: 0 })
 }
 
-/** Splits at line breaks, after `.`, `!` and `?` if whitespace follows, and after 500 characters. */
 function splitSentences(text: string): readonly string[] {
   return text.split(/(?<=[.!?。！？])\s+|\n+/u).flatMap((sentence) => sentence.trim().match(/[^]{1,500}/g) ?? [])
 }
@@ -201,7 +188,6 @@ function readSentences(texts: readonly string[]): readonly Sentence[] {
     .filter((sentence) => sentence.terms.length > 0)
 }
 
-/** Returns word stems without stop words. Each Han character is a word. */
 function termsOf(text: string): readonly string[] {
   const words = text.toLowerCase().match(/\p{Script=Han}|[\p{L}\p{N}]+/gu) ?? []
   const contentWords = words.filter((word) => !STOP_WORDS.has(word))
@@ -230,7 +216,7 @@ function selectBest(
   return selected.toSorted((a, b) => a.position - b.position).map(({ text }) => text)
 }
 
-/** Returns a function that scores a sentence by BM25 with k1 = 1.2 and b = 0.75. */
+/** BM25 with k1 = 1.2 and b = 0.75. */
 function createScorer(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
   const sentenceCounts = new Map<string, number>()
   let termCount = 0

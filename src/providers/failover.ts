@@ -3,34 +3,43 @@ import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { ProviderCall, Runtime, ProviderAnswer, Timeouts, Route, Model } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { type Upstream, type UpstreamAnswer, type UpstreamRequest, isAnswerSource } from '../upstream/attempts.ts'
 import {
-  remainingMs,
-  openStream,
-  reportFailure,
-  throwIfFinal,
-  type FailoverOptions,
-  type UpstreamAttempt,
-} from './attempt.ts'
-import { createCircuitBreaker, type CircuitReport } from './circuit-breaker.ts'
+  type AttemptRecord,
+  isAnswerSource,
+  type Upstream,
+  type UpstreamAnswer,
+  type UpstreamRequest,
+} from '../upstream/attempts.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import { type CircuitBreaker, type CircuitPermit, type CircuitReport, createCircuitBreaker } from './circuit-breaker.ts'
 
-/**
- * Maximum wait for the first content of a stream, in milliseconds. Until then, another candidate can replace the
- * stream.
- */
+export interface FailoverOptions {
+  readonly runtime: Runtime
+  readonly timeouts: Timeouts
+  readonly tries?: number
+  readonly breaker?: CircuitBreaker
+}
+
+interface UpstreamAttempt {
+  readonly options: Required<FailoverOptions>
+  readonly call: UpstreamRequest
+  readonly candidate: Route
+  readonly circuit: string
+  readonly isFirstCandidate: boolean
+  readonly isLastCandidate: boolean
+  readonly permit: CircuitPermit
+  /** Starts at 1 for each candidate. */
+  readonly number: number
+  readonly record: AttemptRecord
+}
+
+/** Until a stream has content, another candidate can replace it. */
 const MAX_HOLD_MS = 5000
 
 export interface Failover extends Upstream {
-  /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
   circuits(): Readonly<Record<string, CircuitReport>>
 }
 
-/**
- * Calls candidates in order until one answers. If `retryDelayMs` allows it, a failure before the answer begins is
- * retried after a delay. Then the next candidate is called. `timeouts.total` limits the request across all candidates.
- * A rejection of the request itself ends the call. If every candidate fails, the call rejects with the first failure.
- * `embed` treats a candidate without embeddings as failed.
- */
 export function createFailover({
   runtime,
   timeouts,
@@ -81,14 +90,10 @@ export function createFailover({
 
 interface ProviderMethod<T> {
   readonly send: (attempt: UpstreamAttempt) => Promise<ProviderAnswer<T>>
-  /** Called with the answer of a successful attempt. */
   readonly accept?: (attempt: UpstreamAttempt, answer: T) => void
 }
 
-/**
- * Calls the candidates from `index` on until one answers. Creates no promise of its own, because nearly all requests
- * are answered by the first attempt.
- */
+/** Creates no promise of its own, because the first attempt answers nearly all requests. */
 function callInOrder<T>(
   options: UpstreamAttempt['options'],
   candidates: readonly Route[],
@@ -97,7 +102,8 @@ function callInOrder<T>(
   { index, firstFailure }: Progress = FIRST_CANDIDATE,
 ): Promise<UpstreamAnswer<T>> {
   const callNext = async (error: unknown): Promise<UpstreamAnswer<T>> => {
-    throwIfFinal(error, call)
+    const isRejection = GatewayError.is(error) && error.kind === 'upstream-rejected'
+    if (isRejection || call.cancellation.isCanceled) throw error
     const failure = firstFailure ?? error
     if (index + 1 >= candidates.length || remainingMs(options, call) <= 0) throw failure ?? noProvider()
     return callInOrder(options, candidates, call, method, { index: index + 1, firstFailure: failure })
@@ -118,7 +124,6 @@ interface Progress {
 
 const FIRST_CANDIDATE: Progress = { index: 0 }
 
-/** Returns the first attempt with a candidate. Throws `overloaded` if the circuit of the candidate is open. */
 function firstAttempt(
   options: UpstreamAttempt['options'],
   candidates: readonly Route[],
@@ -130,8 +135,7 @@ function firstAttempt(
   const { breaker, runtime } = options
   const { keyId } = call
   const circuit = circuitOf(candidate)
-  const isOpen = (other: Route): boolean => breaker.isOpen(circuitOf(other), keyId)
-  const hasAlternative = index + 1 < candidates.length && !candidates.slice(index + 1).every(isOpen)
+  const hasAlternative = candidates.some((other, at) => at > index && !breaker.isOpen(circuitOf(other), keyId))
   const now = runtime.now()
   const permit = breaker.admit({ circuit, keyId, now, hasAlternative })
   if (permit === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, keyId, now))
@@ -148,7 +152,6 @@ function firstAttempt(
   }
 }
 
-/** @param callNext Calls the next candidate after the final failure of this one. */
 function callCandidate<T>(
   attempt: UpstreamAttempt,
   method: ProviderMethod<T>,
@@ -158,7 +161,6 @@ function callCandidate<T>(
   try {
     pendingAnswer = Promise.resolve(method.send(attempt))
   } catch (error) {
-    // A provider that throws is handled like a provider that rejects.
     pendingAnswer = Promise.reject(error)
   }
   return pendingAnswer.then(
@@ -181,20 +183,76 @@ async function callAfterFailure<T>(
   method: ProviderMethod<T>,
   callNext: (error: unknown) => Promise<UpstreamAnswer<T>>,
 ): Promise<UpstreamAnswer<T>> {
-  const { candidate, call, number } = attempt
+  const { options, candidate, call, permit, number } = attempt
   attempt.record.recordFailure(error)
   // The module is needed only after a failure. Its file may be missing during a deployment.
   const retryModule = await import('./retry.ts').catch(() => undefined)
-  if (retryModule === undefined) {
+  let mayRetry = false
+  try {
+    mayRetry = (await retryModule?.waitForRetry(attempt, error, remainingMs(options, call))) === true
+  } catch (reason) {
+    permit.discard()
+    return callNext(reason)
+  }
+  if (!mayRetry) {
     reportFailure(attempt, error)
     return callNext(error)
   }
-  try {
-    await retryModule.waitForRetry(attempt, error)
-  } catch (failure) {
-    return callNext(failure)
-  }
   return callCandidate({ ...attempt, number: number + 1, record: call.attempts.begin(candidate) }, method, callNext)
+}
+
+const UPSTREAM_FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
+
+function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
+  const { options, call, permit, isFirstCandidate, number } = attempt
+  if (call.cancellation.isCanceled || !GatewayError.is(error)) return permit.discard()
+  const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isLocalFault !== true
+  // A later attempt has less time than `timeouts.total`, so a timeout at its end is not the upstream's fault.
+  const hadFullTimeout = isFirstCandidate && number === 1
+  const isCutShort = error.kind === 'upstream-timeout' && !hadFullTimeout && remainingMs(options, call) <= 0
+  if (isFault && !isCutShort) permit.recordFailure(options.runtime.now())
+  else permit.discard()
+}
+
+function remainingMs({ runtime, timeouts }: FailoverOptions, { startedAt }: UpstreamRequest): number {
+  return startedAt + timeouts.total - runtime.now()
+}
+
+async function openStream(
+  attempt: UpstreamAttempt,
+  stream: UpstreamStream,
+  hasDeadline: boolean,
+  holdMs: number,
+): Promise<void> {
+  const { options, call, candidate, permit, record } = attempt
+  const { runtime, timeouts } = options
+  record.recordAnswer(stream.translator)
+  const onTimeout = (): void => {
+    const message = `The provider "${candidate.provider.name}" did not finish its answer within ${timeouts.total / 1000} seconds.`
+    stream.fail(new GatewayError('upstream-timeout', message, { isLocalFault: true }))
+  }
+  // The iterator of a custom provider may not enforce `timeouts.total`.
+  const cancelTimer = hasDeadline ? undefined : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
+  const opened = stream.open(runtime, holdMs)
+  // Subscribes after `open`, because an abort before it would leave its promise pending.
+  const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
+  try {
+    await opened
+  } catch (error) {
+    cancelTimer?.()
+    throw error
+  } finally {
+    unsubscribe()
+  }
+  const endWith = (report: () => void): void => {
+    cancelTimer?.()
+    report()
+  }
+  stream.observeEnd({
+    onComplete: () => endWith(() => permit.recordSuccess(runtime.now())),
+    onError: (error) => endWith(() => reportFailure(attempt, error)),
+    onDisconnect: () => endWith(() => permit.discard()),
+  })
 }
 
 function noProvider(): GatewayError {
@@ -210,7 +268,7 @@ function circuitOpenError(provider: string, waitMs: number): GatewayError {
   return new GatewayError('overloaded', message, { retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) })
 }
 
-/** A provider call. The AbortSignal is created only when a provider reads it. */
+/** A class, so that the AbortSignal is created only when a provider reads it. */
 class OutgoingCall<P extends Prompt | undefined> {
   readonly prompt: P
   readonly model: Model
@@ -222,11 +280,11 @@ class OutgoingCall<P extends Prompt | undefined> {
 
   constructor({ options, call, candidate, record }: UpstreamAttempt, prompt: P) {
     const { runtime, timeouts } = options
-    const { firstByte, idle, connect, total } = timeouts
+    const { firstByte, idle, connect } = timeouts
     this.prompt = prompt
     this.model = candidate.model
     this.runtime = runtime
-    this.timeouts = { firstByte, idle, connect, total: Math.max(1, call.startedAt + total - runtime.now()) }
+    this.timeouts = { firstByte, idle, connect, total: Math.max(1, remainingMs(options, call)) }
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {

@@ -3,17 +3,13 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** The values found in a text. `nextText` and `nextNumber` start again after the last value. */
 interface TextValues {
   readonly text: string
   readonly nextText: () => string
   readonly nextNumber: () => number | undefined
 }
 
-/**
- * Fills the required fields of a JSON schema from a text: strings with quoted text and names, numbers with numbers, and
- * enums with a value that appears in the text. Ignores patterns and formats.
- */
+/** Fills the required fields. Ignores patterns and formats. */
 export function fillSchema(schema: Json | undefined, text: string): Json {
   return fill(asObject(schema) ?? {}, { values: valuesIn(text), root: asObject(schema) ?? {}, depth: 0 })
 }
@@ -85,7 +81,6 @@ function numberWithin(schema: JsonObject, values: TextValues): number {
   return Math.min(max, Math.max(min, number))
 }
 
-/** Resolves a local reference, such as `#/$defs/name`. */
 function resolveReference(reference: string, root: JsonObject): JsonObject {
   if (!reference.startsWith('#/')) return {}
   const segments = reference.slice(2).split('/')

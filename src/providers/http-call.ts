@@ -13,14 +13,11 @@ export interface HttpCallOptions {
   readonly timeouts: Timeouts
   readonly connectMs: number
   readonly cancellation: Cancellation
-  /** Returns the maximum size of a body that is not streamed, in bytes. */
   readonly maxBytes: (status: number) => number
   readonly format: StreamFormat | undefined
-  /** Returns true for a response that is streamed. Undefined if no response is streamed. */
   readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
 }
 
-/** Returns a header by its lowercase name. */
 export type ResponseHeader = (name: string) => string | undefined
 
 export interface CompleteResponse {
@@ -38,13 +35,9 @@ export interface StreamResponse {
 
 const decoder = new TextDecoder()
 
-/**
- * Maximum number of bytes read after the terminal event of a stream, such as `[DONE]`. The connection can be reused
- * only after the body ends.
- */
+/** The rest of a body after the terminal event, such as `[DONE]`, is read so that the connection can be reused. */
 const MAX_BYTES_PAST_TERMINAL_EVENT = 4 * 1024
 
-/** Resolves with the complete response, or with a stream as soon as the headers arrive. */
 export function sendRequest(
   request: TransportRequest,
   options: HttpCallOptions,
@@ -52,10 +45,6 @@ export function sendRequest(
   return new Promise((resolve, reject) => new HttpCall(options, resolve, reject).start(request))
 }
 
-/**
- * `timeouts.total` limits every call. For streams, `firstByte` limits the time until the headers, and `idle` limits the
- * time between two chunks while the reader accepts chunks.
- */
 class HttpCall implements TransportHandler, AnswerSource {
   readonly #options: HttpCallOptions
   readonly #resolve: (response: CompleteResponse | StreamResponse) => void
@@ -63,16 +52,12 @@ class HttpCall implements TransportHandler, AnswerSource {
   #call: TransportCall | undefined
   #status = 0
   #header: ResponseHeader = () => undefined
-  /** The chunks of a body that is not streamed. */
   #chunks: Uint8Array[] = []
   #receivedBytes = 0
   #maxBytes = 0
-  /** Present for a streamed body. */
   #stream: PacedStream | undefined
   #isOver = false
-  /** True after the terminal event of the stream. */
   #isPastTerminalEvent = false
-  /** Time at which the last chunk arrived or the reader resumed. */
   #lastActivityAt = 0
   #isPaused = false
   #cancelTotalTimer: (() => void) | undefined
@@ -150,7 +135,6 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#status === 200 || this.#stream !== undefined) {
       return this.#fail(upstreamError(provider, 'did not complete its answer', cause))
     }
-    // An error response with an incomplete body is reported by its status alone.
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
@@ -192,7 +176,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  /** One timer serves many chunks, so the callback computes the time since the last chunk. */
+  /** One timer serves many chunks, because a timer per chunk would be slower. */
   #checkIdle(): void {
     const { runtime, timeouts } = this.#options
     const idleMs = this.#isPaused ? 0 : runtime.now() - this.#lastActivityAt

@@ -33,10 +33,9 @@ import {
   type LoadedUpstream,
 } from './http-request.ts'
 
-/** Loaded on demand, because most requests go to a vendor that uses the same format. */
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
-/** A URL, or a function that returns the URL for a model. The function receives a percent-encoded id. */
+/** The function receives a percent-encoded id. */
 export type EndpointUrl = string | ((modelId: string, isStream: boolean) => string)
 
 export interface HttpProviderOptions extends RequestOptions {
@@ -46,13 +45,9 @@ export interface HttpProviderOptions extends RequestOptions {
   readonly urls: {
     readonly create: EndpointUrl
     readonly embed?: EndpointUrl
-    /** Endpoint that counts tokens. */
     readonly count?: string
-    /** URL that responds to GET while the upstream is available. */
     readonly ping?: string
-    /** Endpoint of the responses format. If set, requests in this format are not translated. */
     readonly responses?: string
-    /** Base URL of all other endpoints. */
     readonly base?: string
   }
 }
@@ -75,7 +70,6 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load(), create })
   }
-  /** Returns a promise until the format is loaded, and for every prompt in another format. */
   const targetFor = (prompt?: Prompt): MaybePromise<LoadedTarget> =>
     loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {
@@ -178,8 +172,6 @@ async function checkAvailable(target: LoadedTarget, call: RequestCall, url: stri
   if (status >= 500) throw upstreamError(target.name, `answered with status ${status}`)
 }
 
-// Each format is loaded on the first request that uses it.
-
 export const CHAT_FORMAT: UpstreamFormatModule = {
   dialect: 'openai',
   load: async () => (await import('../formats/chat/upstream.ts')).chatUpstream,
@@ -196,12 +188,11 @@ export const GEMINI_FORMAT: UpstreamFormatModule = {
 }
 
 const MIN_KEY_LENGTH = 4
-/** Minimum length of a secret in additional headers. Shorter values, such as a version, are not secrets. */
+/** Shorter header values, such as a version, are not secrets. */
 const MIN_HEADER_VALUE_LENGTH = 8
-/** Maximum number of values from signed requests that are redacted. */
 const MAX_SIGNED_VALUES = 8
 
-/** Returns the longest secret first, because it may contain a shorter one. */
+/** The longest secret comes first, because it may contain a shorter one. */
 export function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
   const secrets = [
     ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
@@ -210,7 +201,6 @@ export function secretsIn(keys: readonly string[], headerValues: readonly string
   return secrets.toSorted((a, b) => b.length - a.length)
 }
 
-/** Returns a `sign` function that also records the values of the headers that it sets, most recent first. */
 export function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
   return async (request) => {
     const signed = await sign(request)

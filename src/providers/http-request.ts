@@ -12,15 +12,11 @@ export type SignRequest = (request: TransportRequest) => MaybePromise<TransportR
 
 export interface RequestOptions {
   readonly name: string
-  /** Headers of each request, including static credentials. Names are in lowercase. */
+  /** Names are in lowercase. */
   readonly headers: Readonly<Record<string, string>>
-  /** Names of client headers that are forwarded. They override `headers`. @default none */
   readonly forwardedHeaders?: readonly string[] | undefined
-  /** Called for each request with its final headers and body. @default requests are not changed */
   readonly sign?: SignRequest | undefined
-  /** Strings that are redacted from messages. @default none */
   readonly secrets?: () => readonly string[]
-  /** @default the transport of the call's runtime */
   readonly transport?: Transport
 }
 
@@ -28,7 +24,6 @@ export interface LoadedUpstream extends RequestOptions {
   readonly format: UpstreamFormat
 }
 
-/** The fields of a provider call that HTTP requests need. */
 export interface RequestCall
   extends
     Pick<ProviderCall, 'signal' | 'timeouts'>,
@@ -41,23 +36,18 @@ export interface OutgoingRequest {
   readonly url: string
   readonly body?: string | Uint8Array
   readonly contentType?: string
-  /** Returns true for an answer that is streamed. @default never */
   readonly isStream?: (status: number, header: ResponseHeader) => boolean
-  /** The format of a streamed answer. */
   readonly format?: StreamFormat
 }
 
 type UpstreamResponse = CompleteResponse | StreamResponse
 
-/** Maximum size of an answer that is not streamed, in bytes. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-/** Maximum size of an error body, in bytes. Larger bodies are ignored. */
 const MAX_ERROR_BYTES = 64 * 1024
 
 const JSON_TYPE = 'application/json'
 const STREAM_TYPE = 'text/event-stream'
 
-/** Resolves with the response, regardless of its status. */
 export function request(
   upstream: RequestOptions,
   call: RequestCall,
@@ -127,7 +117,6 @@ function isEncoded(header: ResponseHeader): boolean {
   return encoding !== undefined && encoding !== '' && encoding !== 'identity'
 }
 
-/** The reader removes secrets from error events. */
 export function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
   const { dialect, canForward } = format
   const createReader = (): StreamReader => {
@@ -159,7 +148,6 @@ export async function fetchJson(
   return readJson(upstream, call, response)
 }
 
-/** Throws unless the response is accepted and contains a JSON object. */
 export function readJson(upstream: RequestOptions, call: RequestCall, response: UpstreamResponse): JsonAnswer {
   const { name } = upstream
   checkAccepted(upstream, call, response)
@@ -177,7 +165,6 @@ function tooDeepError(provider: string): GatewayError {
   return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' }, isLocalFault: true })
 }
 
-/** Throws unless the status is 200 and the body is not compressed. Calls `onAccepted` for status 200. */
 export function checkAccepted({ name }: RequestOptions, call: RequestCall, { status, header }: UpstreamResponse): void {
   if (status !== 200) {
     const isRedirect = status >= 300 && status < 400 && status !== 304
@@ -190,7 +177,6 @@ export function checkAccepted({ name }: RequestOptions, call: RequestCall, { sta
   if (isEncoded(header)) throw upstreamError(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
-/** Throws the failure that the response describes. Ignores invalid and empty bodies. */
 export async function throwRejection(
   upstream: LoadedUpstream,
   { runtime }: RequestCall,
@@ -206,7 +192,6 @@ export async function throwRejection(
   })
 }
 
-/** Removes secrets from errors. Attributes unexpected errors to the upstream whose answer is read. */
 export function readAnswer<T>({ name, secrets }: RequestOptions, read: () => T): T {
   try {
     return read()
@@ -216,7 +201,6 @@ export function readAnswer<T>({ name, secrets }: RequestOptions, read: () => T):
   }
 }
 
-/** Settles like `start()`, but rejects on cancellation and timeout. Passes a late value to `discard`. */
 export function callWithDeadline<T>(
   name: string,
   call: RequestCall,

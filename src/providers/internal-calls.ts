@@ -1,4 +1,3 @@
-// Calls that the gateway makes for itself: questions to small models, and texts to embed.
 import type { Completion } from '../core/answer.ts'
 import { asArray, asObject, type JsonObject } from '../core/json.ts'
 import { costOf, NO_USAGE, type Usage } from '../core/money.ts'
@@ -14,7 +13,6 @@ export interface SmallModelOptions {
   readonly timeouts: Timeouts
 }
 
-/** Maximum duration of a call to a small model, in milliseconds. */
 const SMALL_MODEL_TIMEOUT_MS = 30_000
 
 type Question = Parameters<SmallModel['ask']>[0]
@@ -60,7 +58,6 @@ function textOf({ parts }: Completion): string {
   return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** Estimates the usage of an upstream that reports none, at four characters per token. */
 function estimateUsage(question: Question, text: string): Usage {
   return {
     ...NO_USAGE,
@@ -69,7 +66,6 @@ function estimateUsage(question: Question, text: string): Usage {
   }
 }
 
-/** An embeddings endpoint in OpenAI's format. */
 export interface EmbeddingEndpoint {
   readonly url: string
   readonly model: string
@@ -81,7 +77,6 @@ export interface EmbeddingEndpoint {
 
 const EMBEDDINGS_PROVIDER = 'embeddings'
 
-/** Maximum number of texts per call. Further texts are sent in subsequent calls. */
 const MAX_TEXTS_PER_CALL = 256
 
 export async function embedTexts(
@@ -96,7 +91,6 @@ export async function embedTexts(
   return vectors
 }
 
-/** Resolves with one vector for each text. Rejects with `upstream` if a vector is missing or invalid. */
 async function embedBatch(
   { url, model, dimensions, headers, timeoutMs, transport }: EmbeddingEndpoint,
   texts: readonly string[],
@@ -110,7 +104,6 @@ async function embedBatch(
   return readVectors(readJson(upstream, call, response).value, texts.length, dimensions)
 }
 
-/** Returns the vectors in the order of the texts. */
 function readVectors(answer: JsonObject, count: number, dimensions: number): readonly Float32Array[] {
   const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
   asArray(answer['data']).forEach((item, position) => {

@@ -40,13 +40,9 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
   readonly name: string
   /** The URL before `/chat/completions` and `/embeddings`, usually ending in `/v1`. */
   readonly baseUrl: string
-  /**
-   * The key, or a function that returns the key for each call. Sent as `Authorization: Bearer`. @default no key is sent
-   */
+  /** The key, or a function that returns the key for each call. Sent as a bearer token. @default no key is sent */
   readonly apiKey?: ApiKey
-  /**
-   * True if the service has `/responses`. `POST /v1/responses` is then forwarded without translation. @default false
-   */
+  /** True if the service has `/responses`. Requests in this format are then not translated. @default false */
   readonly responses?: boolean
   /** The family of models whose id does not name a family. @default the provider's name */
   readonly family?: string
@@ -72,12 +68,6 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   return chatProvider('openaiCompatible', parsed, parsed.prices?.applyTo([], parsed.name) ?? [])
 }
 
-/**
- * Creates a provider for a service with the chat format.
- *
- * @param known The vendor's models in the catalog or in a price list.
- * @param variables Environment variables that may contain the key. If empty, only `apiKey` is used.
- */
 export function chatProvider(
   functionName: string,
   options: OpenaiCompatibleOptions,
@@ -121,10 +111,7 @@ const OPENAI_CATALOG = [
   ...readCatalog(openaiCatalog.embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' }),
 ]
 
-/**
- * Creates a provider for OpenAI. Without `apiKey`, the key is read from OPENAI_API_KEY. Throws `invalid-request` for
- * invalid options.
- */
+/** Creates a provider for OpenAI. `apiKey` defaults to OPENAI_API_KEY. Throws `invalid-request` for invalid options. */
 export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', openaiSchema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
@@ -244,10 +231,9 @@ const extractiveSchema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
 })
 
 /**
- * Creates an offline provider for tests and demonstrations. An answer consists of sentences of the prompt, usually those
- * that best match the last question. If the request requires a tool call or has a JSON schema, the answer is composed
- * from the last user message. Answers are deterministic. The models have list prices, so bills, budgets and savings work
- * as with a real provider.
+ * Creates an offline provider for tests and demonstrations. Answers usually consist of the sentences of the prompt that
+ * best match the last question. Required tool calls and JSON schemas are filled from the last user message. The models
+ * have list prices, so bills, budgets and savings work as with a real provider.
  *
  * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (up to 1024 dimensions).
  */

@@ -2,7 +2,6 @@ import type { SourceReceiver } from '../core/answer.ts'
 import { joinBytes } from '../core/http.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 
-/** Maximum number of bytes and lines forwarded per turn of the event loop. */
 const MAX_TURN_BYTES = 16 * 1024
 const MAX_TURN_LINES = 200
 const LF = 10
@@ -13,19 +12,13 @@ interface Connection {
   resumeReading(): void
 }
 
-/**
- * Forwards chunks to a receiver, and yields to the event loop after each portion, because an upstream may send many
- * chunks at once.
- */
+/** Yields to the event loop after each portion, because an upstream may send many chunks at once. */
 export class PacedStream {
   readonly #connection: Connection
   #receiver: SourceReceiver | undefined
   #chunks: Uint8Array[] = []
-  /** Total size of `#chunks`, in bytes. */
   #waitingBytes = 0
-  /** Reports the end of the stream after all chunks are forwarded. */
   #emitEnd: ((receiver: SourceReceiver) => void) | undefined
-  /** Bytes and lines forwarded in the current turn of the event loop. */
   #turnBytes = 0
   #turnLines = 0
   #isYielding = false
@@ -65,7 +58,6 @@ export class PacedStream {
     if (this.#receiver !== undefined && this.#chunks.length === 0) this.#forwardEnd(this.#receiver)
   }
 
-  /** Drops the remaining chunks and the end of the stream. */
   discard(): void {
     this.#chunks = []
     this.#waitingBytes = 0
@@ -85,7 +77,6 @@ export class PacedStream {
     emitEnd?.(receiver)
   }
 
-  /** Takes the bytes that may be forwarded in this turn. Yields when the limit of the turn is reached. */
   #takeSlice(): Uint8Array {
     const chunk = this.#takeChunk()
     const maxSize = Math.min(chunk.byteLength, MAX_TURN_BYTES - this.#turnBytes)
@@ -103,7 +94,6 @@ export class PacedStream {
     return chunk.subarray(0, size)
   }
 
-  /** Takes the first chunk, joined with the next chunks that fit in this turn. */
   #takeChunk(): Uint8Array {
     const [only] = this.#chunks
     if (only !== undefined && this.#chunks.length === 1) {

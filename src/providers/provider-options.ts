@@ -116,7 +116,6 @@ export const apiKeySchema: Schema<string> = z
   .string({ error: 'expected the key as a string' })
   .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without spaces' }))
 
-/** Headers that the transport or the format sets. */
 const RESERVED_HEADERS = [
   'host',
   'connection',
@@ -145,10 +144,6 @@ export function functionSchema<Signature>(expected = 'a function'): Schema<Signa
 
 export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
 
-/**
- * Throws `invalid-request` with the path, the expected and the actual value of every invalid option, such as `openai:
- * baseUrl: expected an http or https URL …, got "localhost".`
- */
 export function parseOptions<T>(functionName: string, schema: Schema<T>, options: unknown): T {
   const result = schema.safeParse(withoutUndefined(options))
   if (result.success) return result.data
@@ -204,9 +199,7 @@ export function optionError(functionName: string, problem: string): GatewayError
   return new GatewayError('invalid-request', `${functionName}: ${problem}.`)
 }
 
-/**
- * A key, or a function that returns the current key. The function is called for each request, so that keys can rotate.
- */
+/** A key, or a function that returns the current key and is called for each request. */
 export type ApiKey = string | (() => MaybePromise<string>)
 
 export const apiKeyOptionSchema: z.ZodMiniType<ApiKey> = z.union([
@@ -214,20 +207,15 @@ export const apiKeyOptionSchema: z.ZodMiniType<ApiKey> = z.union([
   functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
 ])
 
-/** Static headers, or a function that signs each request. */
 export type Credentials = Partial<Pick<RequestOptions, 'headers' | 'sign'>>
 
 interface KeySource {
-  /** The provider's name in error messages. */
   readonly provider: string
-  /** The header that contains the key. @default 'authorization' */
   readonly header?: string
   readonly apiKey: ApiKey | undefined
-  /** Environment variables that are read for each call if `apiKey` is undefined. */
   readonly variables: readonly string[]
 }
 
-/** Returns the credentials for a key. Unless `apiKey` is a string, the key is read for each call. */
 export function keyCredentials({ provider, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const toHeaders = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
@@ -242,7 +230,6 @@ export function keyCredentials({ provider, header = 'authorization', apiKey, var
   }
 }
 
-/** Returns the value of the first variable that is not empty. */
 export function readEnvironment(variables: readonly string[]): string | undefined {
   return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
 }

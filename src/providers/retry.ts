@@ -1,21 +1,29 @@
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError, type RetryAdvice } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
-import { remainingMs, reportFailure, type UpstreamAttempt } from './attempt.ts'
+import type { CircuitBreaker } from './circuit-breaker.ts'
 import type { ResponseHeader } from './http-call.ts'
 
 const BASE_BACKOFF_MS = 500
 const MAX_BACKOFF_MS = 8000
-/** Maximum `Retry-After` delay that the gateway waits, in milliseconds. Longer delays are reported to the caller. */
+/** Longer advised delays are left to the caller. */
 const MAX_ADVISED_WAIT_MS = 20_000
 
-/**
- * Returns the delay in milliseconds before the next attempt, or undefined if the candidate must not be called again.
- * The delay is random, and its maximum doubles with each attempt (full jitter). If the upstream advised a delay, it is
- * the minimum, and the candidate is called again only if it is the last one.
- */
+interface FailedAttempt {
+  readonly options: {
+    readonly runtime: Pick<Runtime, 'after' | 'random'>
+    readonly tries: number
+    readonly breaker: Pick<CircuitBreaker, 'isOpen'>
+  }
+  readonly call: { readonly keyId: string; readonly cancellation: Cancellation }
+  readonly circuit: string
+  readonly number: number
+  readonly isLastCandidate: boolean
+}
+
+/** Full jitter. If the upstream advises a delay, the next candidate may answer sooner. */
 export function retryDelayMs(
-  { number, isLastCandidate }: Pick<UpstreamAttempt, 'number' | 'isLastCandidate'>,
+  { number, isLastCandidate }: Pick<FailedAttempt, 'number' | 'isLastCandidate'>,
   error: unknown,
   random: Runtime['random'],
 ): number | undefined {
@@ -32,29 +40,18 @@ function isRetryable(error: unknown): error is GatewayError {
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
-/** Waits before the next attempt. If no attempt may follow, reports the failure to the circuit breaker and throws it. */
-export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
-  const waitMs = allowedDelayMs(attempt, error)
-  if (waitMs === undefined) {
-    reportFailure(attempt, error)
-    throw error
-  }
-  await pause(attempt.options.runtime, waitMs, attempt.call.cancellation).catch((reason: unknown) => {
-    attempt.permit.discard()
-    throw reason
-  })
-}
-
-function allowedDelayMs(attempt: UpstreamAttempt, error: unknown): number | undefined {
+/** Resolves with true after a delay, or with false if no attempt may follow. Rejects if canceled during the delay. */
+export async function waitForRetry(attempt: FailedAttempt, error: unknown, remainingMs: number): Promise<boolean> {
   const { options, call, circuit, number } = attempt
-  if (number >= options.tries || call.cancellation.isCanceled) return undefined
+  if (number >= options.tries || call.cancellation.isCanceled) return false
   // A probe is a single call. A circuit that opens also stops the retries of active requests.
-  if (options.breaker.isOpen(circuit, call.keyId)) return undefined
+  if (options.breaker.isOpen(circuit, call.keyId)) return false
   const waitMs = retryDelayMs(attempt, error, options.runtime.random)
-  return waitMs !== undefined && waitMs < remainingMs(options, call) ? waitMs : undefined
+  if (waitMs === undefined || waitMs >= remainingMs) return false
+  await pause(options.runtime, waitMs, call.cancellation)
+  return true
 }
 
-/** Resolves after `ms` milliseconds. Rejects with the cancellation reason if the request is canceled first. */
 function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
     let cancel: () => void = () => {}
@@ -70,7 +67,6 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
   })
 }
 
-/** Adds the retry advice in a response's headers to the failure parsed from its body, whose own advice takes precedence. */
 export function addRetryAdvice(failure: GatewayError, header: ResponseHeader, now: number): GatewayError {
   const retry = readRetryAdvice(header, now)
   const { advice } = failure.details
@@ -81,7 +77,6 @@ export function addRetryAdvice(failure: GatewayError, header: ResponseHeader, no
   })
 }
 
-/** `retry-after-ms` takes precedence over `retry-after`, which contains seconds or a date. */
 export function readRetryAdvice(
   header: ResponseHeader,
   now: number,

@@ -27,24 +27,15 @@ import {
 export interface VendorOptions {
   /** First part of `<provider>/<model_id>`. Set another name for a second account. @default the vendor's name */
   readonly name?: string
-  /**
-   * The key, or a function that returns the key for each call. @default the vendor's environment variable, which is
-   * read for each call
-   */
+  /** The key, or a function that returns the key for each call. @default the vendor's environment variable */
   readonly apiKey?: ApiKey
   /** @default the vendor's URL */
   readonly baseUrl?: string
   /** Models in addition to those in the catalog. Their fields override the catalog. @default none */
   readonly models?: readonly ModelEntry[]
-  /**
-   * Prices from a file. They override the catalog, and models that appear only in the file are served too. @default the
-   * prices in the catalog
-   */
+  /** Overrides the prices in the catalog, and adds the models that appear only in the file. @default none */
   readonly prices?: PriceList
-  /**
-   * Dollars per million tokens for all other models. If set, every model id is accepted. @default other models are not
-   * served
-   */
+  /** Dollars per million tokens for all other models. @default none: other models are not served */
   readonly defaultPrice?: Price
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
@@ -56,7 +47,6 @@ type OptionFields<O> = {
   readonly [Field in keyof O]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<O[Field]>>>
 }
 
-/** Excludes `headers`, which `openai` and `anthropic` do not accept. */
 export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   name: z.exactOptional(providerNameSchema),
   apiKey: z.exactOptional(apiKeyOptionSchema),
@@ -77,19 +67,13 @@ export const vendorFields: OptionFields<VendorOptions> = {
 }
 
 interface VendorDefinition extends Pick<HttpProviderOptions, 'name' | 'format' | 'urls' | 'forwardedHeaders'> {
-  /** The name of the function in error messages. */
   readonly functionName: string
-  /** The family of models whose id does not name a family. */
   readonly family: string
-  /** The models that need no entry in `VendorOptions.models`. */
   readonly known: readonly KnownModel[]
-  /** Headers that the format requires. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** @default no credentials are sent */
   readonly credentials?: Credentials | undefined
 }
 
-/** Creates a provider for a vendor. Throws `invalid-request` for an invalid model. */
 export function vendorProvider(options: VendorOptions, vendor: VendorDefinition): Provider {
   const { credentials = {}, headers, ...endpoint } = vendor
   const { headers: extraHeaders, fetch } = options
@@ -105,10 +89,6 @@ export function vendorProvider(options: VendorOptions, vendor: VendorDefinition)
   })
 }
 
-/**
- * Returns the catalog models with the prices from the options. Throws `invalid-request` if no model has a price,
- * because the provider would then serve no models.
- */
 export function pricedModels(
   functionName: string,
   vendor: string,
@@ -123,14 +103,9 @@ export function pricedModels(
   )
 }
 
-/** A model in the catalog or in a price list. */
 export interface KnownModel extends Model {
-  /** Date of the price, YYYY-MM-DD. */
   readonly pricedAt: string
-  /**
-   * True for a model that the vendor no longer offers. It is not listed, but its id can be resolved, because resellers
-   * may still serve it.
-   */
+  /** Set if the vendor no longer offers the model. Its id still resolves, because resellers may serve it. */
   readonly retired?: true
 }
 
@@ -141,13 +116,11 @@ export interface PriceList {
 }
 
 interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' | 'retired'> {
-  /** YYYY-MM-DD. */
   readonly created?: string
   readonly pricedAt?: string
   readonly retired?: boolean
 }
 
-/** Returns the models of a catalog file. The fields of a row override `shared`. */
 export function readCatalog(
   rows: readonly CatalogRow[],
   shared: Partial<KnownModel> & { readonly family: string },
@@ -178,7 +151,6 @@ const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   extractive: ['extractive'],
 }
 
-/** Returns the family for the prefix of a model id, or undefined for an unknown prefix. Ignores a vendor before `/`. */
 export function familyOf(id: string): string | undefined {
   const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
   const families = Object.entries(FAMILY_PREFIXES)
@@ -188,10 +160,6 @@ export function familyOf(id: string): string | undefined {
 const DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 const DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 
-/**
- * Throws `invalid-request` for a model without a price, a duplicate model, or a small model that is unknown or of
- * another family.
- */
 function createProviderModels(
   { models: entries = [], defaultPrice }: VendorOptions,
   { functionName, family, known }: VendorDefinition,
@@ -228,7 +196,6 @@ function createProviderModels(
 
 export const PRICE_REMEDY = 'Set price to { input, output } in dollars per million tokens'
 
-/** Adds the fields of the known model and the defaults of `ModelEntry`. Returns undefined for a model without a price. */
 export function completeModel(
   entry: ModelEntry,
   known: Model | undefined,
@@ -258,7 +225,6 @@ function checkSmallModel(functionName: string, model: Model | undefined, find: P
   )
 }
 
-/** Removes the date or `-latest` from the end of a model id. */
 export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }

@@ -18,7 +18,6 @@ import {
 
 const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = catalog.models
 
-/** Returns the models of a vendor in the catalog. */
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   const rows = MODELS[vendor] ?? []
   return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
@@ -89,9 +88,8 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * Reads the parsed price file of LiteLLM (`model_prices_and_context_window.json`) or models.dev (`api.json`). Ignores
- * models without a price per token, and models with a price of 0, because both files also use 0 for unknown prices.
- * Throws `invalid-request` for an unknown file format. A provider throws `invalid-request` for an invalid price of its
- * vendor.
+ * models without a price per token, and models whose prices are 0, which both files also use for unknown prices. Throws
+ * `invalid-request` for an unknown file format. A provider throws `invalid-request` for an invalid price of its vendor.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, checkPriceListOptions)
@@ -113,7 +111,7 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
 
 type ListVendorModels = (vendorId: string) => readonly Omit<KnownModel, 'pricedAt'>[]
 
-/** Reads `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
+/** Prices are in dollars per million tokens. */
 function readModelsDev(file: JsonObject): ListVendorModels | undefined {
   const isModelsDev = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
   if (!isModelsDev) return undefined
@@ -149,7 +147,7 @@ function modelsDevPrice(id: string, cost: JsonObject): Price {
   return over200k === undefined ? rates(cost) : { ...rates(cost), long: { ...rates(over200k), above: 200_000 } }
 }
 
-/** Reads `{ [id]: { litellm_provider, input_cost_per_token, … } }`, in dollars per token. */
+/** Prices are in dollars per token. */
 function readLitellm(file: JsonObject): ListVendorModels | undefined {
   const entries = Object.entries(file).flatMap(([id, value]) => {
     const vendor = asString(asObject(value)?.['litellm_provider'])
@@ -206,8 +204,8 @@ function modelOf(
 
 const MAX_PRICE = 10_000
 
-/** Returns the price in dollars per million tokens, without rounding errors. */
 function dollarsPerMillion(id: string, value: unknown, factor = 1): number {
+  // Rounding removes the floating-point error of the multiplication.
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars
   const price = `${JSON.stringify(value)}${factor === 1 ? '' : ' per token'}`

@@ -21,10 +21,7 @@ export function testVectorIndex(
   const { dimensions } = limits
   const cosine = (degrees: number): number => Math.cos((degrees / 180) * Math.PI)
 
-  /**
-   * Returns a unit vector in the plane of the first two axes, so that the similarity of two vectors is the cosine of
-   * the angle between them.
-   */
+  /** The similarity of two vectors is the cosine of the angle between them. */
   const vectorAt = (degrees: number): Float32Array => {
     const vector = new Float32Array(dimensions)
     vector[0] = cosine(degrees)

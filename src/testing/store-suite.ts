@@ -1,9 +1,6 @@
 import type { Claim, Level, LogQuery, ReserveRequest, ReserveResult, Settlement, Store } from '../core/store.ts'
 
-/**
- * The test-runner functions that the contract suites call, for example from vitest, Jest or `bun:test`. They are
- * passed as an argument so that this package does not depend on a test runner.
- */
+/** The test-runner functions that the contract suites call, for example from vitest, Jest or `bun:test`. */
 export interface TestApi {
   readonly describe: (title: string, body: () => void) => unknown
   readonly it: (title: string, body: () => void | Promise<void>) => unknown
@@ -43,7 +40,6 @@ export interface TestClock {
 export const HOUR_MS = 3_600_000
 export const START_TIME: number = Date.UTC(2026, 0, 15, 12)
 
-/** Strings that stores often corrupt. */
 export const EDGE_CASE_STRINGS: readonly string[] = [
   '',
   ' ',
@@ -64,18 +60,15 @@ export const EDGE_CASE_STRINGS: readonly string[] = [
 /** Creates an empty store that uses the clock. The suite closes it after each test. */
 export type MakeStore = (clock: TestClock) => Promise<Store>
 
-/** The store of the current test, and shortcuts to its methods. */
 export interface StoreSuite {
   readonly store: Store
   readonly clock: TestClock
   claim(counter: string, amount: number, max: number, overrides?: Partial<Claim>): Claim
-  /** The reservation expires after 10 minutes by default. */
   reserve(id: string, claims: readonly Claim[], overrides?: Partial<ReserveRequest>): Promise<ReserveResult>
   settle(id: string, charges?: Readonly<Record<string, number>>, overrides?: Partial<Settlement>): Promise<boolean>
   level(counter: string): Promise<Level | undefined>
 }
 
-/** Creates a store before each test in the surrounding `describe`, and closes it afterwards. */
 export function createStoreSuite(make: MakeStore, { afterEach, beforeEach }: TestApi): StoreSuite {
   let time = START_TIME
   let store: Store

@@ -19,13 +19,11 @@ import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type
 import type { MetricsReports } from '../routes/info.ts'
 import type { EndpointDependencies } from './fallback-handler.ts'
 
-/** Returns the handler for all requests. `onRequest` is called before each request. */
 export function createHandler(dependencies: EndpointDependencies, onRequest: () => void): HttpHandler {
   const { services } = dependencies
   const { runtime } = services
   const route = createRoutes(dependencies)
 
-  /** Never rejects, even if the operator's `now` or `uuid` throws. */
   async function answerWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
     const failure = asFailure(error)
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
@@ -56,16 +54,12 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
   }
 }
 
-/**
- * Returns the writer for a failure that no endpoint handles, such as an unknown path. Clients of the messages format send
- * a version header on every path.
- */
+/** Clients of the messages format send a version header on every path. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
 }
 
-/** Creates the endpoints of model calls. The first request to another endpoint loads `fallback-handler.ts`. */
 function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
   const { services, requestTracker, basePath } = dependencies
   checkProviders(dependencies)
@@ -91,7 +85,6 @@ function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
   return createRouter(endpoints, fallback)
 }
 
-/** Throws if a passthrough endpoint names a provider that is not configured. */
 function checkProviders({ passthrough = {}, directory }: EndpointDependencies): void {
   for (const [name, { provider }] of Object.entries(passthrough)) {
     if (provider === undefined || directory.provider(provider) !== undefined) continue
@@ -104,20 +97,17 @@ function checkProviders({ passthrough = {}, directory }: EndpointDependencies): 
   }
 }
 
-/** Loads a handler on its first call. After a failed import, the next call tries again. */
 function lazyHandler(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
 }
 
-/** Loads the authorization module on the first request to the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./fallback-handler.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 
-/** Loads the Fetch API adapter on the first call, because Node servers do not need it. */
 export function lazyFetch(gateway: HttpHandling): FetchHandler {
   let fetch: FetchHandler | undefined
   const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(gateway)))
@@ -146,10 +136,8 @@ export function createMetricsReports(
 
 type OpenBatches = ReturnType<typeof createBatchProcessing>
 
-/** The batches of a gateway. Their module is loaded on first use. */
 interface Batches {
   open(): Promise<OpenBatches>
-  /** Starts polling for batches unless it has already started. */
   start(): void
   work(): Promise<void>
   stop(): Promise<void>
@@ -187,7 +175,7 @@ export function createBatches(options: BatchOptions | undefined, dependencies: B
 
 /** Maximum number of running requests at which batches are processed. */
 const MAX_REQUESTS = 8
-/** Maximum time that a batch worker waits for running requests, in milliseconds. Prevents starvation of batches. */
+/** A busy gateway would otherwise never process batches. */
 const MAX_WAIT_MS = 30_000
 
 export function createRequestTracker({ after }: Pick<Runtime, 'after'>): RequestTracker {

@@ -28,7 +28,6 @@ export interface EndpointDependencies {
   readonly directory: ModelDirectory
   readonly store: Store
   readonly servesWithoutStore: boolean
-  /** Returns the circuit reports, keyed by `<provider>/<model_id>`. */
   readonly circuits: () => Readonly<Record<string, CircuitReport>>
   readonly providers: readonly { readonly name: string }[]
   readonly basePath: string
@@ -38,11 +37,6 @@ export interface EndpointDependencies {
   readonly passthrough: PassthroughOptions | undefined
 }
 
-/**
- * Handles all paths except those of model calls. Also handles variants of all paths (a trailing slash, doubled
- * slashes, or no `/v1`), because clients join a base URL and a path in different ways.
- * @param modelCalls The endpoints of model calls, whose path variants are handled here.
- */
 export function createFallbackHandler(
   modelCalls: readonly Endpoint<Handler>[],
   dependencies: EndpointDependencies,
@@ -57,10 +51,6 @@ export function createFallbackHandler(
   }
 }
 
-/**
- * Returns the endpoint for the received path or a variant of it. If no endpoint matches, throws
- * the error for the received path.
- */
 function findEndpoint(
   route: Router<Handler>,
   { method, path }: { readonly method: string; readonly path: string },
@@ -78,6 +68,7 @@ function findEndpoint(
   throw notFound
 }
 
+/** Some clients join a base URL and a path with doubled slashes, with a trailing slash, or without `/v1`. */
 function pathVariants(path: string, basePath: string): readonly string[] {
   const normalized = path.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
   const isUnderBasePath = normalized.startsWith(`${basePath}/`)
@@ -120,7 +111,6 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
   ]
 }
 
-/** Derives the state of each provider from its circuits. */
 function providerStates(
   providers: readonly { readonly name: string }[],
   circuits: Readonly<Record<string, CircuitReport>>,
@@ -134,7 +124,6 @@ function providerStates(
   )
 }
 
-/** A circuit that is open for only one key makes its provider degraded, not unavailable. */
 function stateOf(reports: readonly CircuitReport[]): ProviderState {
   if (reports.every(({ state }) => state === 'closed')) return 'healthy'
   return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'unavailable' : 'degraded'

@@ -25,17 +25,13 @@ import type { SmallModelOptions } from '../providers/internal-calls.ts'
 
 /** Options for tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {
-  /**
-   * Context sizes above which a tier can run without a header, in tokens.
-   * @default { vanishing: 50_000, recursive: 80_000, family: 20_000 }
-   */
+  /** Tokens above which tiers 2, 3 and 4 can run without a header. @default 50_000, 80_000 and 20_000 */
   readonly thresholds?: Partial<Thresholds>
   /** How tier 5 chooses the content to keep. @default 'auto' */
   readonly slider?: SliderMode
   /**
    * Source of the summaries in tiers 3 and 4: a small model of the requested model's family (`model`), or sentences
-   * copied from the conversation at no cost (`extractive`).
-   * @default 'model'
+   * copied from the conversation at no cost (`extractive`). @default 'model'
    */
   readonly summarizer?: 'model' | 'extractive'
   /**
@@ -45,23 +41,21 @@ export interface SavingsOptions {
    */
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /**
-   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the
-   * question and the beginning of each recent segment (a message, or an answer with its tool calls and their results),
-   * unless their vectors are cached. If the embedder fails or is too slow, the ranking uses words only.
+   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. Receives the question and the
+   * beginnings of recent messages. If it fails or takes longer than 3 seconds, the ranking uses words only.
    * @default none
    */
   readonly embedder?: Embedder
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   /**
-   * Share of requests, from 0 to 1, for which the gateway tries the automatic tiers and logs the results. If set,
-   * automatic tiers never change a prompt. Tiers that a header requests still run.
-   * @default undefined: tiers run
+   * If set, the gateway sends requests without a savings header unchanged. It tries the tiers on this share of them,
+   * from 0 to 1, and logs the rewrites. @default none: the tiers run
    */
   readonly shadow?: number
   /**
-   * Adds markers for the prompt cache of vendors that cache marked prefixes (the messages format), if the markers save
-   * money and the caller has set none. @default 'auto'
+   * Adds markers for the prompt cache of vendors that cache marked prefixes (the messages format), if the markers are
+   * expected to save money and the caller has set none. @default 'auto'
    */
   readonly promptCache?: 'auto' | 'off'
 }
@@ -105,7 +99,6 @@ interface SavingsDependencies {
 }
 
 interface ShadowObserver {
-  /** Called after each shadow trial that rewrote the prompt. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
   readonly onShadowFailure: (cause: unknown) => void
 }
@@ -134,7 +127,6 @@ export function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields
   }
 }
 
-/** Returns undefined if the markers are disabled. */
 export function createPromptCache(
   options: SavingsOptions,
   { store, runtime }: Pick<SavingsDependencies, 'store' | 'runtime'>,
@@ -148,7 +140,6 @@ export function createPromptCache(
   return async (request) => (await load())(request)
 }
 
-/** Creates the waterfall. The first request that is large enough or requests a tier loads its module. */
 export function createSavings(
   options: SavingsOptions,
   dependencies: SavingsDependencies,
@@ -201,7 +192,7 @@ function mayApply(job: TierJob, minThreshold: number): boolean {
   return isSteered(job) || job.tokens > minTrackedTokens(job.model, minThreshold)
 }
 
-/** Returns half of the smallest threshold. Up to this size, no automatic tier runs and no history is stored. */
+/** Up to this size, no automatic tier runs and no history is stored. */
 function minTrackedTokens(model: Model, minThreshold: number): number {
   return (minThreshold * (model.thresholdFactor ?? 1)) / 2
 }
@@ -226,7 +217,6 @@ const NO_STATISTICS: CacheStatistics = {
   bytes: 0,
 }
 
-/** Loads the module of the cache on the first call that needs it. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {
@@ -244,10 +234,7 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
   }
 }
 
-/**
- * Returns the small model of the same provider and family, or undefined if there is none. Prompts are never sent to
- * another family.
- */
+/** Prompts are never sent to a model of another family. */
 export function smallModelFor(candidate: Route, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = candidate
   const small = model.small === undefined ? undefined : provider.model(model.small)

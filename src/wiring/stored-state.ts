@@ -14,42 +14,31 @@ import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
 import { DetachedWork } from '../replay/lifetime.ts'
 import { Recordings } from '../replay/recordings.ts'
 
-/** Keys, budgets and rate limits, and the ledger that enforces them. */
 export interface Governance {
   readonly keys: Keys
   readonly budgets: Budgets
   readonly rateLimits: RateLimits
-  /** The same records with the field names of the HTTP API. */
+  /** With the field names of the HTTP API. */
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
-  /** Finds a key by its id, for requests without a secret, such as batch items. Resolves with undefined for a deleted key. */
   readonly findKeyById: FindKeyById
 }
 
 interface GovernanceDependencies {
   readonly store: Store
   readonly runtime: Runtime
-  /** Maximum duration of a request, in milliseconds. */
   readonly maxRequestMs: number
-  /** Called after each failed attempt to store the configured records. */
   readonly onFailure: (cause: unknown) => void
-  /** Called when a settlement is dropped. Its request is not billed. */
   readonly onSettlementDropped: (settlement: Settlement) => void
-  /** How long keys, shared budgets and rate limits are cached, in milliseconds. @default 2,000 */
   readonly keyCacheMs: number | undefined
-  /** True if requests of cached keys are served while the store fails, and billed after its recovery. */
   readonly allowsUnreservedRequests: boolean
 }
 
 /** Maximum time between the deadline of a request and its settlement, in milliseconds. */
 const MAX_SETTLE_MS = 60_000
 
-/**
- * Validates the configuration synchronously, so that an invalid field throws at startup. Then stores the configured
- * records in the background. Key lookups wait until the records are stored. They reject with `overloaded` if storing
- * the records fails.
- */
+/** Validates the configuration synchronously, so that an invalid field throws at startup. */
 export function createGovernance(configuration: unknown, dependencies: GovernanceDependencies): Governance {
   const { store, runtime, keyCacheMs, allowsUnreservedRequests } = dependencies
   const { now, uuid } = runtime
@@ -108,13 +97,9 @@ async function ignoreNotFound<Value>(lookup: Promise<Value>): Promise<Value | un
   }
 }
 
-/** Minimum delay between a failed attempt and the next one, in milliseconds. */
 const RETRY_DELAY_MS = 1000
 
-/**
- * Returns a function that runs `work` until it has succeeded once. Concurrent calls share one attempt. For one second
- * after a failure, calls reject without another attempt.
- */
+/** For one second after a failure, calls reject without another attempt. */
 function runUntilSuccess(
   work: () => Promise<void>,
   onFailure: (cause: unknown) => void,
@@ -147,7 +132,6 @@ type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => 
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-/** Wraps methods with wire field names so that callers use camel-case names. Loads the methods on the first call. */
 function inProcessApi<Api extends Methods<Api>>(
   load: () => Promise<Methods<Api>>,
   methodNames: Record<keyof Api, true>,
@@ -188,12 +172,10 @@ export const checkStreams: OptionCheck = falseOr(
   ),
 )
 
-/** State that outlives a response. */
 export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
   readonly detached: DetachedWork
-  /** Ends detached work. Then waits until recordings and answers are stored. */
   close(): Promise<void>
 }
 
@@ -219,7 +201,6 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
   }
 }
 
-/** Loads the idempotency module on the first request with an Idempotency-Key. */
 function lazyIdempotency(options: IdempotencyOptions): Replay['idempotency'] {
   let loaded: Idempotency | undefined
   const load = lazy(async () => {
@@ -232,7 +213,6 @@ function lazyIdempotency(options: IdempotencyOptions): Replay['idempotency'] {
   }
 }
 
-/** Loads the turns module on the first request in a format whose turns the gateway stores. */
 export function lazyTurns(store: Store): Turns {
   const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
   return {
@@ -256,10 +236,7 @@ export function lazyTurns(store: Store): Turns {
 
 type WarningSource = Pick<Store | VectorIndex, 'warnings'>
 
-/**
- * Returns a function that reads and logs each store's warnings once. The function is called for each request, so that
- * creating a gateway does not read the warnings. If a store fails, the next request reads them again.
- */
+/** The function is called for each request, so that creating a gateway does not read the warnings. */
 export function createWarningLogger(
   sources: readonly (WarningSource | undefined)[],
   report: (warning: string) => void,
