@@ -157,8 +157,8 @@ export function familyOf(id: string): string | undefined {
   return families.find(([, prefixes]) => prefixes.some((prefix) => name.startsWith(prefix)))?.[0]
 }
 
-const DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
-const DEFAULT_MAX_OUTPUT_TOKENS = 16_384
+export const DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
+export const DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 
 function createProviderModels(
   { models: entries = [], defaultPrice }: VendorOptions,

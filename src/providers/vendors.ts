@@ -7,6 +7,8 @@ import { chatProvider } from './main-providers.ts'
 import catalog from './models/vendors.json' with { type: 'json' }
 import { optionError, parseOptions } from './provider-options.ts'
 import {
+  DEFAULT_CONTEXT_WINDOW_TOKENS,
+  DEFAULT_MAX_OUTPUT_TOKENS,
   familyOf,
   type KnownModel,
   type PriceList,
@@ -197,8 +199,8 @@ function modelOf(
   limits: JsonObject,
   [context, output]: readonly [string, string],
 ): Omit<KnownModel, 'pricedAt'> {
-  const contextWindow = asCount(limits[context]) || 128_000
-  const maxOutputTokens = asCount(limits[output]) || Math.min(16_384, contextWindow)
+  const contextWindow = asCount(limits[context]) || DEFAULT_CONTEXT_WINDOW_TOKENS
+  const maxOutputTokens = asCount(limits[output]) || Math.min(DEFAULT_MAX_OUTPUT_TOKENS, contextWindow)
   return { id, family: familyOf(id) ?? id, contextWindow, maxOutputTokens, price }
 }
 
