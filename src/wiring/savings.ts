@@ -25,7 +25,7 @@ import type { SmallModelOptions } from '../providers/internal-calls.ts'
 
 /** Options for tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {
-  /** Tokens above which tiers 2, 3 and 4 can run without a header. @default 50_000, 80_000 and 20_000 */
+  /** Prompt tokens above which tiers 2, 3 and 4 can run without a header. @default 50_000, 80_000 and 20_000 */
   readonly thresholds?: Partial<Thresholds>
   /** How tier 5 chooses the content to keep. @default 'auto' */
   readonly slider?: SliderMode
@@ -49,8 +49,8 @@ export interface SavingsOptions {
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   /**
-   * If set, the gateway sends requests without a savings header unchanged. It tries the tiers on this share of them,
-   * from 0 to 1, and logs the rewrites. @default none: the tiers run
+   * If set, no tier changes a request without a savings header. The gateway tries the tiers on this share of such
+   * requests, from 0 to 1, and logs the rewrites. @default none: the tiers run
    */
   readonly shadow?: number
   /**
