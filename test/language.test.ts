@@ -43,6 +43,7 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/cli.ts': 'an entry of the package',
   'src/next.ts': 'an entry of the package',
   'src/node.ts': 'an entry of the package',
+  'src/postgres.ts': 'an entry of the package',
   'src/redis.ts': 'an entry of the package',
   'src/sqlite.ts': 'an entry of the package',
   'src/testing.ts': 'an entry of the package',
