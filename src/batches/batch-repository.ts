@@ -24,22 +24,14 @@ import {
 } from './batch.ts'
 
 export interface BatchRepository {
-  /**
-   * Writes a batch and its items. If a write fails, deletes everything written and rejects.
-   *
-   * @param requests JSON of `{custom_id, params}`.
-   */
+  /** @param requests JSON of `{custom_id, params}`. */
   create(owner: BatchOwner, requests: readonly string[]): Promise<Batch>
-  /** Throws `not-found` for an unknown batch and for another key's batch. */
   read(keyId: string, id: string): Promise<Batch>
   page(keyId: string, query: BatchQuery): Promise<BatchPage>
-  /** Prevents further items from starting. Has no effect on an ended batch. Throws `not-found`. */
   cancel(keyId: string, id: string): Promise<Batch>
-  /** Deletes an ended batch and its results. Throws `not-found`, or `invalid-request` if the batch has not ended. */
   remove(keyId: string, id: string): Promise<void>
-  /** Yields the result lines, each with a line feed. Reads them on demand. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** Returns the unfinished batches of all keys, oldest first. Reads only batches that `findKnown` does not return. */
+  /** The unfinished batches of all keys, oldest first. */
   listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
@@ -68,12 +60,8 @@ export interface BatchRepositoryOptions extends BatchContext {
 
 const MAX_BATCHES = 1_000
 const PAGE_SIZE = 100
-/** Maximum number of concurrent store reads per page. */
 const MAX_CONCURRENT_READS = 16
-/**
- * Age at which an incomplete batch is deleted, in milliseconds. By then, the process that was creating it is presumed
- * dead.
- */
+/** Age at which an incomplete batch is deleted. The process that was creating the batch is presumed dead. */
 const FILL_TIMEOUT_MS = 3_600_000
 
 export function createBatchRepository(options: BatchRepositoryOptions): BatchRepository {
@@ -171,7 +159,6 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
     for await (const value of valuesOf(options, itemPrefix('result', batch.id))) yield `${firstLine(value)}\n`
   }
 
-  /** Reverses the storage order, in which later batches come first. */
   async function listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const openBatches: OpenBatch[] = []
     for (let after: string | undefined; ;) {

@@ -12,13 +12,9 @@ interface ReadOptions {
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Number of bytes parsed between two pauses. Parsing them takes at most a few milliseconds. */
 const PARSED_SLICE_BYTES = 65_536
 
-/**
- * Returns the requests of a new batch, each as JSON of `{custom_id, params}`. The fields of `params` are validated when
- * the item is processed. Rejects with the path of the first invalid request.
- */
+/** The fields of `params` are validated when the item is processed. */
 export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly string[]> {
   const { spans, emptiedBody } = await findRequests(bytes, options.pause)
   const { requests: unscanned } = (await options.parse(emptiedBody)).body
@@ -104,7 +100,6 @@ interface ByteSpan {
   readonly end: number
 }
 
-/** Number of bytes scanned between two pauses. */
 const SCANNED_SLICE_BYTES = 262_144
 
 const QUOTE = 34
@@ -119,12 +114,8 @@ const SPACE = 32
 const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
 
 /**
- * Yields the elements of a body's `requests` array, and undefined wherever the caller may pause. The caller parses each
- * element separately, because parsing a body of many megabytes at once would block the event loop for seconds. Returns
- * the body with an empty array in place of the elements.
- *
- * Structural characters are ASCII, so the bytes need no decoding. Malformed JSON is detected later, when an element or
- * the rest of the body is parsed.
+ * Yields the elements of `requests` one by one, because parsing a large body at once would block the event loop for
+ * seconds. Malformed JSON is detected when an element or the rest of the body is parsed.
  */
 export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined, Uint8Array, void> {
   const scan: Scan = {
@@ -157,23 +148,20 @@ export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined
 }
 
 interface Scan {
-  /** Number of open brackets and braces. */
   depth: number
-  /** The most recent string, without its quotes. */
   lastString: ByteSpan
   isAtRequestsValue: boolean
-  /** Offsets of the brackets of the first `requests` array. `end` is -1 until the array ends. */
+  /** `end` is -1 until the array ends. */
   requests: { readonly start: number; end: number } | undefined
   /** -1 between elements. */
   elementStart: number
-  /** End of the last token. */
   tokenEnd: number
 }
 
 /** Elements are inside the body object and the array. */
 const ELEMENT_DEPTH = 2
 
-/** Returns the element that ends just before the byte at `offset`, if any. The byte must be outside of strings. */
+/** The byte must be outside of strings. */
 function scanByte(bytes: Uint8Array, offset: number, scan: Scan): ByteSpan | undefined {
   const byte = bytes[offset] ?? 0
   if (byte <= SPACE) return undefined
@@ -219,7 +207,6 @@ function withoutElements(bytes: Uint8Array, requests: Scan['requests']): Uint8Ar
   return emptied
 }
 
-/** Returns an in-process request with a JSON body. The JSON limits apply to the body. */
 export function internalRequest(
   path: string,
   headers: Readonly<Record<string, string>>,
@@ -237,7 +224,6 @@ export function internalRequest(
   }
 }
 
-/** Keeps the response of a request that is not streamed. */
 export class CollectedResponse implements ResponseSink {
   status = 0
   body = ''

@@ -6,15 +6,13 @@ export type ItemOutcome = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
 type ItemCounts = Readonly<Record<ItemOutcome, number>>
 
-/** A stored batch. Items and results are separate values. Times are milliseconds since 1970. */
+/** Items and results are stored separately. Times are milliseconds since 1970. */
 export interface Batch {
   readonly id: string
   readonly keyId: string
   readonly total: number
   readonly createdAt: number
-  /** Time at which unanswered items expire. */
   readonly expiresAt: number
-  /** Headers of the request that created the batch, which apply to each item. */
   readonly headers: Readonly<Record<string, string>>
   /** `filling` until all items are written. Such a batch is not listed. */
   readonly state: 'filling' | 'working' | 'ended'
@@ -28,9 +26,7 @@ export interface Batch {
 const DAY_MS = 86_400_000
 
 export const EXPIRES_AFTER_MS: number = DAY_MS
-/** How long results are retained after the creation of the batch, in milliseconds. */
 const RESULTS_RETENTION_MS = 29 * DAY_MS
-/** How long a batch is retained after its creation, in milliseconds. */
 const BATCH_RETENTION_MS = 90 * DAY_MS
 
 const PREFIX = 'msgbatch_'
@@ -64,7 +60,7 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** Returns the key of a stored batch. Batch values have no expiry, because stores may drop values that have one. */
+/** Batches have no expiry, because stores may drop values that have one. */
 export function batchKey(keyId: string, id: string): string {
   return `${batchKeyPrefix(keyId)}${id}`
 }
@@ -92,19 +88,16 @@ function parseCleanupKey(key: string): { readonly at: number; readonly id: strin
 type ItemValueKind =
   /** The claim on the item. Deleted when the item is finished. */
   | 'todo'
-  /** `{custom_id, params}`. */
   | 'request'
   /** A result line, and its settlement until the ledger has settled it. */
   | 'result'
 
-/** Returns the key prefix of a batch's values of one kind. */
 export function itemPrefix(kind: ItemValueKind, batchId: string): string {
   return `batch-${kind}:${batchId}:`
 }
 
 const INDEX_DIGITS = 5
 
-/** Formats an item index as a sortable string. */
 export function toPosition(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }
@@ -124,7 +117,7 @@ export interface BatchContext {
   readonly pause: () => Promise<void>
 }
 
-/** Returns options that store a small value even if the quota is full, because the batch has already been accepted. */
+/** A small value may exceed the quota, because the batch has already been accepted. */
 export function smallValueOptions(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mayExceedQuota: true }
 }
@@ -132,7 +125,6 @@ export function smallValueOptions(keyId: string): WriteOptions {
 const PAGE_SIZE = 100
 const MAX_CHANGE_ATTEMPTS = 50
 
-/** The `todo` value of an unclaimed item. */
 export const UNCLAIMED = '0'
 
 export function firstLine(value: string): string {
@@ -157,10 +149,7 @@ export async function changeBatch(
   throw new GatewayError('conflict', 'Too many concurrent requests are changing this batch. Retry later.')
 }
 
-/**
- * Deletes a batch and all its values. The caller must delete the cleanup entry afterwards. If the process dies before
- * that, the entry causes another deletion.
- */
+/** The cleanup entry must be deleted last, so that another process can complete the deletion. */
 export async function deleteBatch(context: BatchContext, { keyId, id }: OpenBatch): Promise<void> {
   await context.store.delete(batchKey(keyId, id))
   await context.store.delete(OPEN_PREFIX + id)
@@ -176,10 +165,9 @@ async function deleteItems({ store, pause }: BatchContext, prefix: string): Prom
   }
 }
 
-/** Maximum number of values read at once. Low, because that many of the largest answers must fit into memory. */
+/** Low, because that many of the largest answers must fit into memory. */
 const MAX_CONCURRENT_READS = 4
 
-/** Yields the values of all keys with a prefix, in order. Reads them on demand. */
 export async function* valuesOf(
   { store, pause }: BatchContext,
   prefix: string,
@@ -198,10 +186,6 @@ export async function* valuesOf(
 
 const CLEANUP_PAGE_SIZE = 20
 
-/**
- * Deletes results 29 days after the creation of their batch, batches after 90 days, and the incomplete batches of dead
- * processes. Several processes may clean up concurrently.
- */
 export async function cleanUpBatches(context: BatchContext & { readonly now: () => number }): Promise<void> {
   const { store, now } = context
   for (;;) {

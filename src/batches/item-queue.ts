@@ -49,14 +49,10 @@ interface ItemQueueOptions extends BatchRepositoryOptions {
 const PAGE_SIZE = 64
 
 /**
- * A queue of batch items. Processes claim items by lease.
+ * A `todo` value contains the expiry and the id of a claim. After the expiry, another process may claim the item.
  *
- * An item's `todo` value contains the expiry and the id of a claim. After the expiry, another process may replace the
- * value and thereby claim the item, so the items of a killed process become available.
- *
- * An item ends in four idempotent steps: store the result and its settlement, unless a result exists; settle; reduce
- * the result to its line; delete the `todo` value. If a process dies, the next process to claim the item continues with
- * the next step. Each item therefore has one result, which is settled once.
+ * An item ends in four idempotent steps, which another process can continue: store the result and its settlement;
+ * settle; reduce the result to its line; delete the `todo` value.
  */
 export class ItemQueue {
   readonly #options: ItemQueueOptions
@@ -71,7 +67,6 @@ export class ItemQueue {
     return parseBatch(await this.#store.get(batchKey(keyId, id)))
   }
 
-  /** Resolves with the positions of the next unfinished items. */
   async listPositions({ id }: OpenBatch, after: string | undefined): Promise<readonly string[]> {
     const prefix = itemPrefix('todo', id)
     const range = { limit: PAGE_SIZE, ...(after !== undefined && { after: prefix + after }) }
@@ -103,7 +98,6 @@ export class ItemQueue {
     return true
   }
 
-  /** Any process may claim the item after `at`, in milliseconds since 1970. */
   async release(claim: ItemClaim, at: number): Promise<void> {
     const options = smallValueOptions(claim.batch.keyId)
     await this.#store.swap(keyOf('todo', claim), claim.storedValue, String(Math.ceil(at)), options)
@@ -120,10 +114,7 @@ export class ItemQueue {
     return value === undefined ? undefined : parseResult(value)
   }
 
-  /**
-   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error with the same
-   * settlement. If the item already has a different result, resolves with undefined.
-   */
+  /** Resolves with undefined if the item already has a different result. */
   async finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined> {
     const { keyId } = claim.batch
     try {
@@ -134,7 +125,7 @@ export class ItemQueue {
     }
   }
 
-  /** Deletes all values of the item except its line. Must be called after the settlement. */
+  /** Must be called after the settlement. */
   async close(claim: ItemClaim, result: ItemResult): Promise<void> {
     const value = writeResult(result)
     const options = smallValueOptions(claim.batch.keyId)
@@ -143,7 +134,6 @@ export class ItemQueue {
     await this.#store.delete(keyOf('todo', claim))
   }
 
-  /** Ends a batch that has no unfinished items. */
   async end(batch: OpenBatch): Promise<void> {
     const counts = { ...NO_COUNTS }
     for await (const value of valuesOf(this.#options, itemPrefix('result', batch.id))) counts[outcomeOf(value)] += 1
@@ -153,10 +143,7 @@ export class ItemQueue {
     await this.#store.delete(OPEN_PREFIX + batch.id)
   }
 
-  /**
-   * Stores a result. If the swap fails, compares the stored value, because an earlier swap may have succeeded although
-   * its reply was lost.
-   */
+  /** Compares the stored value, because an earlier swap may have succeeded although its reply was lost. */
   async #putResult(claim: ItemClaim, result: ItemResult, options: WriteOptions): Promise<ItemResult | undefined> {
     const key = keyOf('result', claim)
     const value = writeResult(result)
@@ -197,7 +184,6 @@ const QUOTA_EXCEEDED = {
   request_id: null,
 }
 
-/** Replaces the answer in a line with an error that is always short enough to be stored. */
 function storageFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID_FIELD))}`
 }
@@ -227,21 +213,16 @@ function isSettlement(value: unknown): value is Settlement {
 
 type PollResult =
   | { readonly kind: 'item'; readonly claim: ItemClaim }
-  /** No item is available until about this time. */
   | { readonly kind: 'wait'; readonly until: number }
   | { readonly kind: 'none' }
 
-/** Claims the unfinished items of one batch, cyclically. */
 export class ItemPoll {
   readonly batch: OpenBatch
   readonly #queue: ItemQueue
   #nextPositions: string[] = []
   #lastPosition: string | undefined
 
-  /**
-   * @param start The position before the first item. Differs between processes, so that they begin with different
-   *   items.
-   */
+  /** @param start Differs between processes, so that they begin with different items. */
   constructor(queue: ItemQueue, batch: OpenBatch, start?: string) {
     this.#queue = queue
     this.batch = batch

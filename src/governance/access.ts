@@ -4,22 +4,14 @@ import type { Model } from '../core/ports.ts'
 import { type Prompt, matchesModel, splitModelName } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
-/** Maximum length of a name in an error message. */
 const MAX_SHOWN_LENGTH = 100
 
-/** Body fields other than `tools` that declare tools. */
 const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 
 /** Suffix of the names of models that search before they answer. */
 const SEARCH_MODEL_SUFFIX = /:online$/
 
-/**
- * Returns true if the key may use the model on at least one route. The permissions of the key must allow the name or the
- * route. If the key has provider configurations, one of them must serve the route, so an alias cannot reach another
- * provider.
- *
- * @param routeNames The routes of the model, as `<provider>/<model_id>`. @default the name itself
- */
+/** A key with providers may use only the routes that they serve. Otherwise, an alias could reach another provider. */
 export function mayUse(key: VirtualKey, name: string, routeNames: readonly string[] = [name]): boolean {
   const { allowedModels } = key.permissions
   if (allowedModels === undefined && key.providers.length === 0) return true
@@ -44,7 +36,6 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
   )
 }
 
-/** Throws if the key does not permit the request. */
 export function checkAccess(
   key: VirtualKey,
   request: { readonly prompt: Prompt; readonly modelName: string; readonly routeNames?: readonly string[] },
@@ -91,15 +82,10 @@ function checkMaxTokens(maxTokens: number | undefined, permittedTokens: number |
   )
 }
 
-/**
- * Returns the output limit in tokens: the limit in the request, or else the lower of the key's limit and the model's
- * maximum.
- */
 export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
 
-/** Fields of the request formats. If the key is restricted, other spellings of these names are rejected. */
 const KNOWN_FIELDS = [
   'model',
   'messages',
@@ -129,7 +115,6 @@ const KNOWN_FIELDS = [
   'prompt',
 ]
 
-/** Fields that make vendors choose other models or run their own tools. */
 const VENDOR_SWITCHES = [
   'models',
   'route',
@@ -153,10 +138,7 @@ const KNOWN_BY_NORMALIZED_NAME: ReadonlyMap<string, string> = new Map(
   KNOWN_FIELDS.map((name) => [normalizeName(name), name]),
 )
 
-/**
- * Throws for fields that could bypass a key's restrictions: other spellings of checked fields (`MAX_TOKENS`,
- * `maxTokens`), and vendor switches. A key without restrictions may send them.
- */
+/** Other spellings of known fields (`MAX_TOKENS`) and vendor switches could bypass the restrictions of a key. */
 function checkFields(permissions: Permissions, body: JsonObject): void {
   const { allowedModels, maxTokens, disableTools } = permissions
   if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
@@ -181,12 +163,6 @@ function fieldNotAllowedError(name: string, reason: string): GatewayError {
   return new GatewayError('model-not-allowed', message, { param, code: 'field_not_allowed' })
 }
 
-/**
- * Returns the providers that serve a model for a key. The first is drawn at random by weight. The others follow as
- * fallbacks, in descending order of weight. A provider with weight 0 is only a fallback, unless all weights are 0.
- *
- * @param random Returns a number from 0 (inclusive) to 1 (exclusive).
- */
 export function orderProviders(
   configs: readonly ProviderConfig[],
   modelId: string,

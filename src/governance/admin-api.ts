@@ -21,10 +21,7 @@ export interface DeletedRecord {
 export interface KeyProvider {
   /** Name of the provider, such as `openai`. */
   readonly provider: string
-  /**
-   * Relative share of the key's requests, 0 to 1,000,000. A provider with share 0 is only a
-   * fallback, unless all shares are 0. @default 1
-   */
+  /** Relative share of the key's requests, 0 to 1,000,000. 0: only a fallback, unless all shares are 0. @default 1 */
   readonly weight?: number | undefined
   /** Ids of models, exact or with a trailing `*`. @default all models of the provider */
   readonly allowedModels?: readonly string[] | null | undefined
@@ -91,10 +88,7 @@ export interface ListedKey {
   /** The first 10 characters of the secret. Empty for a key that was configured with `valueSha256`. */
   readonly keyPrefix: string
   readonly isActive: boolean
-  /**
-   * Amount billed in the current window of the budget, or in the current month if the key has no budget. In cents,
-   * rounded half up.
-   */
+  /** Amount billed in the window of the budget, or in this month without a budget. In cents, rounded half up. */
   readonly currentUsageCents: number
   /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) if there is no limit. */
   readonly budgetLimitCents: number

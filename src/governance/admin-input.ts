@@ -60,7 +60,6 @@ function list<Item>(item: z.ZodMiniType<Item>, max: number): z.ZodMiniType<Item[
     .check(z.refine((items) => items.length <= max, { error: `at most ${max} entries` }))
 }
 
-/** Accepts an object with these fields. Ignored fields may be present. Other fields are rejected. */
 function record<Shape extends z.core.$ZodLooseShape>(
   shape: Shape,
   ignoredFields: readonly string[] = [],
@@ -78,7 +77,6 @@ function record<Shape extends z.core.$ZodLooseShape>(
 
 /** Clients send back records that they have read, so fields that only the gateway sets are ignored. */
 const IGNORED_FIELDS = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
-/** Fields that a change may contain but does not set. */
 const UNCHANGED_FIELDS = [...IGNORED_FIELDS, 'id', 'key_format', 'resets_at']
 
 const nullish = <Value>(schema: z.ZodMiniType<Value>) => z.optional(z.nullable(schema))
@@ -132,7 +130,7 @@ const newKeyFields = {
 
 const newKeySchema: z.ZodMiniType<WireForm<NewKey>> = record(newKeyFields, [...IGNORED_FIELDS, 'id'])
 
-/** The body of a request that updates a key. `value` must be the key's current secret. */
+/** `value` must be the current secret of the key. */
 export interface ParsedKeyChange extends WireForm<KeyChange> {
   readonly value?: string | undefined
 }
@@ -206,7 +204,6 @@ export function parseRateLimitChange(body: unknown): WireForm<RateLimitChange> {
   return parseChange(rateLimitChangeSchema, body, 'request_max_limit')
 }
 
-/** Throws a GatewayError that names the first invalid field, the expectation and the received value. */
 function parse<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   const result = schema.safeParse(input)
   if (result.success) return result.data
@@ -216,7 +213,6 @@ function parse<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
 }
 
-/** Throws if the body changes no field. `example` is a field that an update can set. */
 function parseChange<Change extends object>(schema: z.ZodMiniType<Change>, body: unknown, example: string): Change {
   const change = parse(schema, body)
   if (Object.keys(change).some((field) => !UNCHANGED_FIELDS.includes(field))) return change
@@ -248,7 +244,6 @@ export interface ParsedConfiguration {
   readonly rateLimits: readonly WireForm<ConfiguredRateLimit>[]
 }
 
-/** A configured key with its secret replaced by the hash. */
 export interface HashedKey {
   readonly id: string
   readonly hash: string
@@ -256,7 +251,6 @@ export interface HashedKey {
   readonly fields: WireForm<NewKey>
 }
 
-/** Throws a GatewayError with the path of the first invalid field. */
 export function parseConfiguration(value: unknown): ParsedConfiguration {
   const result = configurationSchema.safeParse(value)
   if (!result.success) {

@@ -59,10 +59,7 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
   list(query?: PageOptions): Promise<RecordPage>
   /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
   update(id: string, change: Change | WireForm<Change>): Promise<PublicRecord>
-  /**
-   * Deletes a record. Requests with a key that refers to a deleted budget or rate limit are rejected until the key is
-   * changed.
-   */
+  /** Requests of a key that refers to a deleted budget or rate limit are rejected until the key is changed. */
   delete(id: string): Promise<DeletedRecord>
 }
 
@@ -75,23 +72,16 @@ export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPag
   usage(id: string): Promise<KeyUsage>
   /** Resolves with the request and token limits, and the amount that remains of each. */
   rateLimit(id: string): Promise<KeyRateLimit>
-  /**
-   * Resolves with the remaining requests, tokens and money. If several limits apply, the smallest remaining amount is
-   * reported.
-   */
+  /** Resolves with the remaining requests, tokens and money. Of several limits, the smallest amount is reported. */
   limits(id: string): Promise<KeyLimits>
 }
 
-/** Operations on budgets that several keys share by `budgetId`, as in `/api/governance/budgets` but without HTTP. */
+/** Operations on budgets that keys share by `budgetId`, as in `/api/governance/budgets` but without HTTP. */
 export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, BudgetPage>
 
-/**
- * Operations on rate limits that several keys share by `rateLimitId`, as in `/api/governance/rate-limits` but without
- * HTTP.
- */
+/** Operations on rate limits that keys share by `rateLimitId`, as in `/api/governance/rate-limits` but without HTTP. */
 export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 
-/** Operations with the field names of the HTTP API. Bodies are validated. */
 export type WireRecords<PublicRecord, RecordPage, CreatedRecord = PublicRecord> = RecordMethods<
   unknown,
   unknown,
@@ -155,13 +145,11 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
   }
 }
 
-/** The operations that differ between shared budgets and shared rate limits. */
 interface SharedKind<T, PublicRecord, RecordPage> {
   readonly object: DeletedRecord['object']
   parseNew(body: unknown): T
-  /** Returns the function that applies the update. */
   parseUpdate(body: unknown): (record: T) => T
-  /** Loads the usage of `records`, if the kind has any. Returns a function that converts one of them to its public form. */
+  /** Loads the usage of all `records` at once. */
   createPresenter(records: readonly T[]): MaybePromise<(record: T) => PublicRecord>
   toPage(records: readonly PublicRecord[], hasMore: boolean): RecordPage
 }
@@ -273,10 +261,7 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
   }
 }
 
-/**
- * Stores the configured records, which override stored ones. Exception: a disabled key stays disabled unless the
- * configuration sets `is_active`. Several processes may call this function concurrently.
- */
+/** Configuration overrides stored records. A disabled key stays disabled unless the configuration sets `is_active`. */
 export async function applyConfiguration(
   configured: ParsedConfiguration,
   tables: { readonly keyring: Keyring; readonly shared: SharedLimits },

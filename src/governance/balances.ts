@@ -18,30 +18,21 @@ import {
 import { claimsFor, coveredOutputTokens, type Quote, type Recount, recountFor } from './reservation.ts'
 import type { SharedLimits, VirtualKey } from './virtual-key.ts'
 
-/** The result that a reservation would have now. */
 export interface Forecast {
   readonly rate: RateStatus
-  /** The quote after any recounts. */
   readonly quote: Quote
-  /** Output limit in tokens that the budgets would cover. */
   readonly outputTokens: number
-  /** The error that would reject the request. Absent if the request would be accepted. */
   readonly error?: GatewayError
   readonly limits: readonly LimitBalance[]
 }
 
-/** A limit and its remaining amount: requests, tokens or nano-dollars. */
 export interface LimitBalance {
   readonly limit: Limit
   readonly remaining: number
-  /** The amount that the request would claim. For a budget, the worst-case cost; a smaller grant may suffice. */
+  /** For a budget, the worst-case cost. A smaller grant may suffice. */
   readonly claimedAmount: number
 }
 
-/**
- * Computes the result of a reservation without reserving. Concurrent requests may change the result of the actual
- * reservation.
- */
 export async function forecast(key: VirtualKey, quote: Quote, context: ForecastContext): Promise<Forecast> {
   for (let current = quote; ;) {
     const { recount, ...result } = await tryForecast(key, current, context)
@@ -51,7 +42,6 @@ export async function forecast(key: VirtualKey, quote: Quote, context: ForecastC
 }
 
 interface ForecastContext {
-  /** Time after which an unsettled reservation expires, in milliseconds. */
   readonly expiresAfterMs: number
   readonly store: Pick<Store, 'levels' | 'tallies'>
   readonly shared: SharedLimits
@@ -95,20 +85,12 @@ async function tryForecast(
 
 export type BudgetWindow = Pick<Limit, 'counter' | 'owner' | 'every' | 'period'>
 
-/** The amounts of a window. */
 interface WindowSpending extends Level {
   /** The part of `spent` that is missing from the counter. */
   readonly carried: number
 }
 
-/**
- * Returns the amount spent in each window. A window's counter includes only amounts that were billed while the budget had
- * that window. If the budget is new or its window has changed, the daily tallies supply the missing amount. They do not
- * divide amounts by minute, so a window of one minute then lacks the amount.
- *
- * The tallies are read before the counters. A settlement adds to both in one step, so a settlement between the two
- * reads is not mistaken for a missing amount.
- */
+/** A counter lacks amounts that were billed in another window of the budget. The daily tallies supply them. */
 export function readSpent(
   store: Pick<Store, 'levels' | 'tallies'>,
   windows: readonly BudgetWindow[],
@@ -117,6 +99,7 @@ export function readSpent(
   if (windows.length === 0) return []
   const billed = windows.map((window) => billedTallies(window, now))
   const names = [...new Set(billed.flatMap(({ names }) => names))]
+  // A settlement between the two reads is not mistaken for a missing amount, because the tallies are read first.
   return chain(names.length === 0 ? [] : store.tallies(names), (tallies) => {
     const tallyByName = new Map(names.map((name, index) => [name, tallies[index]]))
     return chain(store.levels(windows.map(({ counter }) => counter)), (levels) =>
@@ -129,13 +112,7 @@ export function readSpent(
   })
 }
 
-/**
- * Returns the amounts that running requests have reserved in other windows of each owner. These requests began before
- * the window changed.
- *
- * Must be called before `readSpent`. A settlement between the two reads is then counted twice. In the reverse order, it
- * would be missed.
- */
+/** Must be called before `readSpent`. A settlement between the reads is then counted twice instead of missed. */
 function readHeldInOtherWindows(
   store: Pick<Store, 'levels'>,
   windows: readonly BudgetWindow[],
@@ -172,27 +149,19 @@ interface CachedAmounts {
 }
 
 interface CarryOverOptions {
-  /** Time after which an unsettled reservation expires, in milliseconds. */
   readonly expiresAfterMs: number
   /** If true and the store fails, a budget uses the amount that was last read, or 0. */
   readonly toleratesFailure: boolean
 }
 
-/** Returns a function that adds to each budget the amount that its counter lacks. */
 export function createCarryOver(
   store: Pick<Store, 'levels' | 'tallies'>,
   { expiresAfterMs, toleratesFailure }: CarryOverOptions,
 ): CarryOver {
-  /**
-   * Amounts by owner. If a budget returns to an earlier window, the counter of that window lacks the amounts billed in
-   * between, so the cached amount must not be reused.
-   */
+  /** Keyed by owner, because the amount of an earlier window is outdated when a budget returns to that window. */
   const cache = new Map<string, CachedAmounts>()
 
-  /**
-   * Keeps the greater of the new and the last amount. Settlements between the reads of tallies and counters lower the
-   * new amount.
-   */
+  /** Keeps the greater amount, because settlements between the reads of tallies and counters lower the new one. */
   function cacheAmounts(limit: Limit, newCarried: number, held: number, now: number): void {
     const carried = Math.max(newCarried, cachedAmounts(limit)?.carried ?? 0)
     if (cache.size >= MAX_CACHED_OWNERS) cache.clear()
@@ -239,10 +208,7 @@ export function createCarryOver(
   }
 }
 
-/**
- * Returns the tallies and the field whose sum is the amount billed to an owner in a window, or no tallies for a window
- * of one minute. Near midnight, the tally of the next day is included, because the clock may have been set back.
- */
+/** Near midnight, includes the tally of the next day, because the clock may have been set back. */
 function billedTallies(
   { owner, every, period }: BudgetWindow,
   now: number,

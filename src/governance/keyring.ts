@@ -20,15 +20,12 @@ import {
   type VirtualKey,
 } from './virtual-key.ts'
 
-/** The stored keys. `create`, `update` and `configure` throw if the fields refer to a shared record that does not exist. */
 export interface Keyring {
-  /** Reads the key from the store, not from the cache. */
   read(id: string): Promise<VirtualKey>
   create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
   update(id: string, fields: ParsedKeyChange): Promise<VirtualKey>
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
-  /** Creates the configured key, or changes the stored key to match. */
   configure(configured: HashedKey): Promise<VirtualKey>
 }
 
@@ -121,7 +118,6 @@ export function makeKey(identity: KeyIdentity, fields: WireForm<NewKey>): Virtua
   return changeKey({ ...identity, name, description: '', active: true, providers: [], permissions: {} }, fields)
 }
 
-/** Absent fields keep their values. `null` removes a value, except a window. */
 export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): VirtualKey {
   const { id, hash, prefix, createdAt } = key
   return {
@@ -173,15 +169,11 @@ function changeLimits(
 interface AllowanceChange<Amount> {
   readonly max: Amount | null | undefined
   readonly every: DurationCode | null | undefined
-  /** The window of a new limit. @default '1h' */
   readonly defaultWindow?: DurationCode
-  /**
-   * Name of the window field in errors. If set, a window without a limit is rejected. @default such a window is ignored
-   */
+  /** Names the field in the error for a window without a limit. @default such a window is ignored */
   readonly field?: string
 }
 
-/** Returns undefined if the change removes the limit, or if there is none. */
 export function changeAllowance<Amount extends number>(
   current: Allowance<Amount> | undefined,
   { max, every, defaultWindow = '1h', field: windowField }: AllowanceChange<Amount>,

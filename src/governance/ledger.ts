@@ -39,25 +39,11 @@ import {
 } from './settlements.ts'
 import type { SharedLimits, VirtualKey } from './virtual-key.ts'
 
-/** Enforces limits: reserves requests, tokens and money in advance, and settles the actual usage. */
 export interface Ledger {
-  /**
-   * Reserves one request, the prompt's tokens and the worst-case cost against every limit of the key, atomically. If a
-   * limit rejects the request and the prompt can be counted more precisely, counts the prompt and tries again. Throws
-   * `rate-limited` or `budget-exceeded` if a limit rejects the request. A count by an upstream then still counts as one
-   * request.
-   *
-   * If a reserved request fails, its settlement releases all tokens and money that are not billed. The request still
-   * counts against the request limits, because it may have called an upstream.
-   *
-   * @param wait Limits the time that the store may take. @default no limit
-   */
+  /** A failed request still counts against the request limits, because it may have called an upstream. */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  /** Returns the values of `X-RateLimit-*` without reserving. For an undefined key, `limit` and `remaining` are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
-  /** Computes the result of `reserve` without reserving. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-  /** Retries failed settlements. Resolves with the number of settlements that remain. */
   retry(): Promise<number>
   settlementCounts(): SettlementCounts
 }
@@ -82,7 +68,6 @@ export function createLedger(options: LedgerOptions): Ledger {
   /** The random prefix makes ids unique across processes. A UUID per id would be slower. */
   const nextId = (): string => `${(idPrefix ??= options.uuid())}.${(idCount += 1)}`
   let carryOver: CarryOver | undefined
-  /** Loaded on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./balances.ts')
     return (carryOver = createCarryOver(store, { expiresAfterMs, toleratesFailure: allowsUnreservedRequests }))
@@ -98,7 +83,6 @@ export function createLedger(options: LedgerOptions): Ledger {
     )
   }
 
-  /** Repeats the reservation with more precise quotes until a quote is accepted or no recount remains. */
   async function reserveRecounted(key: VirtualKey, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
     let requestStatus: RateStatus | undefined
     for (let { recount, error } = rejection; ;) {
@@ -127,7 +111,6 @@ export function createLedger(options: LedgerOptions): Ledger {
     })
   }
 
-  /** Returns a reservation that is not in the store, because the store failed. The settlement writes it first. */
   function reserveWithoutStore(context: ReservationContext, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const { limits, worstCost } = context.limitClaims
@@ -170,7 +153,6 @@ export function createLedger(options: LedgerOptions): Ledger {
     }
   }
 
-  /** Counts one request against each request limit, because the exact count calls an upstream. */
   async function chargeRecount(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const { limits, claims } = claimsFor((await wait(windowsOf(key, at))).limits, ONE_REQUEST)
@@ -190,10 +172,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     return isPromise(result) ? waitOrRelease(result, request.reservationId, wait) : result
   }
 
-  /**
-   * A store call that times out may still make the reservation. The reservation is released when the call ends.
-   * Otherwise, its amounts would remain reserved until it expires.
-   */
+  /** A call that times out may still reserve. Without a release, its amounts would stay reserved until they expire. */
   async function waitOrRelease(
     result: Promise<ReserveResult>,
     reservationId: string,
@@ -236,7 +215,7 @@ export function createLedger(options: LedgerOptions): Ledger {
 interface Attempt {
   readonly key: VirtualKey
   readonly quote: Quote
-  /** Status of the request limits. Set once a request has been counted against them. */
+  /** Set once a recount has been charged to the request limits. */
   readonly requestStatus?: RateStatus | undefined
   readonly wait: WaitForStore
 }

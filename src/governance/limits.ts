@@ -15,22 +15,18 @@ import {
 /** The unit of a limit: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
 
-/** A limit in its current window. */
 export interface Limit {
   readonly kind: LimitKind
-  /** Name of the limit in error messages, such as `The budget of this key`. */
   readonly label: string
   readonly max: number
   readonly every: DurationCode
   readonly period: Period
   readonly counter: string
-  /** The key or shared record that the limit belongs to. Each of its windows has its own counter. */
   readonly owner: string
-  /** Amount spent or held in this window that the counter lacks. See `createCarryOver`. @default 0 */
+  /** Amount spent or held in this window that the counter lacks. @default 0 */
   readonly carriedAmount?: number
 }
 
-/** The shared records of a key. A field is undefined if the key has no such reference or the record was deleted. */
 interface SharedRecords {
   readonly rateLimit: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -47,7 +43,6 @@ function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits)
   })
 }
 
-/** Returns the limits of the key in their current windows: its own, then the shared ones. Budgets are last. */
 export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
   return chain(findShared(key, shared), (records) => limitsOfKey(key, records, now))
 }
@@ -103,18 +98,12 @@ const MINUTE_MS = 60_000
 /** Maximum time by which the clock can be set back without losing amounts, in milliseconds. */
 export const MAX_CLOCK_ROLLBACK_MS: number = 120 * MINUTE_MS
 
-/**
- * Counters outlive their windows, because late settlements must be counted and the clock may be set back. Per-minute
- * counters expire sooner, because there are many of them.
- */
+/** Counters outlive their windows, because settlements may be late and the clock may be set back. */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
   return period.end + (every === '1m' ? 15 * MINUTE_MS : MAX_CLOCK_ROLLBACK_MS)
 }
 
-/**
- * The values of `X-RateLimit-*`. The amounts are `Number.MAX_SAFE_INTEGER` without a limit, and 0 without a key. The
- * reset is then the end of the current hour.
- */
+/** The values of `X-RateLimit-*`. */
 export interface RateStatus {
   readonly limit: number
   readonly remaining: number
@@ -122,10 +111,7 @@ export interface RateStatus {
   readonly resetAt: number
 }
 
-/**
- * Returns the status of the request or token limit that the request exceeded, or else of the request limit with the
- * fewest remaining requests.
- */
+/** Reports the exceeded request or token limit, or else the request limit with the fewest remaining requests. */
 export function rateStatus(
   limits: readonly Limit[],
   levels: readonly number[],
@@ -154,10 +140,7 @@ const WINDOW_NAMES: Readonly<Record<DurationCode, string>> = {
   '1M': 'month',
 }
 
-/**
- * Returns the error for the limit that rejected the request. The error must not reveal the usage of other keys that
- * share the limit.
- */
+/** The error must not reveal the usage of other keys that share the limit. */
 export function limitError(
   limit: Limit,
   { rate, now, tokens }: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
@@ -186,7 +169,6 @@ export function limitError(
   return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
 }
 
-/** The limits and tallies of a key in the current windows. */
 export interface KeyWindows {
   /** Budgets are last. */
   readonly limits: readonly Limit[]
@@ -195,12 +177,11 @@ export interface KeyWindows {
 
 interface CachedWindows extends SharedRecords {
   readonly windows: KeyWindows
-  /** The windows are valid from this time until `until`, exclusive, in milliseconds since 1970. */
+  /** Milliseconds since 1970. `until` is exclusive. */
   readonly from: number
   readonly until: number
 }
 
-/** Time for which carried amounts are cached, in milliseconds. Other processes can change them in the meantime. */
 export const CARRY_OVER_CACHE_MS = 60_000
 
 /** Limits with their carried amounts, which were billed or held before the budget was added or its window changed. */
@@ -212,10 +193,7 @@ export interface CarriedLimits {
 
 export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<CarriedLimits>
 
-/**
- * Returns a function that computes the windows of a key, and caches them while they are valid. Records are compared by
- * identity, because a change creates a new object.
- */
+/** Records are compared by identity, because a change creates a new object. */
 export function createKeyWindows(
   shared: SharedLimits,
   carryOver: CarryOver,
@@ -239,24 +217,19 @@ export function createKeyWindows(
 }
 
 const DAY_MS = 86_400_000
-/** Time for which daily tallies are retained after their day, in milliseconds. */
 const DAILY_RETENTION_MS = 400 * DAY_MS
-/** Time for which the tallies of an hour or a minute are retained, in milliseconds. */
 const SHORT_RETENTION_MS = 2 * DAY_MS
-/** Retention of the tallies of a shared budget, in milliseconds. The longest window that needs them is a month. */
+/** The longest window that needs the tallies of a shared budget is a month. */
 const BILLED_RETENTION_MS = 32 * DAY_MS
 
-/** A tally to which the requests of a key are added. */
 export interface TallyTarget {
   readonly name: string
   /** `total`: all amounts. `models`: all amounts by model. `billed`: the billed amount only, for a shared budget. */
   readonly kind: 'total' | 'models' | 'billed'
-  /** Field of the amount billed in this hour. Undefined except in daily tallies. */
   readonly hourField: string | undefined
   readonly expiresAt: number
 }
 
-/** Returns the daily tallies, and those of the hour or minute if the budget of the key has such a window. */
 function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   const every = reportWindow(key)
   const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
@@ -275,18 +248,15 @@ function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   return [...targets, { name, kind: 'billed', hourField: hourFieldName(at), expiresAt: end + BILLED_RETENTION_MS }]
 }
 
-/** Usage reports cover the window of the budget, or a month. */
 export function reportWindow(key: VirtualKey): DurationCode {
   return key.budget?.every ?? '1M'
 }
 
-/** Names the daily tally that contains the amount billed to an owner. */
 export function billedTallyName(owner: string, day: number): string {
   const prefix = keyOwner('')
   return owner.startsWith(prefix) ? totalTallyName(owner.slice(prefix.length), '1d', day) : `billed:${owner}:1d:${day}`
 }
 
-/** Names the field of a daily tally that contains the amount of one hour. */
 export function hourFieldName(at: number): string {
   return `billed@${new Date(at).getUTCHours()}`
 }

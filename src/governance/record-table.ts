@@ -3,22 +3,16 @@ import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Store } from '../core/store.ts'
 
-/** Records of one kind, stored as JSON under `<prefix><id>`. */
 export interface RecordTable<T> {
-  /**
-   * Returns a record, or undefined if there is none. Changes by this process are visible immediately, and changes by
-   * other processes within `cacheMs`.
-   */
+  /** Changes by this process are visible immediately, and changes by other processes within `cacheMs`. */
   find(id: string): MaybePromise<T | undefined>
-  /** Returns the current record. Throws `not-found`. */
+  /** Bypasses the cache. Throws `not-found`. */
   read(id: string): Promise<T>
   /** Resolves with false if the id is already in use. */
   insert(id: string, record: T): Promise<boolean>
-  /** Applies `change` to a record in one atomic step. Throws `not-found`. */
   change(id: string, change: (record: T) => T): Promise<{ readonly before: T; readonly after: T }>
-  /** Deletes a record and returns it, or undefined if it could not be parsed. Throws `not-found`. */
+  /** Resolves with undefined if the deleted record could not be parsed. Throws `not-found`. */
   remove(id: string): Promise<T | undefined>
-  /** Returns records in ascending order of id. Omits records that cannot be parsed. */
   page(query: PageQuery): Promise<Page<T>>
 }
 
@@ -35,22 +29,20 @@ export interface Page<T> {
 export interface LookupOptions {
   readonly store: Store
   readonly now: () => number
-  /** Time for which lookups are cached, in milliseconds. @default 2,000 */
   readonly cacheMs?: number | undefined
-  /** If true, a lookup returns the last known value while the store is failing. @default false: the lookup rejects */
+  /** Returns the last known value while the store is failing. @default false */
   readonly servesStale?: boolean
 }
 
 interface RecordTableOptions<T> extends LookupOptions {
   readonly prefix: string
-  /** Name of a record in error messages, such as `virtual key`. */
   readonly label: string
   readonly schema: z.ZodMiniType<T>
 }
 
 export const MAX_CACHED_RECORDS = 10_000
 export const CACHE_MS = 2_000
-/** Maximum number of attempts to write a record. Each attempt fails only if a concurrent change succeeds. */
+/** Each attempt fails only if a concurrent change succeeds. */
 const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
@@ -62,7 +54,7 @@ export function isSafeId(id: string): boolean {
 export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
   const { store, now, prefix, label, schema, cacheMs = CACHE_MS, servesStale = false } = options
   const cache = createBoundedCache<T | undefined>(MAX_CACHED_RECORDS)
-  /** The number of changes so far. The result of a lookup that began before a change must not be cached after it. */
+  /** The result of a lookup that began before a change must not be cached after it. */
   let changeCount = 0
 
   function load(id: string): MaybePromise<string | undefined> {
@@ -157,10 +149,9 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
   }
 }
 
-/** A bounded cache. When it is full, the oldest entry is removed. */
 interface BoundedCache<Value> {
   get(key: string, now: number): { readonly value: Value } | undefined
-  /** Returns the last value, regardless of its age. */
+  /** Returns the value even if it has expired. */
   last(key: string): { readonly value: Value } | undefined
   put(key: string, value: Value, until: number): void
   forget(key: string): void
@@ -185,7 +176,6 @@ export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Valu
   return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
 }
 
-/** If the lookup fails, returns the last known value, if any. */
 export function fallBackToLast<Found, Value>(
   lookup: MaybePromise<Found>,
   onFound: (found: Found) => Value,
@@ -198,7 +188,6 @@ export function fallBackToLast<Found, Value>(
 const DEFAULT_PAGE_SIZE = 100
 const MAX_PAGE_SIZE = 1000
 
-/** Throws `invalid-admin-request` for an invalid limit or id. */
 export function parsePageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
   const { limit = DEFAULT_PAGE_SIZE, after } = query
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE_SIZE) {

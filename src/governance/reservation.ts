@@ -5,24 +5,18 @@ import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
 import { counterExpiry, type Limit, type RateStatus } from './limits.ts'
 import { UNLIMITED, type VirtualKey } from './virtual-key.ts'
 
-/** The worst case of a request. */
 export interface Quote {
-  /** Upper bound on the prompt's tokens, for token limits. */
+  /** Upper bound. */
   readonly promptTokens: number
-  /** Output limit in tokens. */
   readonly outputTokens: number
-  /**
-   * Returns the amount billed for an answer of this length, including the prompt and the margin. Never decreases with
-   * the length.
-   */
+  /** Includes the prompt and the margin. Never decreases with the length. */
   cost(outputTokens: number): NanoUsd
-  /** True if only the key's request limits apply, because the call costs neither tokens nor money. @default false */
+  /** Only the request limits of the key apply, because the call costs neither tokens nor money. @default false */
   readonly isRequestOnly?: boolean
   /** Largest possible reduction of the cost by an exact count of the prompt. @default 0 */
   readonly uncountedCost?: NanoUsd
   /** Returns the number of prompt tokens that `cost` covers for a model. @default no bound */
   promptBound?(model: Model): number
-  /** Recounts that yield a more precise quote. Used if a limit rejects this quote. */
   readonly recount?: {
     readonly tokens?: Recount
     readonly budget?: Recount
@@ -32,11 +26,9 @@ export interface Quote {
 /** Waits for a store call for at most the remaining store timeout of the request. */
 export type WaitForStore = <Value>(call: MaybePromise<Value>) => MaybePromise<Value>
 
-/** Counts the prompt exactly. */
 export interface Recount {
   /** Returns a quote with the exact count, and without this recount. */
   readonly run: () => Promise<Quote>
-  /** True if the count calls an upstream. Such a call counts against the request limits. */
   readonly callsUpstream: boolean
 }
 
@@ -51,42 +43,32 @@ export interface RequestUsage {
   readonly model: string
 }
 
-/** Requests, tokens and money that were reserved for a request. */
 export interface Reservation {
   /** False if the store failed and the request is served anyway. The settlement then creates the reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
   readonly quote: Quote
-  /** The output limit that the budgets cover: at most that of the quote. */
+  /** Lower than that of the quote if the budgets cover less. */
   readonly outputTokens: number
-  /**
-   * Replaces the reserved amounts with the used amounts, and appends the audit entries in the same atomic step. Only the
-   * first call has an effect.
-   *
-   * @param entries @default none
-   */
+  /** Only the first call has an effect. The store appends the entries in the same atomic step. */
   settle(used: RequestUsage, entries?: readonly SettledEntry[]): MaybePromise<void>
-  /**
-   * Returns the settlement that `settle` sends to the store. The caller can save it and send it after a restart, because
-   * the store applies a settlement only once.
-   */
+  /** The settlement that `settle` sends. May be sent again after a restart, because the store applies it only once. */
   settlement(used: RequestUsage, entries?: readonly SettledEntry[]): Settlement
 }
 
 export interface QuoteCandidate {
   readonly model: Model
-  /** Upper bound on the prompt's tokens. */
+  /** Upper bound. */
   readonly promptTokens: number
-  /** Counts the prompt exactly for this model. Resolves with undefined if the count fails. @default no exact count */
+  /** Counts the prompt exactly. Resolves with undefined if the count fails. */
   readonly count?: () => Promise<number | undefined>
   readonly callsUpstream?: boolean
 }
 
 export interface QuoteOptions {
-  /** Returns the models that may answer. Called at most once. */
   readonly candidates: () => readonly QuoteCandidate[]
   readonly promptTokens: () => number
-  /** Counts the prompt exactly, without an upstream call. Called if the upper bound exceeds a token limit. */
+  /** Counts the prompt exactly. Must not call an upstream. */
   readonly countPrompt?: () => Promise<number>
   readonly outputTokens: number
   readonly choices: number
@@ -98,7 +80,6 @@ export function createQuote(options: QuoteOptions): Quote {
   return new WorstCaseQuote(options)
 }
 
-/** Computes the candidates and the prompt tokens on first use. */
 class WorstCaseQuote implements Quote {
   readonly outputTokens: number
   readonly #options: QuoteOptions
@@ -174,10 +155,8 @@ async function recountCandidate({ model, promptTokens, count }: QuoteCandidate):
   return { model, promptTokens: Math.min(promptTokens, counted) }
 }
 
-/** The quote of a call that counts as one request and costs neither tokens nor money. */
 export const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
-/** Takes one request from each of the key's request limits. Throws `rate-limited` if one of them has been reached. */
 export async function reserveOneRequest(
   ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
   key: VirtualKey,
@@ -197,12 +176,11 @@ const NO_USAGE: RequestUsage = {
   model: '',
 }
 
-/** The claims of a request on its limits. */
 export interface LimitClaims {
   /** In the order of `claims`. */
   readonly limits: readonly Limit[]
   readonly claims: readonly Claim[]
-  /** Worst-case cost in nano-dollars. */
+  /** In nano-dollars. */
   readonly worstCost: number
   /** Smallest acceptable grant, in nano-dollars. */
   readonly minGrant: number
@@ -211,16 +189,10 @@ export interface LimitClaims {
 
 /** Length of the shortest useful answer in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
-/**
- * Maximum share of a partial grant that the estimated part of the prompt may take. Above this share, the prompt is
- * counted first, because an exact count could allow a considerably longer answer.
- */
+/** If the uncounted part takes a larger share of a grant, the prompt is counted, because more output may then fit. */
 const MAX_UNCOUNTED_SHARE = 0.1
 
-/**
- * Returns the claims of a request. A free request claims no amount from a budget, except from a budget of 0, which must
- * reject the request. Skips values that no limit needs, because counting a long prompt takes time.
- */
+/** A free request claims nothing from a budget, except from a budget of 0, which must reject the request. */
 export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.isRequestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
   const worstCost = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
@@ -245,10 +217,7 @@ function minUsefulCost(quote: Quote): number {
   return toAmount(quote.cost(Math.min(MIN_OUTPUT, quote.outputTokens)))
 }
 
-/**
- * Returns the recount after which a rejected request may fit the limit, or undefined if no recount can help. Prevents
- * recounts for keys whose budgets are exhausted.
- */
+/** Returns undefined if no recount can help, so that exhausted budgets cause no recounts. */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
   const remaining = limit.max - (limit.carriedAmount ?? 0) - level
   if (remaining <= 0 || limit.kind === 'requests') return undefined
@@ -269,10 +238,7 @@ function toClaim(limit: Limit, tokens: number, worstCost: number): Claim {
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
 }
 
-/**
- * Returns the length, in tokens, of the longest answer whose worst-case cost the grant covers. Every grant covers the
- * shortest useful answer.
- */
+/** Every grant covers the shortest useful answer. */
 export function coveredOutputTokens({ worstCost, limits }: LimitClaims, quote: Quote, grantedCost: number): number {
   if (grantedCost >= worstCost || !hasKind('budget', limits)) return quote.outputTokens
   let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
@@ -285,7 +251,7 @@ export function coveredOutputTokens({ worstCost, limits }: LimitClaims, quote: Q
   return covered
 }
 
-/** Rounds up to an integer from 0 to the maximum safe integer. Returns the maximum for NaN, which no budget covers. */
+/** NaN becomes the maximum, which no budget covers. */
 export function toAmount(amount: number): number {
   return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
 }

@@ -5,28 +5,16 @@ import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } f
 import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './limits.ts'
 import { type RequestUsage, toAmount } from './reservation.ts'
 
-/** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
-  /**
-   * Rejects if the store fails. A failed settlement is retried after the next successful one, by `retry`, and, if
-   * `after` is set, periodically.
-   *
-   * @param reserveRequest Sent first, to open the reservation of a request that was served without one. Omitted if the
-   *   reservation is already open.
-   */
+  /** Rejects if the store fails, and retries later. `reserveRequest` opens a reservation that the store lacks. */
   settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void>
-  /**
-   * Waits for running settlements, and then retries failed ones until one fails again. Resolves with the number of
-   * settlements that remain.
-   */
+  /** Resolves with the number of settlements that remain. */
   retry(): Promise<number>
   counts(): SettlementCounts
 }
 
-/** Settlements that the store did not accept. */
 export interface SettlementCounts {
   readonly waiting: number
-  /** Discarded, because too many settlements failed or the store rejected the amounts. */
   readonly dropped: number
 }
 
@@ -39,7 +27,6 @@ interface PendingSettlement {
 export interface SettlementsOptions {
   /** Schedules periodic retries. @default failed settlements are retried only by later calls */
   readonly after?: Runtime['after']
-  /** Called with each discarded settlement. */
   readonly onDropped?: (settlement: Settlement) => void
 }
 
@@ -141,10 +128,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     }
   }
 
-  /**
-   * Sends a settlement. Discards a settlement that the store rejects, because it would block later ones. Resolves with
-   * false if the settlement must be retried.
-   */
+  /** Discards a settlement that the store rejects, because it would block later ones. Resolves with false to retry. */
   async function sendOrDiscard(pending: PendingSettlement): Promise<boolean> {
     try {
       await send(pending)
@@ -158,7 +142,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   return { settle, retry, counts: () => ({ waiting: failed.length, dropped: droppedCount }) }
 }
 
-/** Returns true if the store rejected the call as invalid. A retry cannot succeed. */
+/** The store rejected the call as invalid, so a retry cannot succeed. */
 function isRejection(error: unknown): boolean {
   return error instanceof RangeError
 }
@@ -183,10 +167,7 @@ export function buildSettlement({ reservationId, windows, limits, usage, entries
   return { reservationId, charges, tallies: buildTallies(windows.tallies, usage), entries }
 }
 
-/**
- * Clamps usage to non-negative integers, except `savedTokens`, which is negative if the prompt grew. If the billed
- * amount is not a finite number, bills the reserved amount.
- */
+/** `savedTokens` is negative if the prompt grew. A billed amount that is not finite becomes the reserved amount. */
 export function sanitizeUsage(usage: RequestUsage, reserved: number): RequestUsage {
   return {
     promptTokens: finiteOr(usage.promptTokens, 0),
@@ -203,14 +184,12 @@ function finiteOr(amount: number, fallback: number): number {
   return Number.isFinite(amount) ? toAmount(amount) : fallback
 }
 
-/** Amounts of one request, or sums over a window. */
 export type UsageSums = Readonly<Record<UsageField, number>>
 
 type UsageField = (typeof USAGE_FIELDS)[number]
 
 export const USAGE_FIELDS = ['requests', 'prompt', 'completion', 'saved', 'theoretical', 'actual', 'billed'] as const
 
-/** Maximum length of a model name in a tally, in characters. */
 const MAX_MODEL_LENGTH = 200
 
 function buildTallies(targets: readonly TallyTarget[], usage: RequestUsage): readonly Tally[] {

@@ -56,9 +56,7 @@ export interface KeyUsage extends UsageTotals {
   readonly byModel: readonly ModelUsage[]
 }
 
-/**
- * Request and token limits of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
- */
+/** Request and token limits of a key. Without a limit, both amounts are 9007199254740991. Times are ISO 8601. */
 export interface KeyRateLimit {
   readonly requestLimit: number
   readonly requestRemaining: number
@@ -68,9 +66,7 @@ export interface KeyRateLimit {
   readonly tokenResetAt: string
 }
 
-/**
- * Remaining amounts of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
- */
+/** Remaining amounts of a key. Without a limit, both amounts are 9007199254740991. Times are ISO 8601. */
 export interface KeyLimits {
   readonly remainingRequests: number
   readonly requestLimit: number
@@ -83,24 +79,15 @@ export interface KeyLimits {
   readonly budgetResetsAt: string
 }
 
-/** Usage and remaining limits of keys, in the form of the admin API. */
 export interface UsageReports {
-  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest remaining amount. */
   limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
-  /** `GET …/virtual-keys/{id}/rate-limit`. */
   rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
-  /**
-   * `GET …/virtual-keys/{id}/usage`. Covers the current window of the key's budget, or the month if it has no budget.
-   */
   usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
-  /** Returns the amount that each key spent in the window of its usage report, in cents. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
-  /** Returns the spending and the reset time of shared budgets in their current windows, by budget id. */
   budgetStatuses(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
 }
 
 export interface BudgetStatus {
-  /** Amount billed to all keys of the budget, in cents. */
   readonly spentCents: number
   readonly resetsAt: string
 }
@@ -257,7 +244,6 @@ function sumTallies(tallies: readonly Readonly<Record<string, number>>[], suffix
   return Object.fromEntries(USAGE_FIELDS.map((field) => [field, sum(field)])) as UsageSums
 }
 
-/** Returns the models in tallies of kind `models`, in alphabetical order. */
 function modelNames(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
   const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
   return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()

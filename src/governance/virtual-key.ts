@@ -16,7 +16,6 @@ import {
 /** Represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
 
-/** A stored virtual key, with the hash of its secret instead of the secret. */
 export interface VirtualKey {
   readonly id: string
   readonly name: string
@@ -27,12 +26,11 @@ export interface VirtualKey {
   readonly prefix: string
   readonly createdAt: number
   readonly active: boolean
-  /** When the key expires, in milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly expiresAt?: number
   readonly budget?: Allowance<NanoUsd>
   readonly requests?: Allowance
   readonly tokens?: Allowance
-  /** Id of a shared budget that applies in addition to the key's own limits. */
   readonly budgetId?: string
   readonly rateLimitId?: string
   readonly plan?: string
@@ -40,7 +38,6 @@ export interface VirtualKey {
   readonly permissions: Permissions
 }
 
-/** Maximum amount per calendar window. */
 export interface Allowance<Amount extends number = number> {
   readonly max: Amount
   readonly every: DurationCode
@@ -54,11 +51,9 @@ export interface ProviderConfig {
   readonly allowedModels: readonly string[]
 }
 
-/** Restrictions on a key besides its limits. */
 export interface Permissions {
   /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. @default all models */
   readonly allowedModels?: readonly string[]
-  /** Maximum `max_tokens` of a request. */
   readonly maxTokens?: number
   readonly disableTools?: boolean
 }
@@ -74,7 +69,6 @@ export interface RateLimit extends LimitPlan {
   readonly name: string
 }
 
-/** An absent field means no limit. */
 interface LimitPlan {
   readonly requests?: Allowance
   readonly tokens?: Allowance
@@ -105,7 +99,6 @@ function createPlan(requests: number, tokens: number, every: DurationCode): Limi
   return { requests: { max: requests, every }, tokens: { max: tokens, every } }
 }
 
-/** The limits of the key override those of its plan. */
 export function effectiveRateLimits(key: VirtualKey): LimitPlan {
   const planLimits = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
   const requests = key.requests ?? planLimits.requests
@@ -113,8 +106,7 @@ export function effectiveRateLimits(key: VirtualKey): LimitPlan {
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
-// Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply to its
-// key.
+// Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply.
 const amountSchema = z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0)
 const allowanceSchema = z.object({ max: amountSchema, every: z.enum(DURATION_CODES) })
 
@@ -154,7 +146,6 @@ const storedRateLimitSchema: z.ZodMiniType<RateLimit> = z.object({
   tokens: z.exactOptional(allowanceSchema),
 })
 
-/** The records that keys refer to by `budget_id` and `rate_limit_id`. */
 export interface SharedLimits {
   readonly budgets: RecordTable<Budget>
   readonly rateLimits: RecordTable<RateLimit>
@@ -172,13 +163,8 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** Finds virtual keys by secret. The store contains only the hash and the prefix of a secret. */
 export interface KeyLookup {
-  /**
-   * Returns undefined for an unknown secret. The returned key may be inactive or expired. Changes by this process are
-   * visible immediately, and changes by other processes within `cacheMs`. Rejects with `overloaded` for a record that
-   * cannot be parsed.
-   */
+  /** The key may be inactive or expired. Changes by other processes are visible within `cacheMs`. */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
   /** Must be called after the key is changed or deleted. */
@@ -191,8 +177,8 @@ export const HASH_PREFIX = 'key-hash:'
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, servesStale = false } = options
   const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKeySchema })
-  /** Keyed by hash. Unknown secrets have a separate cache, because a flood of them would otherwise evict valid keys. */
   const idsByHash = createBoundedCache<string>(MAX_CACHED_RECORDS)
+  /** A separate cache, because a flood of unknown secrets would otherwise evict valid keys. */
   const unknownHashes = createBoundedCache<undefined>(MAX_CACHED_RECORDS)
 
   function find(secret: string): MaybePromise<VirtualKey | undefined> {
@@ -205,7 +191,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
     )
   }
 
-  /** The number of changes so far. A lookup that began before a change must not cache its hash as unknown. */
+  /** A lookup that began before a change must not cache its hash as unknown. */
   let changeCount = 0
 
   function findId(hash: string): MaybePromise<string | undefined> {
@@ -231,18 +217,15 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
   return { find, keys, forget }
 }
 
-/** Prefix of a generated secret. */
 export type KeyFormat = 'sk-bf' | 'sk-svc'
 
 const MAX_SECRET_LENGTH = 512
 const PREFIX_LENGTH = 10
 
-/** The secret is the format followed by a version 4 UUID. */
 export function createSecret(format: KeyFormat, uuid: () => string): string {
   return `${format}-${uuid()}`
 }
 
-/** Returns 64 hex digits, or undefined for a secret of invalid length. */
 export function hashSecret(secret: string): string | undefined {
   return secret.length === 0 || secret.length > MAX_SECRET_LENGTH ? undefined : sha256(secret)
 }
@@ -251,7 +234,6 @@ export function prefixOfSecret(secret: string): string {
   return secret.slice(0, PREFIX_LENGTH)
 }
 
-/** Compares the hashes of two secrets in constant time. */
 export function isSameSecret(actual: string, expected: string): boolean {
   return isSameHash(hashSecret(actual) ?? '', hashSecret(expected) ?? '-')
 }

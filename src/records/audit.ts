@@ -5,7 +5,6 @@ import { isJsonObject, parseJson } from '../core/json.ts'
 import { toCents, toDollars, ZERO, type NanoUsd } from '../core/money.ts'
 import { type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
 
-/** The part of a bill that is recorded. */
 export interface FinishedBill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -27,11 +26,8 @@ export interface TierOutcome {
 /** A finished request, without text from the prompt or the answer. */
 export interface FinishedRequest {
   readonly requestId: string
-  /** Undefined if the request had no known key. */
   readonly keyId: string | undefined
-  /** Model name in the request. Undefined if the request was rejected before its model was resolved. */
   readonly model: string | undefined
-  /** The HTTP status of the response. */
   readonly status: number
   readonly failure?: FailureKind | undefined
   /** When the request ended, in milliseconds since 1970. */
@@ -112,13 +108,11 @@ export interface AuditPage {
 
 type WireAuditRecord = WireForm<AuditRecord>
 
-/** Append-only records of requests, including rejected ones. */
 export interface Audit {
   /** Never rejects. A record that the store does not accept is counted in `dropped`. */
   write(finished: FinishedRequest): MaybePromise<void>
-  /** Returns the log entries of a record, for a settlement to append. */
+  /** For a settlement, which appends them in the same atomic step. */
   entriesOf(finished: FinishedRequest): readonly SettledEntry[]
-  /** Uses the field names of the HTTP API. */
   read(query?: AuditQuery): Promise<WireForm<AuditPage>>
   dropped(): number
 }
@@ -127,7 +121,6 @@ const ALL_KEYS_LOG = 'audit'
 const DEFAULT_PAGE_SIZE = 100
 const MAX_PAGE_SIZE = 1_000
 
-/** Writes each record to the log of all keys and to the log of its key, so that reads need no search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
@@ -159,10 +152,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
   return { write, entriesOf, read, dropped: () => dropped }
 }
 
-/**
- * Unbilled requests that were not answered have a separate small quota. Otherwise, a key could evict other records for
- * free by sending requests that are rejected.
- */
+/** Unbilled failures have a small quota. Otherwise, a key could evict other records for free with rejected requests. */
 function entryOf(finished: FinishedRequest): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
   const { at, keyId, bill } = finished
   const record = toRecord(finished)
@@ -197,7 +187,6 @@ function toRecord(finished: FinishedRequest): WireAuditRecord {
 /** The last formatted second. Many requests end within the same second, and formatting a date is slow. */
 let lastSecond = { seconds: Number.NaN, text: '' }
 
-/** Returns a time in milliseconds since 1970 in ISO 8601 format. */
 function toIsoTime(at: number): string {
   const seconds = Math.floor(at / 1000)
   if (seconds !== lastSecond.seconds)

@@ -35,7 +35,6 @@ export interface MetricsSummary {
 
 type TierCounts = Record<1 | 2 | 3 | 4 | 5, number>
 
-/** Totals of this process since its start. */
 export interface MetricsTotals {
   readonly outcomes: Readonly<Record<FinalOutcome, number>>
   readonly tiers: Readonly<TierCounts>
@@ -50,7 +49,6 @@ export interface MetricsTotals {
   readonly latencies: Pick<Histogram, 'count' | 'quantile'>
 }
 
-/** Aggregates of this process since its start, in constant memory. */
 export class Metrics {
   readonly #outcomes: Record<FinalOutcome, number> = { answered: 0, refused: 0, failed: 0, left: 0 }
   readonly #tiers: TierCounts = { 1: 0, 2: 0, 3: 0, 4: 0, 5: 0 }
@@ -116,7 +114,6 @@ export class Metrics {
   }
 }
 
-/** Rounds to six decimal places. Returns 0 if `total` is 0. */
 function fraction(part: number, total: number): number {
   return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
 }
@@ -126,13 +123,10 @@ const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
 /** Upper bound of the first bucket, in milliseconds. Values in the first bucket count as 0. */
 const FIRST_BOUND_MS = 1e-4
-/** Number of buckets. The last bucket contains all values of more than about 39 hours. */
+/** The last bucket contains all values of more than about 39 hours. */
 const BUCKETS = 1_400
 
-/**
- * Counts values in buckets whose bounds grow by a constant factor, so that percentiles have a relative error of at most
- * 1%.
- */
+/** The bounds of buckets grow by a constant factor, so percentiles have a relative error of at most 1%. */
 export class Histogram {
   readonly #counts = new Float64Array(BUCKETS)
   #count = 0
@@ -147,7 +141,6 @@ export class Histogram {
     this.#count += 1
   }
 
-  /** Returns the value at a quantile (0 to 1), or 0 without values. */
   quantile(probability: number): number {
     if (this.#count === 0) return 0
     const rank = Math.max(1, Math.ceil(Math.min(1, probability) * this.#count))
@@ -169,7 +162,6 @@ function valueOf(index: number): number {
 
 const WINDOW_SECONDS = 60
 
-/** Counts events in a ring buffer with one count per second. */
 export class RecentRate {
   readonly #startedAt: number
   readonly #counts = new Float64Array(WINDOW_SECONDS)
@@ -190,10 +182,6 @@ export class RecentRate {
     this.#counts[slot] = (this.#counts[slot] ?? 0) + 1
   }
 
-  /**
-   * Returns events per second over the last minute, or since the start if that is more recent. Rounded to three
-   * decimal places.
-   */
   perSecond(now: number): number {
     const currentSecond = Math.floor(now / 1000)
     const recent = this.#counts.filter((_, slot) => {

@@ -85,24 +85,18 @@ export interface EventLogRecord extends LogLine, LogEventFields {
 /** A log record. `event` is undefined in request records. */
 export type LogRecord = RequestLogRecord | EventLogRecord
 
-/** Passes log records to the sink. Requests are not affected if the sink throws, rejects or returns a pending promise. */
 export interface RequestLog {
   write(finished: FinishedRequest): void
-  /** @param at When the event occurred, in milliseconds since 1970. */
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
-  /** Writes an ERROR event that describes a thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
-  /** Returns the number of records that were dropped because the sink failed or too many records were pending. */
   dropped(): number
 }
 
 type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
 const SERVICE = 'sluice'
-/** Maximum lengths, in UTF-16 code units. */
 const MAX_TEXT_LENGTH = 300
 const MAX_STACK_LENGTH = 4_000
-/** Maximum number of internal errors to unwrap. */
 const MAX_CAUSE_DEPTH = 8
 
 export function createRequestLog(sink: Sink | undefined): RequestLog {
@@ -180,7 +174,6 @@ const LEVELS: Readonly<Record<FinalOutcome, LogLevel>> = {
 /** Receives log records. Requests do not wait for the result. If the sink throws or rejects, the record is dropped. */
 type Sink = (record: LogRecord) => unknown
 
-/** Maximum number of records whose promise is pending. Further records are dropped. */
 const MAX_PENDING_RECORDS = 1_000
 
 function guardSink(sink: Sink | undefined) {

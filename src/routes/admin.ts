@@ -22,7 +22,6 @@ import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 
 export interface AdminDependencies {
   readonly authorize: Authorize
-  /** Resolves when the configured keys, budgets and rate limits are stored. */
   readonly records: () => Promise<AdminRecords>
   readonly audit: Pick<Audit, 'read'>
   readonly metrics: MetricsReports
@@ -33,7 +32,6 @@ type SelectRecords = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
 
-/** Returns the endpoints of the admin API and the metrics. */
 export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoint<Handler>[] {
   const { records } = dependencies
   const { requireAdmin, respondWith } = createGate(dependencies)
@@ -60,9 +58,7 @@ export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoi
 }
 
 interface Gate {
-  /** Wraps a handler so that it rejects requests without admin access. */
   readonly requireAdmin: (handle: Handler) => Handler
-  /** Returns a handler that responds with the value that `read` returns. @param status @default 200 */
   readonly respondWith: (read: (call: Call) => Promise<object>, status?: number) => Handler
 }
 
@@ -77,7 +73,6 @@ function createGate({ authorize, services }: AdminDependencies): Gate {
   return { requireAdmin, respondWith }
 }
 
-/** Returns the endpoints for one kind of record. */
 function recordEndpoints(
   path: string,
   select: SelectRecords,
@@ -106,7 +101,7 @@ function recordEndpoints(
   ]
 }
 
-/** GET …/virtual-keys/limits: the limits of the calling key. Requires no admin key. */
+/** Requires a virtual key, not the admin key. */
 function callerLimits({ records, services }: AdminDependencies): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
@@ -115,7 +110,6 @@ function callerLimits({ records, services }: AdminDependencies): Handler {
   }
 }
 
-/** Throws `invalid-admin-request` for a body that is not a JSON object. */
 async function readAdminBody(
   { request }: Call,
   { bodyLimits, limits, runtime }: AdminDependencies['services'],
@@ -142,12 +136,11 @@ function pageOptions({ query }: Call): { readonly limit?: number; readonly after
   return { ...(limit !== null && { limit: parseDigits(limit) }), ...(after !== null && { after }) }
 }
 
-/** Parses up to 6 digits. Returns NaN for any other string, because `Number` alone would accept ' ', '1e2' and '0x10'. */
+/** Returns NaN for other texts, because `Number` alone would accept an empty text, `1e2` and `0x10`. */
 function parseDigits(text: string): number {
   return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
 }
 
-/** GET /api/governance/audit: `key_id`, `from` (inclusive), `to` (exclusive), `limit`, `after` (the last `next`). */
 async function readAudit({ query }: Call, audit: Pick<Audit, 'read'>): Promise<object> {
   const { records, next } = await audit.read(auditQuery(query))
   return { records, has_more: next !== undefined, next: next ?? null }
@@ -190,7 +183,7 @@ export interface AdminOptions {
   readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }
 
-/** Returns the request with an unread body. Throws `unauthenticated` if the caller may not use the admin API. */
+/** Returns the request with an unread body. Throws `unauthenticated`. */
 export type Authorize = (request: HttpRequest, limits: BodyLimits) => Promise<HttpRequest>
 
 const AUTHORIZE_TIMEOUT_MS = 10_000

@@ -34,11 +34,6 @@ type BatchHandler = (batchCall: BatchCall) => Promise<void>
 const PATH = '/v1/messages/batches'
 const DEFAULT_PAGE_SIZE = 20
 
-/**
- * Returns the endpoints of message batches. A key has access only to its own batches.
- *
- * @param open Loads the modules of batches on its first call.
- */
 export function batchEndpoints(services: Services, open: () => Promise<Batches>): readonly Endpoint<Handler>[] {
   const endpoint = (method: Method, suffix: string, handle: BatchHandler): Endpoint<Handler> => ({
     method,
@@ -102,7 +97,6 @@ async function storeBatch({ repository, worker, call, key, services }: BatchCall
   return batch
 }
 
-/** Request headers that apply to each item of the batch. */
 const ITEM_HEADERS = [
   'anthropic-version',
   'anthropic-beta',
@@ -112,7 +106,6 @@ const ITEM_HEADERS = [
   'x-vanishing-context',
   'x-svc-rlm',
 ]
-/** Maximum length of an item header, in characters. Longer headers are ignored. */
 const MAX_HEADER_LENGTH = 1000
 
 function itemHeaders(request: HttpRequest): Record<string, string> {
@@ -169,7 +162,7 @@ async function sendResults({ repository, call, key, services }: BatchCall): Prom
   await sendLines(call, repository.results(batch), services)
 }
 
-/** Writes lines with backpressure. Disconnects a caller that reads no data for `timeouts.total`. */
+/** Disconnects a caller that reads no data for `timeouts.total`. */
 async function sendLines(
   { request, sink }: Call,
   lines: AsyncGenerator<string, void, undefined>,
@@ -200,12 +193,7 @@ async function sendLines(
   }
 }
 
-/**
- * Serializes a batch in the messages format. All items count as processing until the batch has ended.
- *
- * The URL of the results is a path, which the official clients resolve against their base URL. The public base URL is
- * unknown, because proxies may strip a prefix, terminate TLS or change the host.
- */
+/** `results_url` is a path, because the public base URL is unknown. The official clients resolve the path. */
 function writeBatch(batch: Batch): JsonObject {
   const { counts = NO_COUNTS } = batch
   const hasEnded = batch.state === 'ended'

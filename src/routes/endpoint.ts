@@ -12,7 +12,6 @@ import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import { modelStages } from '../pipeline/run.ts'
 import type { Services, RequestTracker } from '../pipeline/services.ts'
 
-/** An HTTP request that was routed to an endpoint, and the sink for its response. */
 export interface Call {
   readonly id: string
   readonly startedAt: number
@@ -46,7 +45,6 @@ export class IncomingCall implements Call {
 /** Responds to a call, or throws a GatewayError before the response begins. */
 export type Handler = (call: Call) => MaybePromise<void>
 
-/** Returns the handler of an endpoint that generates an answer, such as POST /v1/messages. */
 export function modelHandler(format: ClientFormat, services: Services): Handler {
   const stages = modelStages()
   return (call) => {
@@ -67,7 +65,6 @@ export function createExchange({ id, startedAt, request, sink }: Call, format: C
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }
 
-/** Counts each call as in progress until its handler completes. */
 export function trackRequests(requestTracker: RequestTracker, handle: Handler): Handler {
   return (call) => {
     requestTracker.enter(call.id)
@@ -84,12 +81,10 @@ export function trackRequests(requestTracker: RequestTracker, handle: Handler): 
   }
 }
 
-/** Returns the `:id` segment of the path, or an empty string if the path has none. */
 export function pathId({ variables }: Call): string {
   return variables['id'] ?? ''
 }
 
-/** Sends a 200 response with a JSON body and the rate limit headers of the key. */
 export async function sendWithRateStatus(
   call: Call,
   key: VirtualKey,
@@ -100,15 +95,11 @@ export async function sendWithRateStatus(
   sendJson(call.sink, 200, headers, JSON.stringify(body))
 }
 
-/**
- * Headers for responses that must not be cached, such as errors, health checks, admin records and the data of one key.
- * Proxies do not know that `x-api-key` identifies the caller.
- */
+/** Proxies do not know that `x-api-key` identifies the caller, and could send a cached response to another caller. */
 export function noStoreHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
-/** Sends an error that no pipeline stage has sent, such as the 404 for an unknown path. */
 export function sendFailure(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,

@@ -13,7 +13,6 @@ import type { Services } from '../pipeline/services.ts'
 import type { MetricsSummary, MetricsTotals } from '../records/metrics.ts'
 import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from './endpoint.ts'
 
-/** A model of the catalog. */
 interface ListedModel {
   /** `<provider>/<model_id>`, or an alias. */
   readonly name: string
@@ -23,10 +22,6 @@ interface ListedModel {
 
 const MAX_PAGE_SIZE = 1000
 
-/**
- * GET /v1/models: the models that the caller's key may use, with the fields that the official OpenAI and Anthropic
- * clients expect.
- */
 export function listModels(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
@@ -42,7 +37,6 @@ export function listModels(models: readonly ListedModel[], services: Services): 
   }
 }
 
-/** GET /v1/models/{id}. The id may contain slashes. */
 export function getModel(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
@@ -78,7 +72,7 @@ function writeModel({ name, provider, model }: ListedModel): JsonObject {
   }
 }
 
-/** The default limit exceeds the size of most catalogs, because clients of the chat format do not paginate. */
+/** The default limit is high, because clients of the chat format do not paginate. */
 function pageOf(
   visible: readonly ListedModel[],
   query: URLSearchParams,
@@ -118,15 +112,12 @@ interface StatusDependencies {
   readonly store: Store
   readonly providers: () => ProviderStates
   readonly runtime: Pick<Runtime, 'now' | 'after'>
-  /** True if requests are served while the store is failing. */
   readonly servesWithoutStore: boolean
 }
 
 /**
- * GET /health: 503 if the store is unreachable, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
- * 'allow'`, an unreachable store is also `degraded`. The specification defines the service names: optimizer is the
- * waterfall, bifrost is the routing to providers, redis is the store, and mcp_tools is the search in stored contexts.
- * Contains no provider names or addresses, because the endpoint requires no key.
+ * The specification defines the service names: bifrost is the routing to providers, redis is the store, and
+ * mcp_tools is the search in stored contexts. The endpoint requires no key, so the body contains no provider names.
  */
 export function health(dependencies: StatusDependencies): Handler {
   return async (call) => {
@@ -149,10 +140,6 @@ export function health(dependencies: StatusDependencies): Handler {
   }
 }
 
-/**
- * GET /ready: 503 if every provider is unavailable, or if the store is unreachable and `onStoreFailure` is not `allow`.
- * Otherwise 200.
- */
 export function ready(dependencies: StatusDependencies): Handler {
   return async (call) => {
     const isStoreUp = await isStoreReachable(dependencies)
@@ -165,7 +152,6 @@ export function ready(dependencies: StatusDependencies): Handler {
   }
 }
 
-/** GET /: a plain-text response for browsers and for clients that check the address. */
 export const greeting: Handler = (call) => {
   const headers = { ...noStoreHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
   call.sink.send(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
@@ -175,7 +161,6 @@ function isStoreReachable({ store, runtime }: StatusDependencies): Promise<boole
   return isTrueWithin(STORE_TIMEOUT_MS, () => store.ping().then(() => true), runtime)
 }
 
-/** Resolves with true if `check` returns true in time, and with false for any other value, an error or a timeout. */
 export async function isTrueWithin(
   timeoutMs: number,
   check: () => boolean | Promise<boolean>,
@@ -209,7 +194,6 @@ export interface MetricsReports {
 
 const PROMETHEUS_CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** GET /metrics: JSON, or the text format of Prometheus if `Accept` prefers it. */
 export function metrics(reports: MetricsReports): Handler {
   return async (call) => {
     const headers = { ...noStoreHeaders(call), vary: 'Accept' }
@@ -226,17 +210,15 @@ function prefersText(accept: string): boolean {
   return !acceptedTypes.includes('application/json') && /text\/plain|openmetrics/.test(acceptedTypes)
 }
 
-/** Dropped records by sink. */
 interface Drops {
   readonly log: number
   readonly audit: number
-  /** Dropped settlements. The audit record of a dropped settlement is lost too, but not counted. */
+  /** The audit record of a dropped settlement is lost too, but not counted in `audit`. */
   readonly settlement: number
 }
 
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
-/** Writes the Prometheus text format. */
 export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSettlements: number): string {
   const { theoretical, actual, billed } = totals
   const costs = Object.entries({ theoretical, actual, billed })

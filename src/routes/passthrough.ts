@@ -25,10 +25,7 @@ interface PassthroughDependencies {
   readonly options: PassthroughOptions
 }
 
-/**
- * Returns the endpoints whose requests are forwarded without translation. The vendor's path is built from validated
- * segments; the caller's path and query are never forwarded.
- */
+/** The vendor's path is built from validated segments. The caller's path and query are never forwarded. */
 export function passthroughEndpoints(dependencies: PassthroughDependencies): readonly Endpoint<Handler>[] {
   const { services, options } = dependencies
   const endpoint = (name: PassthroughName, suffix: '' | '/:action'): Endpoint<Handler> => ({
@@ -105,7 +102,6 @@ function passthroughHandler(services: Services, targetOf: (call: Call) => Passth
 /** Matches ids that are safe in a path and in every store. */
 const SAFE_SEGMENT = /^[\w-]{1,200}$/
 
-/** Throws 404 for a variable that is not a safe path segment. */
 function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
   if (SAFE_SEGMENT.test(segment)) return segment
@@ -116,20 +112,15 @@ function segmentOf(call: Call, variable: string): string {
 }
 
 interface FileOwners {
-  /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
   providerOf(key: VirtualKey, id: string): Promise<string>
-  /** Stores the owner of a created file. If the store rejects, deletes the file from the vendor and rejects. */
   register(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
   forget(key: VirtualKey, id: string): Promise<void>
-  /** Returns the files of a key, ordered by id, as the vendor described them when they were created. */
   list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
 }
 
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE_SIZE = 100
-/** Maximum number of concurrent store reads per list. */
 const MAX_CONCURRENT_READS = 16
-/** Maximum length of a stored file object, in UTF-16 code units. Larger objects are reduced to the required fields. */
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {

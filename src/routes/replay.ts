@@ -19,10 +19,6 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
-/**
- * POST /v1/messages/{id}/streams: streams one of the calling key's messages again, from any event. If the message is
- * still being generated, continues with its new events. The call is free and does not count against limits.
- */
 export function replayStream(services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
@@ -67,7 +63,6 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
   }
 }
 
-/** Follows a stream that another process generates, or sends the text of a stream that has ended. */
 async function followRemoteStream(
   { findRecording, findStream, request, sink }: RemoteReplay,
   replay: ReplayRequest,
@@ -109,7 +104,6 @@ interface RemoteReplay {
   readonly sink: EventSink
 }
 
-/** Returns a sink that skips the events that the caller has already received. */
 function skipReceivedEvents(after: number, sink: EventSink): EventSink {
   let count = 0
   return {
@@ -169,10 +163,7 @@ function textOf(stored: StoredAnswer, services: Services): string {
     .join('')
 }
 
-/**
- * Returns the later of the positions in `Last-Event-ID` and `starting_after`, because an automatic reconnect sends the
- * original body again.
- */
+/** Returns the later position, because an automatic reconnect sends the original body again. */
 async function readPosition(request: HttpRequest, services: Services): Promise<number> {
   const header = request.header('last-event-id')
   const fromHeader = header === undefined || header === '' ? 0 : parsePosition(Number(header.trim()), 'Last-Event-ID')
@@ -194,9 +185,7 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
   return parseBody(bytes, parseLimits(limits)).body
 }
 
-/** Delay between polls for a message that another process generates, in milliseconds. */
 const POLL_MS = 500
-/** Maximum size of the body in bytes. The body contains only one number. */
 const MAX_BODY_BYTES = 64 * 1024
 
 function parsePosition(value: unknown, param: string): number {

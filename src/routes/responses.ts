@@ -13,10 +13,6 @@ import { noStoreHeaders, pathId, sendWithRateStatus, type Call, type Handler } f
 /** Answers a request for a response that the gateway itself stores. */
 type TurnAction = (key: VirtualKey, id: string) => Promise<JsonObject>
 
-/**
- * Returns the endpoints of stored responses. If a provider stores the response, the request is forwarded to that
- * provider. Only the key that created a response can access it.
- */
 export function responseEndpoints(services: Services): readonly Endpoint<Handler>[] {
   const { turns } = services
   const endpoint = (method: StoredResponseCall['method'], suffix: string, action: TurnAction): Endpoint<Handler> => ({
