@@ -1,5 +1,7 @@
+import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import type { DurationCode } from '../core/store.ts'
+import { isSafeId, type PageQuery } from './record-table.ts'
 import type { KeyFormat, PlanName } from './virtual-key.ts'
 
 /** Selects a page of a list. */
@@ -8,6 +10,25 @@ export interface PageOptions {
   readonly limit?: number
   /** The id of the last record of the previous page. @default the first page */
   readonly after?: string
+}
+
+const DEFAULT_PAGE_SIZE = 100
+const MAX_PAGE_SIZE = 1000
+
+export function parsePageQuery(query: PageOptions): PageQuery {
+  const { limit = DEFAULT_PAGE_SIZE, after } = query
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE_SIZE) {
+    throw invalidFieldError('limit', `expected an integer from 1 to ${MAX_PAGE_SIZE}, got ${limit}.`)
+  }
+  if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
+    const shown = JSON.stringify(String(after).slice(0, 100))
+    throw invalidFieldError('after', `expected the id of the last record of the previous page, got ${shown}.`)
+  }
+  return after === undefined ? { limit } : { limit, after }
+}
+
+export function invalidFieldError(param: string, text: string): GatewayError {
+  return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })
 }
 
 /** The result of a deletion. */

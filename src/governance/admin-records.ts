@@ -5,24 +5,25 @@ import { isJsonObject } from '../core/json.ts'
 import { fromDollars } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import type {
-  BudgetChange,
-  BudgetPage,
-  BudgetRecord,
-  ConfiguredBudget,
-  ConfiguredRateLimit,
-  CreatedKey,
-  DeletedRecord,
-  KeyChange,
-  KeyPage,
-  KeyRecord,
-  NewBudget,
-  NewKey,
-  NewRateLimit,
-  PageOptions,
-  RateLimitChange,
-  RateLimitPage,
-  RateLimitRecord,
+import {
+  type BudgetChange,
+  type BudgetPage,
+  type BudgetRecord,
+  type ConfiguredBudget,
+  type ConfiguredRateLimit,
+  type CreatedKey,
+  type DeletedRecord,
+  type KeyChange,
+  type KeyPage,
+  type KeyRecord,
+  type NewBudget,
+  type NewKey,
+  type NewRateLimit,
+  type PageOptions,
+  parsePageQuery,
+  type RateLimitChange,
+  type RateLimitPage,
+  type RateLimitRecord,
 } from './admin-api.ts'
 import {
   parseBudgetChange,
@@ -34,7 +35,7 @@ import {
   parseRateLimitChange,
 } from './admin-input.ts'
 import { changeAllowance, type Keyring, optionalField, toKeyRecord, toListedKey } from './keyring.ts'
-import { parsePageQuery, type RecordTable } from './record-table.ts'
+import type { RecordTable, SharedLimits } from './record-table.ts'
 import {
   type BudgetStatus,
   createUsageReports,
@@ -43,7 +44,7 @@ import {
   type KeyUsage,
   type UsageReports,
 } from './usage-report.ts'
-import { UNLIMITED, type Budget, type RateLimit, type SharedLimits, type VirtualKey } from './virtual-key.ts'
+import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 /**
  * Operations on one kind of record, with the same checks and effects as the HTTP admin API. Field names are in camel

@@ -16,7 +16,8 @@ import {
   rateStatus,
 } from './limits.ts'
 import { claimsFor, coveredOutputTokens, type Quote, type Recount, recountFor } from './reservation.ts'
-import type { SharedLimits, VirtualKey } from './virtual-key.ts'
+import type { SharedLimits } from './record-table.ts'
+import type { VirtualKey } from './virtual-key.ts'
 
 export interface Forecast {
   readonly rate: RateStatus

@@ -2,20 +2,31 @@ import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { fromCents, type NanoUsd, toCents } from '../core/money.ts'
 import type { DurationCode, Store } from '../core/store.ts'
-import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
+import {
+  invalidFieldError,
+  type KeyChange,
+  type KeyProvider,
+  type KeyRecord,
+  type ListedKey,
+  type NewKey,
+} from './admin-api.ts'
 import type { HashedKey, ParsedKeyChange } from './admin-input.ts'
-import { type Page, type PageQuery, type RecordTable, invalidFieldError } from './record-table.ts'
+import {
+  HASH_PREFIX,
+  type KeyLookup,
+  type Page,
+  type PageQuery,
+  type RecordTable,
+  type SharedLimits,
+} from './record-table.ts'
 import {
   type Allowance,
   createSecret,
-  HASH_PREFIX,
   hashSecret,
-  type KeyLookup,
   effectiveRateLimits,
   type Permissions,
   prefixOfSecret,
   type ProviderConfig,
-  type SharedLimits,
   UNLIMITED,
   type VirtualKey,
 } from './virtual-key.ts'

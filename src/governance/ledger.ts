@@ -37,7 +37,8 @@ import {
   type SettlementCounts,
   type SettlementsOptions,
 } from './settlements.ts'
-import type { SharedLimits, VirtualKey } from './virtual-key.ts'
+import type { SharedLimits } from './record-table.ts'
+import type { VirtualKey } from './virtual-key.ts'
 
 export interface Ledger {
   /** A failed request still counts against the request limits, because it may have called an upstream. */

@@ -2,12 +2,12 @@ import { chain, type MaybePromise } from '../core/async.ts'
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { formatUsd, toNanoUsd } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf } from '../core/store.ts'
+import type { SharedLimits } from './record-table.ts'
 import {
   type Allowance,
   type Budget,
   effectiveRateLimits,
   type RateLimit,
-  type SharedLimits,
   UNLIMITED,
   type VirtualKey,
 } from './virtual-key.ts'

@@ -1,7 +1,9 @@
-import type * as z from 'zod/mini'
+import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { Store } from '../core/store.ts'
+import type { NanoUsd } from '../core/money.ts'
+import { DURATION_CODES, type Store } from '../core/store.ts'
+import { type Budget, hashSecret, isSameHash, PLAN_NAMES, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 export interface RecordTable<T> {
   /** Changes by this process are visible immediately, and changes by other processes within `cacheMs`. */
@@ -26,7 +28,7 @@ export interface Page<T> {
   readonly hasMore: boolean
 }
 
-export interface LookupOptions {
+interface LookupOptions {
   readonly store: Store
   readonly now: () => number
   readonly cacheMs?: number | undefined
@@ -40,8 +42,8 @@ interface RecordTableOptions<T> extends LookupOptions {
   readonly schema: z.ZodMiniType<T>
 }
 
-export const MAX_CACHED_RECORDS = 10_000
-export const CACHE_MS = 2_000
+const MAX_CACHED_RECORDS = 10_000
+const CACHE_MS = 2_000
 /** Each attempt fails only if a concurrent change succeeds. */
 const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
@@ -51,9 +53,9 @@ export function isSafeId(id: string): boolean {
   return SAFE_ID.test(id)
 }
 
-export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
+function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
   const { store, now, prefix, label, schema, cacheMs = CACHE_MS, servesStale = false } = options
-  const cache = createBoundedCache<T | undefined>(MAX_CACHED_RECORDS)
+  const cache = createBoundedCache<T | undefined>()
   /** The result of a lookup that began before a change must not be cached after it. */
   let changeCount = 0
 
@@ -157,7 +159,7 @@ interface BoundedCache<Value> {
   forget(key: string): void
 }
 
-export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Value> {
+function createBoundedCache<Value>(): BoundedCache<Value> {
   const entries = new Map<string, { readonly value: Value; readonly until: number }>()
 
   function get(key: string, now: number): { readonly value: Value } | undefined {
@@ -168,7 +170,7 @@ export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Valu
   function put(key: string, value: Value, until: number): void {
     entries.delete(key)
     entries.set(key, { value, until })
-    if (entries.size <= maxEntries) return
+    if (entries.size <= MAX_CACHED_RECORDS) return
     const [oldest] = entries.keys()
     if (oldest !== undefined) entries.delete(oldest)
   }
@@ -176,7 +178,7 @@ export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Valu
   return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
 }
 
-export function fallBackToLast<Found, Value>(
+function fallBackToLast<Found, Value>(
   lookup: MaybePromise<Found>,
   onFound: (found: Found) => Value,
   last: { readonly value: Value } | undefined,
@@ -185,21 +187,113 @@ export function fallBackToLast<Found, Value>(
   return lookup.then(onFound, () => last.value)
 }
 
-const DEFAULT_PAGE_SIZE = 100
-const MAX_PAGE_SIZE = 1000
+// Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply.
+const amountSchema = z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0)
+const allowanceSchema = z.object({ max: amountSchema, every: z.enum(DURATION_CODES) })
 
-export function parsePageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
-  const { limit = DEFAULT_PAGE_SIZE, after } = query
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE_SIZE) {
-    throw invalidFieldError('limit', `expected an integer from 1 to ${MAX_PAGE_SIZE}, got ${limit}.`)
-  }
-  if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
-    const shown = JSON.stringify(String(after).slice(0, 100))
-    throw invalidFieldError('after', `expected the id of the last record of the previous page, got ${shown}.`)
-  }
-  return after === undefined ? { limit } : { limit, after }
+const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
+  id: z.string(),
+  name: z.string(),
+  description: z.string(),
+  hash: z.string().check(z.regex(/^[0-9a-f]{64}$/)),
+  prefix: z.string(),
+  createdAt: z.number(),
+  active: z.boolean(),
+  expiresAt: z.exactOptional(z.number()),
+  budget: z.exactOptional(allowanceSchema),
+  requests: z.exactOptional(allowanceSchema),
+  tokens: z.exactOptional(allowanceSchema),
+  budgetId: z.exactOptional(z.string()),
+  rateLimitId: z.exactOptional(z.string()),
+  plan: z.exactOptional(z.enum(PLAN_NAMES)),
+  providers: z.array(z.object({ provider: z.string(), weight: z.number(), allowedModels: z.array(z.string()) })),
+  permissions: z.object({
+    allowedModels: z.exactOptional(z.array(z.string())),
+    maxTokens: z.exactOptional(amountSchema),
+    disableTools: z.exactOptional(z.boolean()),
+  }),
+})
+
+const storedBudgetSchema: z.ZodMiniType<Budget> = z.object({
+  id: z.string(),
+  name: z.string(),
+  limit: allowanceSchema,
+})
+
+const storedRateLimitSchema: z.ZodMiniType<RateLimit> = z.object({
+  id: z.string(),
+  name: z.string(),
+  requests: z.exactOptional(allowanceSchema),
+  tokens: z.exactOptional(allowanceSchema),
+})
+
+export interface SharedLimits {
+  readonly budgets: RecordTable<Budget>
+  readonly rateLimits: RecordTable<RateLimit>
 }
 
-export function invalidFieldError(param: string, text: string): GatewayError {
-  return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })
+export function createSharedLimits(options: LookupOptions): SharedLimits {
+  return {
+    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudgetSchema }),
+    rateLimits: createRecordTable({
+      ...options,
+      prefix: 'rate-limit:',
+      label: 'rate limit',
+      schema: storedRateLimitSchema,
+    }),
+  }
+}
+
+export interface KeyLookup {
+  /** The key may be inactive or expired. Changes by other processes are visible within `cacheMs`. */
+  find(secret: string): MaybePromise<VirtualKey | undefined>
+  readonly keys: RecordTable<VirtualKey>
+  /** Must be called after the key is changed or deleted. */
+  forget(hash: string): void
+}
+
+/** Entries under this prefix map the hash of a secret to the id of its key. */
+export const HASH_PREFIX = 'key-hash:'
+
+export function createKeyLookup(options: LookupOptions): KeyLookup {
+  const { store, now, cacheMs = CACHE_MS, servesStale = false } = options
+  const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKeySchema })
+  const idsByHash = createBoundedCache<string>()
+  /** A separate cache, because a flood of unknown secrets would otherwise evict valid keys. */
+  const unknownHashes = createBoundedCache<undefined>()
+
+  function find(secret: string): MaybePromise<VirtualKey | undefined> {
+    const hash = hashSecret(secret)
+    if (hash === undefined) return undefined
+    return chain(findId(hash), (id) =>
+      id === undefined
+        ? undefined
+        : chain(keys.find(id), (key) => (key !== undefined && isSameHash(key.hash, hash) ? key : undefined)),
+    )
+  }
+
+  /** A lookup that began before a change must not cache its hash as unknown. */
+  let changeCount = 0
+
+  function findId(hash: string): MaybePromise<string | undefined> {
+    const at = now()
+    const cached = idsByHash.get(hash, at)
+    if (cached !== undefined) return cached.value
+    if (unknownHashes.get(hash, at) !== undefined) return undefined
+    const countBefore = changeCount
+    const remember = (id: string | undefined): string | undefined => {
+      if (id !== undefined) idsByHash.put(hash, id, at + cacheMs)
+      else if (countBefore === changeCount) unknownHashes.put(hash, undefined, at + cacheMs)
+      return id
+    }
+    return fallBackToLast(store.get(HASH_PREFIX + hash), remember, servesStale ? idsByHash.last(hash) : undefined)
+  }
+
+  function forget(hash: string): void {
+    changeCount += 1
+    idsByHash.forget(hash)
+    unknownHashes.forget(hash)
+  }
+
+  return { find, keys, forget }
 }

@@ -1,17 +1,10 @@
-import * as z from 'zod/mini'
-import type { NanoUsd } from '../core/money.ts'
-import { DURATION_CODES, type DurationCode } from '../core/store.ts'
 import { sha256 } from '#hash'
-import { chain, type MaybePromise } from '../core/async.ts'
-import {
-  CACHE_MS,
-  createBoundedCache,
-  createRecordTable,
-  type LookupOptions,
-  MAX_CACHED_RECORDS,
-  fallBackToLast,
-  type RecordTable,
-} from './record-table.ts'
+import type { NanoUsd } from '../core/money.ts'
+import type { DurationCode } from '../core/store.ts'
+import { GatewayError } from '../core/errors.ts'
+import { normalizeName, type Json, type JsonObject } from '../core/json.ts'
+import type { Model } from '../core/ports.ts'
+import { type Prompt, matchesModel, splitModelName } from '../core/prompt.ts'
 
 /** Represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
@@ -106,117 +99,6 @@ export function effectiveRateLimits(key: VirtualKey): LimitPlan {
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
-// Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply.
-const amountSchema = z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0)
-const allowanceSchema = z.object({ max: amountSchema, every: z.enum(DURATION_CODES) })
-
-const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
-  id: z.string(),
-  name: z.string(),
-  description: z.string(),
-  hash: z.string().check(z.regex(/^[0-9a-f]{64}$/)),
-  prefix: z.string(),
-  createdAt: z.number(),
-  active: z.boolean(),
-  expiresAt: z.exactOptional(z.number()),
-  budget: z.exactOptional(allowanceSchema),
-  requests: z.exactOptional(allowanceSchema),
-  tokens: z.exactOptional(allowanceSchema),
-  budgetId: z.exactOptional(z.string()),
-  rateLimitId: z.exactOptional(z.string()),
-  plan: z.exactOptional(z.enum(PLAN_NAMES)),
-  providers: z.array(z.object({ provider: z.string(), weight: z.number(), allowedModels: z.array(z.string()) })),
-  permissions: z.object({
-    allowedModels: z.exactOptional(z.array(z.string())),
-    maxTokens: z.exactOptional(amountSchema),
-    disableTools: z.exactOptional(z.boolean()),
-  }),
-})
-
-const storedBudgetSchema: z.ZodMiniType<Budget> = z.object({
-  id: z.string(),
-  name: z.string(),
-  limit: allowanceSchema,
-})
-
-const storedRateLimitSchema: z.ZodMiniType<RateLimit> = z.object({
-  id: z.string(),
-  name: z.string(),
-  requests: z.exactOptional(allowanceSchema),
-  tokens: z.exactOptional(allowanceSchema),
-})
-
-export interface SharedLimits {
-  readonly budgets: RecordTable<Budget>
-  readonly rateLimits: RecordTable<RateLimit>
-}
-
-export function createSharedLimits(options: LookupOptions): SharedLimits {
-  return {
-    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudgetSchema }),
-    rateLimits: createRecordTable({
-      ...options,
-      prefix: 'rate-limit:',
-      label: 'rate limit',
-      schema: storedRateLimitSchema,
-    }),
-  }
-}
-
-export interface KeyLookup {
-  /** The key may be inactive or expired. Changes by other processes are visible within `cacheMs`. */
-  find(secret: string): MaybePromise<VirtualKey | undefined>
-  readonly keys: RecordTable<VirtualKey>
-  /** Must be called after the key is changed or deleted. */
-  forget(hash: string): void
-}
-
-/** Entries under this prefix map the hash of a secret to the id of its key. */
-export const HASH_PREFIX = 'key-hash:'
-
-export function createKeyLookup(options: LookupOptions): KeyLookup {
-  const { store, now, cacheMs = CACHE_MS, servesStale = false } = options
-  const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKeySchema })
-  const idsByHash = createBoundedCache<string>(MAX_CACHED_RECORDS)
-  /** A separate cache, because a flood of unknown secrets would otherwise evict valid keys. */
-  const unknownHashes = createBoundedCache<undefined>(MAX_CACHED_RECORDS)
-
-  function find(secret: string): MaybePromise<VirtualKey | undefined> {
-    const hash = hashSecret(secret)
-    if (hash === undefined) return undefined
-    return chain(findId(hash), (id) =>
-      id === undefined
-        ? undefined
-        : chain(keys.find(id), (key) => (key !== undefined && isSameHash(key.hash, hash) ? key : undefined)),
-    )
-  }
-
-  /** A lookup that began before a change must not cache its hash as unknown. */
-  let changeCount = 0
-
-  function findId(hash: string): MaybePromise<string | undefined> {
-    const at = now()
-    const cached = idsByHash.get(hash, at)
-    if (cached !== undefined) return cached.value
-    if (unknownHashes.get(hash, at) !== undefined) return undefined
-    const countBefore = changeCount
-    const remember = (id: string | undefined): string | undefined => {
-      if (id !== undefined) idsByHash.put(hash, id, at + cacheMs)
-      else if (countBefore === changeCount) unknownHashes.put(hash, undefined, at + cacheMs)
-      return id
-    }
-    return fallBackToLast(store.get(HASH_PREFIX + hash), remember, servesStale ? idsByHash.last(hash) : undefined)
-  }
-
-  function forget(hash: string): void {
-    changeCount += 1
-    idsByHash.forget(hash)
-    unknownHashes.forget(hash)
-  }
-
-  return { find, keys, forget }
-}
-
 export type KeyFormat = 'sk-bf' | 'sk-svc'
 
 const MAX_SECRET_LENGTH = 512
@@ -246,4 +128,149 @@ export function isSameHash(actual: string, expected: string): boolean {
     difference |= actual.charCodeAt(index) ^ expected.charCodeAt(index)
   }
   return difference === 0
+}
+
+const MAX_SHOWN_LENGTH = 100
+
+const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
+
+/** Suffix of the names of models that search before they answer. */
+const SEARCH_MODEL_SUFFIX = /:online$/
+
+/** A key with providers may use only the routes that they serve. Otherwise, an alias could reach another provider. */
+export function mayUse(key: VirtualKey, name: string, routeNames: readonly string[] = [name]): boolean {
+  const { allowedModels } = key.permissions
+  if (allowedModels === undefined && key.providers.length === 0) return true
+  const isAllowed = (candidate: string): boolean =>
+    allowedModels === undefined || matchesModel(allowedModels, candidate)
+  return routeNames.some((route) => (isAllowed(name) || isAllowed(route)) && isServed(key, route))
+}
+
+function isServed({ providers }: VirtualKey, route: string): boolean {
+  if (providers.length === 0) return true
+  const nameParts = splitModelName(route)
+  return (
+    nameParts !== undefined &&
+    providers.some((config) => config.provider === nameParts.provider && servesModel(config, nameParts.id))
+  )
+}
+
+export function servesModel(config: ProviderConfig, id: string): boolean {
+  const { allowedModels, provider } = config
+  return (
+    allowedModels.length === 0 || matchesModel(allowedModels, id) || matchesModel(allowedModels, `${provider}/${id}`)
+  )
+}
+
+export function checkAccess(
+  key: VirtualKey,
+  request: { readonly prompt: Prompt; readonly modelName: string; readonly routeNames?: readonly string[] },
+): void {
+  const { prompt, modelName } = request
+  if (!mayUse(key, modelName, request.routeNames)) {
+    throw new GatewayError(
+      'model-not-allowed',
+      `This key may not use the model ${modelName.slice(0, MAX_SHOWN_LENGTH)}. GET /v1/models lists the models of this key.`,
+      { param: 'model' },
+    )
+  }
+  checkFields(key.permissions, prompt.native.value)
+  if (key.permissions.disableTools === true && hasTools(prompt)) {
+    throw new GatewayError('tools-disabled', 'This key may not use tools. Send the request without them.', {
+      param: 'tools',
+    })
+  }
+  checkMaxTokens(prompt.settings.maxTokens, key.permissions.maxTokens)
+}
+
+function hasTools(prompt: Prompt): boolean {
+  return (
+    prompt.tools.length > 0 ||
+    SEARCH_MODEL_SUFFIX.test(prompt.model) ||
+    TOOL_FIELDS.some((field) => declaresTools(prompt.native.value, field)) ||
+    prompt.messages.some(({ parts }) =>
+      parts.some((part) => part.type === 'opaque' && declaresTools(part.native.value, 'tools')),
+    )
+  )
+}
+
+function declaresTools(body: JsonObject, field: string): boolean {
+  const value = body[field]
+  return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== null
+}
+
+function checkMaxTokens(maxTokens: number | undefined, permittedTokens: number | undefined): void {
+  if (maxTokens === undefined || permittedTokens === undefined || maxTokens <= permittedTokens) return
+  throw new GatewayError(
+    'max-tokens-exceeded',
+    `max_tokens is ${maxTokens}; this key may request at most ${permittedTokens}. Lower max_tokens.`,
+    { param: 'max_tokens' },
+  )
+}
+
+export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
+  return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
+}
+
+const KNOWN_FIELDS = (
+  'model messages system input instructions max_tokens max_completion_tokens max_output_tokens n best_of ' +
+  'stream tools tool_choice functions function_call mcp_servers web_search_options response_format thinking ' +
+  'reasoning reasoning_effort stop stop_sequences previous_response_id conversation prompt'
+).split(' ')
+
+const VENDOR_SWITCHES = (
+  'models route preset fallbacks fallback_models engine deployment deployment_id extra_body plugins ' +
+  'search_parameters enable_search web_search container'
+).split(' ')
+
+const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN_FIELDS)
+const NORMALIZED_SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(normalizeName))
+const KNOWN_BY_NORMALIZED_NAME: ReadonlyMap<string, string> = new Map(
+  KNOWN_FIELDS.map((name) => [normalizeName(name), name]),
+)
+
+/** Other spellings of known fields (`MAX_TOKENS`) and vendor switches could bypass the restrictions of a key. */
+function checkFields(permissions: Permissions, body: JsonObject): void {
+  const { allowedModels, maxTokens, disableTools } = permissions
+  if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
+  for (const [name, value] of Object.entries(body)) {
+    if (KNOWN_NAMES.has(name) || isUnset(value)) continue
+    const normalized = normalizeName(name)
+    const knownName = KNOWN_BY_NORMALIZED_NAME.get(normalized)
+    if (knownName !== undefined)
+      throw fieldNotAllowedError(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)
+    if (NORMALIZED_SWITCHES.has(normalized))
+      throw fieldNotAllowedError(name, 'it lets the vendor choose other models or run its own tools. Remove the field')
+  }
+}
+
+function isUnset(value: Json | undefined): boolean {
+  return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
+}
+
+function fieldNotAllowedError(name: string, reason: string): GatewayError {
+  const param = name.slice(0, MAX_SHOWN_LENGTH)
+  const message = `This key is restricted and may not send the field ${JSON.stringify(param)}: ${reason}.`
+  return new GatewayError('model-not-allowed', message, { param, code: 'field_not_allowed' })
+}
+
+export function orderProviders(
+  configs: readonly ProviderConfig[],
+  modelId: string,
+  random: () => number,
+): readonly ProviderConfig[] {
+  const servingConfigs = configs
+    .filter((config) => servesModel(config, modelId))
+    .toSorted((a, b) => b.weight - a.weight)
+  const first = drawByWeight(servingConfigs, random)
+  return first === undefined ? [] : [first, ...servingConfigs.filter((config) => config !== first)]
+}
+
+function drawByWeight(configs: readonly ProviderConfig[], random: () => number): ProviderConfig | undefined {
+  let remainingWeight = random() * configs.reduce((sum, config) => sum + config.weight, 0)
+  for (const config of configs) {
+    if (remainingWeight < config.weight) return config
+    remainingWeight -= config.weight
+  }
+  return configs[0]
 }

@@ -5,10 +5,9 @@ import type { HttpRequest } from '../core/http.ts'
 import type { Route } from '../core/ports.ts'
 import { isSafeModelName, type Prompt } from '../core/prompt.ts'
 import { modelNameError } from '../formats/fields.ts'
-import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
+import { mayUse, orderProviders, outputLimit, type VirtualKey } from '../governance/virtual-key.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
-import type { VirtualKey } from '../governance/virtual-key.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
 import {
   type Authenticated,

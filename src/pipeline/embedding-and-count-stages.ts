@@ -6,7 +6,7 @@ import type { EmbeddingRequest, EmbeddingResult, Meter, Route } from '../core/po
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
-import { checkAccess } from '../governance/access.ts'
+import { checkAccess } from '../governance/virtual-key.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
 import { contextWindowOf } from '../tokens/estimate.ts'
 import { authenticate, embeddingRoutes, reserve, routeName } from './admission.ts'

@@ -4,12 +4,11 @@ import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { checkAccess, outputLimit, mayUse, orderProviders } from '../../src/governance/access.ts'
+import { checkAccess, outputLimit, mayUse, orderProviders, type VirtualKey } from '../../src/governance/virtual-key.ts'
 import { parseNewKey } from '../../src/governance/admin-input.ts'
 import { makeKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
-import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 
 const key = (fields: WireForm<KeySettings>): VirtualKey =>
   makeKey({ id: 'id', hash: '', prefix: '', createdAt: 0 }, parseNewKey({ name: 'app', ...fields }))

@@ -5,7 +5,7 @@ import {
   createSharedLimits,
   type KeyLookup,
   type SharedLimits,
-} from '../../src/governance/virtual-key.ts'
+} from '../../src/governance/record-table.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'
