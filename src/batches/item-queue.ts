@@ -222,7 +222,6 @@ export class ItemPoll {
   #nextPositions: string[] = []
   #lastPosition: string | undefined
 
-  /** @param start Differs between processes, so that they begin with different items. */
   constructor(queue: ItemQueue, batch: OpenBatch, start?: string) {
     this.#queue = queue
     this.batch = batch

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import type { DurationCode } from '../core/store.ts'
-import { isSafeId, type PageQuery } from './record-table.ts'
+import { isSafeId, type PageQuery } from './stored-records.ts'
 import type { KeyFormat, PlanName } from './virtual-key.ts'
 
 /** Selects a page of a list. */

@@ -15,6 +15,7 @@ import type {
   NewKey,
   RateLimitChange,
 } from './admin-api.ts'
+import { SAFE_ID } from './stored-records.ts'
 import { hashSecret, type KeyFormat, PLAN_NAMES, prefixOfSecret, UNLIMITED } from './virtual-key.ts'
 
 /** $9,000,000 in cents. The largest safe integer of nano-dollars is about $9,007,199. */
@@ -83,7 +84,7 @@ const nullish = <Value>(schema: z.ZodMiniType<Value>) => z.optional(z.nullable(s
 
 const flag = customSchema<boolean>('true or false', (value) => typeof value === 'boolean')
 const displayName = text(1, MAX_NAME_LENGTH)
-const recordId = matching(/^[\w.-]{1,128}$/, 'an id of 1 to 128 letters, digits, dots, hyphens and underscores')
+const recordId = matching(SAFE_ID, 'an id of 1 to 128 letters, digits, dots, hyphens and underscores')
 const duration = oneOf(DURATION_CODES)
 const dollars = numberUpTo(MAX_CENTS / 100, 'a number of dollars')
 const modelNames = list(text(1, MAX_NAME_LENGTH), 1_000)

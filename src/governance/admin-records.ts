@@ -35,7 +35,7 @@ import {
   parseRateLimitChange,
 } from './admin-input.ts'
 import { changeAllowance, type Keyring, optionalField, toKeyRecord, toListedKey } from './keyring.ts'
-import type { RecordTable, SharedLimits } from './record-table.ts'
+import type { RecordTable, SharedLimits } from './stored-records.ts'
 import {
   type BudgetStatus,
   createUsageReports,
@@ -150,7 +150,7 @@ interface SharedKind<T, PublicRecord, RecordPage> {
   readonly object: DeletedRecord['object']
   parseNew(body: unknown): T
   parseUpdate(body: unknown): (record: T) => T
-  /** Loads the usage of all `records` at once. */
+  /** Loads the usage of all `records` at once, if the kind has any. */
   createPresenter(records: readonly T[]): MaybePromise<(record: T) => PublicRecord>
   toPage(records: readonly PublicRecord[], hasMore: boolean): RecordPage
 }

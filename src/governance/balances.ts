@@ -16,7 +16,7 @@ import {
   rateStatus,
 } from './limits.ts'
 import { claimsFor, coveredOutputTokens, type Quote, type Recount, recountFor } from './reservation.ts'
-import type { SharedLimits } from './record-table.ts'
+import type { SharedLimits } from './stored-records.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 export interface Forecast {
@@ -91,7 +91,7 @@ interface WindowSpending extends Level {
   readonly carried: number
 }
 
-/** A counter lacks amounts that were billed in another window of the budget. The daily tallies supply them. */
+/** A counter lacks amounts billed in another window of the budget. Tallies supply them, except for a minute. */
 export function readSpent(
   store: Pick<Store, 'levels' | 'tallies'>,
   windows: readonly BudgetWindow[],
@@ -209,7 +209,7 @@ export function createCarryOver(
   }
 }
 
-/** Near midnight, includes the tally of the next day, because the clock may have been set back. */
+/** Near midnight, may include the tally of the next day, because the clock may have been set back. */
 function billedTallies(
   { owner, every, period }: BudgetWindow,
   now: number,

@@ -18,7 +18,7 @@ import {
   type PageQuery,
   type RecordTable,
   type SharedLimits,
-} from './record-table.ts'
+} from './stored-records.ts'
 import {
   type Allowance,
   createSecret,

@@ -37,7 +37,7 @@ import {
   type SettlementCounts,
   type SettlementsOptions,
 } from './settlements.ts'
-import type { SharedLimits } from './record-table.ts'
+import type { SharedLimits } from './stored-records.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 export interface Ledger {

@@ -2,7 +2,7 @@ import { chain, type MaybePromise } from '../core/async.ts'
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { formatUsd, toNanoUsd } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf } from '../core/store.ts'
-import type { SharedLimits } from './record-table.ts'
+import type { SharedLimits } from './stored-records.ts'
 import {
   type Allowance,
   type Budget,

@@ -52,7 +52,7 @@ export interface Reservation {
   readonly outputTokens: number
   /** Only the first call has an effect. The store appends the entries in the same atomic step. */
   settle(used: RequestUsage, entries?: readonly SettledEntry[]): MaybePromise<void>
-  /** The settlement that `settle` sends. May be sent again after a restart, because the store applies it only once. */
+  /** The settlement that `settle` sends. Can be sent again after a restart, because the store applies it only once. */
   settlement(used: RequestUsage, entries?: readonly SettledEntry[]): Settlement
 }
 

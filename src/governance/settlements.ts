@@ -6,7 +6,7 @@ import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './
 import { type RequestUsage, toAmount } from './reservation.ts'
 
 export interface Settlements {
-  /** Rejects if the store fails, and retries later. `reserveRequest` opens a reservation that the store lacks. */
+  /** Fails if the store fails, and retries later. `reserveRequest` opens a reservation that the store lacks. */
   settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void>
   /** Resolves with the number of settlements that remain. */
   retry(): Promise<number>

@@ -1,7 +1,7 @@
 import { toNanoUsd, toCents, toDollars } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf, type Store } from '../core/store.ts'
 import type { WireForm } from '../core/field-names.ts'
-import type { SharedLimits } from './record-table.ts'
+import type { SharedLimits } from './stored-records.ts'
 import { UNLIMITED, type Budget, type VirtualKey } from './virtual-key.ts'
 import {
   counterName,

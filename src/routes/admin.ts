@@ -7,7 +7,7 @@ import { parseBodyInSteps } from '../formats/parse-body.ts'
 import { parsePageQuery } from '../governance/admin-api.ts'
 import { isTimestamp, TIMESTAMP_FORMAT } from '../governance/admin-input.ts'
 import type { AdminRecords, WireRecords } from '../governance/admin-records.ts'
-import { isSafeId } from '../governance/record-table.ts'
+import { isSafeId } from '../governance/stored-records.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import type { Endpoint } from '../http/router.ts'
@@ -137,7 +137,7 @@ function pageOptions({ query }: Call): { readonly limit?: number; readonly after
   return { ...(limit !== null && { limit: parseDigits(limit) }), ...(after !== null && { after }) }
 }
 
-/** Returns NaN for other texts, because `Number` alone would accept an empty text, `1e2` and `0x10`. */
+/** Accepts only digits, because `Number` would also accept an empty text, `1e2` and `0x10`. */
 function parseDigits(text: string): number {
   return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
 }

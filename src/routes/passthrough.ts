@@ -1,7 +1,7 @@
-import { mapInSlices } from '../core/async.ts'
+import { mapInSlices, Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
-import type { Provider } from '../core/ports.ts'
+import type { Provider, StoredResponseCall } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -17,7 +17,9 @@ import {
 import { Stages } from '../pipeline/run.ts'
 import type { Services } from '../pipeline/services.ts'
 import { upstreamError } from '../upstream/attempts.ts'
-import { createExchange, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
+import { createExchange, sendWithRateStatus, type Call, type Handler, noStoreHeaders, pathId } from './endpoint.ts'
+import { reserveOneRequest } from '../governance/reservation.ts'
+import { baseHeaders, sendJson } from '../pipeline/response.ts'
 
 interface PassthroughDependencies {
   readonly services: Services
@@ -111,19 +113,12 @@ function segmentOf(call: Call, variable: string): string {
   )
 }
 
-interface FileOwners {
-  providerOf(key: VirtualKey, id: string): Promise<string>
-  register(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
-  forget(key: VirtualKey, id: string): Promise<void>
-  list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
-}
-
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE_SIZE = 100
 const MAX_CONCURRENT_READS = 16
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
-function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
+function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>) {
   const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
 
   async function read(storeKey: string): Promise<{ readonly provider: string; readonly file: JsonObject } | undefined> {
@@ -139,12 +134,12 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
   }
 
   return {
-    providerOf: async (key, id) => {
+    providerOf: async (key: VirtualKey, id: string): Promise<string> => {
       const stored = await read(`${prefixOf(key)}${id}`)
       if (stored === undefined) throw fileNotFoundError(id)
       return stored.provider
     },
-    register: async (key, provider, file) => {
+    register: async (key: VirtualKey, provider: Provider, file: JsonObject): Promise<void> => {
       const id = asString(file['id']) ?? ''
       if (!SAFE_SEGMENT.test(id)) throw upstreamError(provider.name, 'sent a file without a valid id')
       const value = JSON.stringify({ provider: provider.name, file: shortenFile(file) })
@@ -155,8 +150,8 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
         throw error
       }
     },
-    forget: async (key, id) => void (await store.delete(`${prefixOf(key)}${id}`)),
-    list: async (key, query) => {
+    forget: async (key: VirtualKey, id: string): Promise<void> => void (await store.delete(`${prefixOf(key)}${id}`)),
+    list: async (key: VirtualKey, query: URLSearchParams): Promise<JsonObject> => {
       const prefix = prefixOf(key)
       const limit = parseLimit(query)
       const after = query.get('after')
@@ -200,5 +195,103 @@ function fileNotFoundError(id: string): GatewayError {
     'not-found',
     `File with id ${JSON.stringify(id)} not found. Only the key that created a file can use it.`,
     { param: 'file_id' },
+  )
+}
+
+/** Answers a request for a response that the gateway itself stores. */
+type TurnAction = (key: VirtualKey, id: string) => Promise<JsonObject>
+
+export function responseEndpoints(services: Services): readonly Endpoint<Handler>[] {
+  const { turns } = services
+  const endpoint = (method: StoredResponseCall['method'], suffix: string, action: TurnAction): Endpoint<Handler> => ({
+    method,
+    path: `/v1/responses/:id${suffix}`,
+    handle: (call) => handleResponseCall(call, { method, suffix, action }, services),
+  })
+  const readAnswer: TurnAction = async (key, id) => {
+    const answer = await turns.find(key, id)
+    if (answer === undefined) throw responseNotFoundError(id)
+    return answer
+  }
+  return [
+    endpoint('GET', '', readAnswer),
+    endpoint('DELETE', '', async (key, id) => {
+      if (!(await turns.delete(key, id))) throw responseNotFoundError(id)
+      return { id, object: 'response', deleted: true }
+    }),
+    endpoint('POST', '/cancel', async (key, id) => {
+      await readAnswer(key, id)
+      const message = 'Only a response that was created with background: true can be canceled.'
+      throw new GatewayError('invalid-request', message, { param: 'response_id' })
+    }),
+    endpoint('GET', '/input_items', async (key, id) => {
+      const input = await turns.findInput(key, id)
+      if (input === undefined) throw responseNotFoundError(id)
+      return { object: 'list', data: input.toReversed(), has_more: false }
+    }),
+  ]
+}
+
+type ResponseEndpoint = Pick<StoredResponseCall, 'method'> & { readonly suffix: string; readonly action: TurnAction }
+
+async function handleResponseCall(
+  call: Call,
+  { method, suffix, action }: ResponseEndpoint,
+  services: Services,
+): Promise<void> {
+  const { turns, ledger, runtime, timeouts } = services
+  const id = pathId(call)
+  const key = await findCallerKey(call.request, services)
+  if (call.query.get('stream') === 'true') {
+    const message = 'A stored response cannot be streamed. Send the request without stream.'
+    throw new GatewayError('invalid-request', message, { param: 'stream' })
+  }
+  const providerName = await turns.findProvider(key, id)
+  if (providerName === undefined) return sendWithRateStatus(call, key, services, await action(key, id))
+  if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettledError()
+  const rate = await reserveOneRequest(ledger, key)
+  const provider = services.provider(providerName)
+  if (provider?.storedResponse === undefined) throw responseNotFoundError(id)
+  const cancellation = new Cancellation()
+  call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
+  const text = await provider.storedResponse({
+    method,
+    path: `/${encodeURIComponent(id)}${suffix}${forwardedQuery(call)}`,
+    get signal() {
+      return cancellation.signal
+    },
+    cancellation,
+    runtime,
+    timeouts,
+  })
+  if (method === 'DELETE') await turns.delete(key, id)
+  sendJson(call.sink, 200, { ...noStoreHeaders(call), ...baseHeaders(call.id, rate) }, text)
+}
+
+const FORWARDED_PARAMETERS = ['include', 'include[]', 'limit', 'after', 'before', 'order']
+
+function forwardedQuery({ query }: Call): string {
+  const forwarded = [...query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))
+  return forwarded.length === 0 ? '' : `?${new URLSearchParams(forwarded).toString()}`
+}
+
+/** A deleted response could not be billed, because only the vendor knows its usage. */
+function responseNotSettledError(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    'The background response has not been billed yet. Retry after the delay in Retry-After, or cancel the response first.',
+    { param: 'response_id', retryAfterSeconds: MAX_POLL_SECONDS },
+  )
+}
+
+/** The longest delay between two polls of a background response. */
+const MAX_POLL_SECONDS = 5
+
+/** The message is the same for an unknown id and for another key's response. */
+function responseNotFoundError(id: string): GatewayError {
+  return new GatewayError(
+    'not-found',
+    `Response with id ${JSON.stringify(id.slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
+    { param: 'response_id' },
   )
 }

@@ -17,7 +17,7 @@ import type { Services } from '../pipeline/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
 import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
-import type { Call, Handler } from './endpoint.ts'
+import { pathId, type Call, type Handler } from './endpoint.ts'
 
 export function replayStream(services: Services): Handler {
   return async (call) => {
@@ -38,14 +38,15 @@ interface ReplayRequest {
 
 type Send = (sink: EventSink) => void
 
-async function prepareReplay({ variables, request }: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
+async function prepareReplay(call: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
+  const { request } = call
   const { after, services } = replay
-  const id = variables['id'] ?? ''
-  const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
+  const id = messageId(pathId(call))
+  const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, id)
   const recording = await findRecording()
   if (recording === undefined) throw messageNotFoundError()
   if (recording === 'elsewhere') {
-    const findStream = await services.recordings.createStreamSearch(key.id, messageId(id), services.timeouts.idle)
+    const findStream = await services.recordings.createStreamSearch(key.id, id, services.timeouts.idle)
     return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
   }
   if ('answer' in recording) {

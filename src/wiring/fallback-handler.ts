@@ -15,9 +15,8 @@ import { adminEndpoints, type AdminDependencies } from '../routes/admin.ts'
 import { batchEndpoints } from '../routes/batches.ts'
 import { modelHandler, createExchange, IncomingCall, trackRequests, type Handler } from '../routes/endpoint.ts'
 import { getModel, greeting, health, listModels, ready } from '../routes/info.ts'
-import { passthroughEndpoints } from '../routes/passthrough.ts'
+import { passthroughEndpoints, responseEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
-import { responseEndpoints } from '../routes/responses.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
 export { writePrometheus } from '../routes/info.ts'

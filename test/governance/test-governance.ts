@@ -5,7 +5,7 @@ import {
   createSharedLimits,
   type KeyLookup,
   type SharedLimits,
-} from '../../src/governance/record-table.ts'
+} from '../../src/governance/stored-records.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'

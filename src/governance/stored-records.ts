@@ -46,7 +46,7 @@ const MAX_CACHED_RECORDS = 10_000
 const CACHE_MS = 2_000
 /** Each attempt fails only if a concurrent change succeeds. */
 const MAX_ATTEMPTS = 50
-const SAFE_ID = /^[\w.-]{1,128}$/
+export const SAFE_ID = /^[\w.-]{1,128}$/
 
 /** A safe id can be part of a path, a counter name and a message. */
 export function isSafeId(id: string): boolean {
@@ -248,7 +248,7 @@ export interface KeyLookup {
   /** The key may be inactive or expired. Changes by other processes are visible within `cacheMs`. */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
-  /** Must be called after the key is changed or deleted. */
+  /** Must be called after the entry of the hash is written or deleted. */
   forget(hash: string): void
 }
 
