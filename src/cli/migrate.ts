@@ -5,7 +5,6 @@ interface Connection {
   readonly close: () => Promise<void>
 }
 
-/** Opens a database connection with the installed driver. */
 export type Connect = (url: string) => Promise<Connection>
 
 export interface CliIo {
@@ -50,7 +49,6 @@ export async function runCli(args: readonly string[], { environment, print, conn
   return 0
 }
 
-/** Parses `--name value` pairs. Returns undefined if there are any other arguments. */
 function readOptions(args: readonly string[]): Readonly<Record<string, string>> | undefined {
   const options: Record<string, string> = {}
   for (let index = 0; index < args.length; index += 2) {
@@ -61,7 +59,6 @@ function readOptions(args: readonly string[]): Readonly<Record<string, string>> 
   return options
 }
 
-/** Connects with `pg`, or with `postgres` if `pg` is not installed. */
 export const connectWithInstalledDriver: Connect = async (url) => {
   const pg = await import('pg').catch(() => undefined)
   if (pg !== undefined) {

@@ -3,10 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import { type HttpRequest, joinBytes, LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/**
- * Throws `unsupported-media` for a compressed body, whose size is unknown, and for a content type other than JSON. Throws
- * `too-large` for a Content-Length above the limit.
- */
+/** Rejects a compressed body, because its size is unknown. */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {
@@ -21,7 +18,6 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }
 
-/** Returns the Content-Length, or the maximum size for a chunked body. */
 export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: number): number {
   return request.header('transfer-encoding') === undefined ? Number(request.header('content-length') ?? 0) : maxBytes
 }
@@ -41,10 +37,7 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
-/**
- * Minimum buffer size for a body of unknown size, in bytes. The operating system allocates physical memory only for the
- * pages that are written.
- */
+/** The operating system allocates physical memory only for the pages that are written. */
 const UNKNOWN_LENGTH_BUFFER_BYTES = 32 * 1024 * 1024
 
 export class BodyCollector {
@@ -54,13 +47,12 @@ export class BodyCollector {
   #buffer: Uint8Array | undefined
   #size = 0
 
-  /** @param expected The Content-Length, or 0 if unknown. A longer body may be copied to a larger buffer. */
+  /** @param expected The Content-Length, or 0 if unknown. */
   constructor(maxBytes: number, expected: number) {
     this.#maxBytes = maxBytes
     this.#expectedBytes = expected
   }
 
-  /** Returns false, without adding the piece, if the body would exceed the maximum. */
   add(piece: Uint8Array): boolean {
     const size = this.#size + piece.byteLength
     if (size > this.#maxBytes) return false
@@ -83,14 +75,12 @@ export class BodyCollector {
   }
 }
 
-/** Maximum number of waiting requests per key. */
 const MAX_WAITING_REQUESTS = 100
 const RETRY_AFTER_SECONDS = 5
 
 interface BodyCapacityOptions {
   /** Capacity per key, in bytes. A single body may be larger. */
   readonly maxBytes: number
-  /** Maximum wait for capacity, in milliseconds. After that, the request is rejected with `rate-limited`. */
   readonly waitMs: number
   readonly after: Runtime['after']
 }
@@ -100,11 +90,7 @@ interface Owner {
   readonly waiting: Set<{ readonly bytes: number; start(): void }>
 }
 
-/**
- * Limits the total size of the large bodies that one key has in progress. A body occupies several times its size in
- * memory until its request is answered. A body that would exceed the limit is not read until earlier bodies are
- * released.
- */
+/** Limits the large bodies of each key, because a body takes several times its size in memory. */
 export class BodyCapacity {
   readonly #options: BodyCapacityOptions
   readonly #owners = new Map<string, Owner>()
@@ -113,10 +99,6 @@ export class BodyCapacity {
     this.#options = options
   }
 
-  /**
-   * Resolves when the key has capacity for the body. Throws `rate-limited` if too many requests are waiting. Rejects with
-   * `rate-limited` if the wait is too long, and with `cancelled` if the caller disconnects.
-   */
   acquire(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<OccupiedCapacity> {
     const size = countedSizeOf(bytes)
     if (size === 0) return new OccupiedCapacity(this, keyId, 0)
@@ -126,7 +108,6 @@ export class BodyCapacity {
     return this.#wait(owner, keyId, size, cancellation)
   }
 
-  /** Changes the number of bytes that a key occupies, up or down. Starts the waiting requests that then fit. */
   adjust(keyId: string, deltaBytes: number): void {
     if (deltaBytes === 0) return
     const owner = this.#ownerOf(keyId)
@@ -181,7 +162,6 @@ export class BodyCapacity {
   }
 }
 
-/** The capacity that one body occupies. */
 export class OccupiedCapacity {
   readonly #capacity: BodyCapacity
   readonly #keyId: string
@@ -193,20 +173,18 @@ export class OccupiedCapacity {
     this.#bytes = bytes
   }
 
-  /** Replaces the expected size with the size of the received body. Does not wait, even if the capacity is exceeded. */
+  /** Does not wait, even if the capacity is exceeded. */
   resize(bytes: number): void {
     const deltaBytes = countedSizeOf(bytes) - this.#bytes
     this.#bytes += deltaBytes
     this.#capacity.adjust(this.#keyId, deltaBytes)
   }
 
-  /** Releases the capacity. Further calls have no effect. */
   release(): void {
     this.resize(0)
   }
 }
 
-/** Returns 0 for a small body, which takes no capacity. */
 function countedSizeOf(bytes: number): number {
   return bytes > LARGE_BODY_BYTES ? bytes : 0
 }

@@ -13,7 +13,6 @@ export interface NodeIncoming extends IncomingMessage {
   readonly rawBody?: unknown
 }
 
-/** Adapts a node:http request without creating Web API objects. */
 export class NodeRequest implements HttpRequest {
   readonly method: string
   readonly path: string
@@ -63,7 +62,7 @@ export class NodeRequest implements HttpRequest {
   }
 }
 
-/** Returns the path and the query. Proxy requests have the absolute form, `GET http://host/path`. */
+/** Proxy requests have the absolute form, `GET http://host/path`. */
 function originForm(target: string): string {
   if (target.startsWith('/')) return target
   try {
@@ -83,7 +82,6 @@ function checkSize(bytes: Uint8Array, { maxBytes }: BodyLimits): Uint8Array {
   return bytes
 }
 
-/** Returns the bytes that a body parser has consumed, or equivalent bytes. */
 function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Array {
   const consumed = rawBody ?? body
   if (consumed instanceof Uint8Array) return consumed
@@ -135,9 +133,8 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
 }
 
 /**
- * Calls the listener once, when the response has been sent or the connection is closed. Node reports a closed
- * connection only to the response that is being sent. When the connection closes, this function therefore destroys the
- * responses that wait behind an earlier response (pipelining).
+ * Node reports a closed connection only to the response that is being sent. This function therefore destroys the
+ * responses that wait behind it (pipelining).
  */
 function onceFinished(incoming: IncomingMessage, outgoing: ServerResponse, listener: () => void): void {
   outgoing.once('close', listener)
@@ -152,7 +149,6 @@ function onceFinished(incoming: IncomingMessage, outgoing: ServerResponse, liste
   outgoing.once('close', () => closers.delete(close))
 }
 
-/** Functions that close the waiting responses of a connection. They share one listener on its socket. */
 const waitingClosersBySocket = new WeakMap<Socket, Set<() => void>>()
 
 function waitingClosersOf(socket: Socket): Set<() => void> {
@@ -172,10 +168,6 @@ const LINGER_MS = 1_000
 /** Time after which a finished response that the client does not read is aborted, in milliseconds. */
 const UNREAD_MS = 60_000
 
-/**
- * Writes a response to node:http. If the response cannot be sent, responds with a plain 500, or closes the connection
- * if bytes were already sent.
- */
 export class NodeSink implements ResponseSink {
   readonly #incoming: IncomingMessage
   readonly #outgoing: ServerResponse
@@ -246,10 +238,7 @@ export class NodeSink implements ResponseSink {
     this.#finish(body)
   }
 
-  /**
-   * Ends the response. During an upload, first reads and discards the rest of the request for a limited time. Closing
-   * the connection earlier would reset it, and the client could lose the response.
-   */
+  /** Closing the connection during an upload would reset it, and the client could lose the response. */
   #finish(lastBytes: Uint8Array | string): void {
     const incoming = this.#incoming
     const outgoing = this.#outgoing
@@ -271,7 +260,7 @@ export class NodeSink implements ResponseSink {
   }
 }
 
-/** Lets Node close a connection that makes no progress. An unread response would otherwise stay in memory forever. */
+/** An unread response would otherwise stay in memory forever. */
 function closeWhenUnread(outgoing: ServerResponse): void {
   const { socket } = outgoing
   if (socket === null) return
@@ -281,18 +270,13 @@ function closeWhenUnread(outgoing: ServerResponse): void {
   outgoing.prependOnceListener('finish', () => socket.setTimeout(timeout))
 }
 
-/**
- * Returns true while a body is being received. `complete` is also false for a request without a body while its handler
- * runs. Closing the connection of such a request would force the client to reconnect, and the client could treat a
- * broken stream as complete.
- */
+/** `complete` is also false for a request without a body while its handler runs. */
 function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): boolean {
   if (complete) return false
   if (httpVersionMajor > 1 || headers['transfer-encoding'] !== undefined) return true
   return Number(headers['content-length'] ?? 0) > 0
 }
 
-/** Sets headers that a framework has collected outside node:http. The gateway's headers override them. */
 export function copyHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) outgoing.setHeader(name, value)

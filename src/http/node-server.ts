@@ -21,7 +21,7 @@ export interface ServeOptions {
   readonly keepAliveMs?: number
 }
 
-/** The maximum delay of a timer, in milliseconds. Longer delays overflow. */
+/** Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 const checkMs = integerFrom(0, MAX_TIMER_MS, 'milliseconds')
 const checkServeOptions = optionsOf(
@@ -34,12 +34,8 @@ const checkServeOptions = optionsOf(
   ['port'],
 )
 
-/** Maximum time that `close` waits for the first request of a connection, in milliseconds. */
 const FIRST_REQUEST_TIMEOUT_MS = 1_000
-/**
- * Number of event loop turns without new connections or requests before the server is closed: one to accept, one to
- * read, and one for data that arrives in the meantime.
- */
+/** One turn to accept, one to read, and one for data that arrives in the meantime. */
 const QUIET_TURNS = 3
 
 /** A listening server. */
@@ -89,17 +85,12 @@ function hostOf(hostname = 'localhost'): string {
 }
 
 interface Connection {
-  /** The number of unanswered requests. */
   runningRequests: number
   wasUsed: boolean
 }
 
-/**
- * Tracks the connections of a server. Node itself treats a new connection as busy, and closes an idle connection even
- * if an unread request has arrived on it.
- */
+/** Node treats a new connection as busy, and closes an idle connection even if an unread request has arrived on it. */
 class ConnectionTracker {
-  /** The number of connections and requests so far. */
   arrivals = 0
   readonly #connections = new Map<Socket, Connection>()
   #isEnding = false
@@ -125,10 +116,7 @@ class ConnectionTracker {
     })
   }
 
-  /**
-   * Closes idle connections immediately, and busy connections after their responses. Leaves connections without a first
-   * request open until `endUnused`.
-   */
+  /** Leaves connections without a first request open until `endUnused`. */
   end(): void {
     this.#isEnding = true
     for (const [socket, connection] of this.#connections) this.#closeIfDone(socket, connection)
@@ -144,10 +132,7 @@ class ConnectionTracker {
   }
 }
 
-/**
- * Closes the server after reading data that has already arrived. Closing the listening socket resets connections that
- * the server has not accepted yet. Closing a connection with an unread request also resets it.
- */
+/** Reads data that has arrived first, because closing resets unaccepted connections and those with unread requests. */
 async function drain(server: Server, connections: ConnectionTracker, drainMs: number): Promise<void> {
   const firstRequestMs = Math.min(FIRST_REQUEST_TIMEOUT_MS, drainMs)
   await waitUntilQuiet(connections, Date.now() + firstRequestMs)
@@ -163,10 +148,7 @@ async function drain(server: Server, connections: ConnectionTracker, drainMs: nu
   })
 }
 
-/**
- * Resolves after several turns of the event loop without new connections or requests, because Node accepts only one
- * connection per turn.
- */
+/** Waits several turns, because Node accepts only one connection per turn of the event loop. */
 async function waitUntilQuiet(connections: ConnectionTracker, deadline: number): Promise<void> {
   let previousArrivals = connections.arrivals
   for (let quietTurns = 0; quietTurns < QUIET_TURNS; quietTurns++) {
@@ -177,10 +159,7 @@ async function waitUntilQuiet(connections: ConnectionTracker, deadline: number):
   }
 }
 
-/**
- * Answers one request of node:http. Resolves when the response is written or the client has disconnected. Never
- * rejects.
- */
+/** Answers one request of node:http. Never rejects. Resolves after the response, or when the client disconnects. */
 export type NodeHandler = (incoming: NodeIncoming, outgoing: ServerResponse) => Promise<void>
 
 /** Returns a request listener for node:http: `http.createServer(toNodeHandler(gateway))`. */

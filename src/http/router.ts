@@ -1,7 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 
-/** Decoded path variables by name. */
 export type PathVariables = Readonly<Record<string, string>>
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
@@ -25,11 +24,7 @@ interface PathEntry<Handler> {
 
 export type Router<Handler> = (method: string, pathname: string) => Match<Handler>
 
-/**
- * Returns a router. Paths are case-sensitive and are not normalized. The router throws `not-found` for an unknown path,
- * and `method-not-allowed` for a known path with another method. It treats HEAD as GET.
- * @param fallback Handles every unknown path.
- */
+/** Paths are case-sensitive and are not normalized. */
 export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], fallback?: Handler): Router<Handler> {
   const exact = new Map<string, PathEntry<Handler>>()
   const patterns = new Map<string, PathEntry<Handler>>()
@@ -103,7 +98,6 @@ function wrongMethod(method: string, methods: readonly Method[]): GatewayError {
   return new GatewayError('method-not-allowed', message, { allow })
 }
 
-/** Truncates the caller's text, and replaces keys and all characters other than printable ASCII. */
 function printable(text: string): string {
   return text
     .slice(0, 100)
@@ -111,7 +105,7 @@ function printable(text: string): string {
     .replace(/\bsk-[\w-]*/gi, '[key]')
 }
 
-/** Returns the response for a failure outside the pipeline. The official clients of every format can parse it. */
+/** The official clients of every format can parse this response. */
 export function plainFailure(message: string): { status: number; headers: HeaderRecord; body: string } {
   const error = { type: 'api_error', message, param: null, code: null }
   const body = JSON.stringify({ type: 'error', error })

@@ -3,32 +3,17 @@ import type { SseEvent } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { createByteSearch } from '../core/json.ts'
 
-/**
- * Maximum number of bytes to feed to the parser at once. The parser checks the size of its buffer only after each feed.
- */
+/** The parser checks the size of its buffer only after each feed. */
 const SLICE_BYTES = 16 * 1024
-/**
- * Maximum number of lines in a stream that have an unknown field or an invalid `retry` value. The parser creates an
- * `Error` for each of these lines, so a stream of them would block the event loop for seconds.
- */
+/** The parser creates an `Error` for each unknown field and each invalid `retry` value. */
 const MAX_INVALID_LINES = 1_000
 
-/** Parses an event stream whose bytes may be split at any position. */
 export interface SseParser {
-  /**
-   * Returns the events that end in these bytes. Throws `upstream` for an event or a stream that exceeds a limit, after
-   * all preceding events have been returned.
-   */
+  /** Throws `upstream` for an event or a stream that exceeds a limit, after all preceding events have been returned. */
   read(bytes: Uint8Array): readonly SseEvent[]
-  /** Returns the incomplete event at the end of the stream, if it has data. */
   end(): readonly SseEvent[]
 }
 
-/**
- * Creates a parser for one event stream: UTF-8 with or without a byte order mark, and lines that end in LF, CR or CRLF.
- * Skips comments and unknown fields. Accepts a last event without a blank line.
- * @param maxEventChars Maximum size of an event, in characters.
- */
 export function createSseParser(maxEventChars: number): SseParser {
   let events: SseEvent[] = []
   let failure: GatewayError | undefined
@@ -72,10 +57,7 @@ export function createSseParser(maxEventChars: number): SseParser {
   }
 }
 
-/**
- * Serializes an event. Writes the id first, as in a forwarded event, which is sent unchanged after its id line. Writes
- * each line of the data as a data line. Removes line breaks and NUL from names and ids.
- */
+/** Writes the id first, as in a forwarded event, which is sent unchanged after its id line. */
 export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = sseEvent.id): string {
   const { event = '', data } = sseEvent
   const eventLine = event === '' ? '' : `event: ${oneLine(event)}\n`
@@ -83,7 +65,6 @@ export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = 
   return `${idLine}${eventLine}data: ${dataLines(data)}\n\n`
 }
 
-/** Serializes a comment. Comments keep the connection alive, and clients ignore them. */
 export function writeSseComment(text: string): string {
   return `: ${oneLine(text)}\n\n`
 }
@@ -97,21 +78,16 @@ function oneLine(text: string): string {
   return /[\r\n\0]/.test(text) ? text.replaceAll(/[\r\n\0]/g, '') : text
 }
 
-/** The end of an event whose lines end in LF. */
 export const EVENT_END = '\n\n'
 const LF = 10
 
-/**
- * Returns the index after the first event, or -1 if the event is incomplete.
- * @param isAfterLineFeed True if the byte before these bytes is LF.
- */
+/** @param isAfterLineFeed True if the byte before these bytes is LF. */
 export function findEventEnd(bytes: Uint8Array, isAfterLineFeed: boolean): number {
   if (isAfterLineFeed && bytes[0] === LF) return 1
   const end = createByteSearch(bytes).find(EVENT_END)
   return end === -1 ? -1 : end + EVENT_END.length
 }
 
-/** Returns the index after the last complete event, or `start` if no event is complete. */
 export function findLastEventEnd(bytes: Uint8Array, start: number): number {
   for (let end = bytes.length; end - 2 >= start; end--) {
     if (bytes[end - 1] === LF && bytes[end - 2] === LF) return end

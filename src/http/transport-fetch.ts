@@ -3,10 +3,7 @@ import type { ClosableTransport, Runtime, TransportCall, TransportHandler, Trans
 /** The part of the platform's `fetch` that the transport uses. Called without `this`. */
 type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
-/**
- * Creates a transport from a standard `fetch`. Does not follow redirects. `close` has no effect, because the platform
- * pools connections. There is no separate connect timeout; the deadline of the request applies.
- */
+/** `close` has no effect, because the platform pools connections. `connectMs` is ignored. */
 export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   const transport = (request: TransportRequest, handler: TransportHandler): TransportCall => {
     const call = new FetchCall(handler)
@@ -16,16 +13,12 @@ export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   return Object.assign(transport, { close: () => Promise.resolve() })
 }
 
-/** The transport for platforms other than Node. */
 export function defaultTransport(): ClosableTransport {
   // Reads the global fetch on each call, because tests and tracers may replace it.
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
-/**
- * The timer of the runtime. Requests do not share a timer, because on Cloudflare Workers a timer ends with the request
- * that created it.
- */
+/** Requests do not share a timer, because on Cloudflare Workers a timer ends with the request that created it. */
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
   const timer = setTimeout(callback, ms)
   // Only some platforms return timers that can be unreferenced.
@@ -33,7 +26,6 @@ export const after: Runtime['after'] = (ms, callback, { isBackground = false } =
   return () => clearTimeout(timer)
 }
 
-/** One upstream call. Does not call the handler after `abort`. */
 class FetchCall implements TransportCall {
   readonly #handler: TransportHandler
   readonly #controller = new AbortController()
@@ -98,9 +90,7 @@ class FetchCall implements TransportCall {
     this.#handler.onEnd()
   }
 
-  /**
-   * Forwards a chunk in slices, as fast as the handler accepts them. A platform may deliver several megabytes at once.
-   */
+  /** A platform may deliver several megabytes at once. */
   async #deliver(bytes: Uint8Array): Promise<void> {
     for (let start = 0; start < bytes.byteLength && !this.#isOver; start += SLICE_BYTES) {
       if (this.#isPaused) await new Promise<void>((resolve) => (this.#wake = resolve))

@@ -4,23 +4,17 @@ import type { Agent, Dispatcher } from 'undici'
 import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { ClosableTransport, Runtime, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
-/** Maximum time to connect, including TLS, in milliseconds. A request may override it. */
+/** Includes TLS. */
 const CONNECT_MS = 10_000
-/**
- * Idle timeout of a connection, in milliseconds. The upstream's Keep-Alive header takes precedence, up to 10 minutes.
- */
+/** The upstream's Keep-Alive header takes precedence, up to 10 minutes. */
 const KEEP_ALIVE_MS = 30_000
-/** Maximum number of connections to one address. Further requests wait for a free connection. */
+/** Per address. Further requests wait for a free connection. */
 const MAX_CONNECTIONS = 1024
-/** Maximum size of response headers, in bytes. */
 const MAX_HEADER_BYTES = 16 * 1024
-/** Maximum number of agents. Each connect timeout has its own agent; further timeouts share the newest agent. */
+/** Each connect timeout has its own agent. Further timeouts share the newest agent. */
 const MAX_AGENTS = 8
 
-/**
- * Creates the transport for Node. undici's `dispatch` takes a fifth of the CPU time of the global fetch. The first
- * request loads undici. The caller enforces all timeouts except the connect timeout.
- */
+/** Uses `dispatch`, because the global fetch takes many times its CPU time. */
 export function undiciTransport(): ClosableTransport {
   const agents = new Map<number, Promise<Agent>>()
   const agentFor = (connectMs: number): Promise<Agent> => {
@@ -70,13 +64,13 @@ async function createAgent(connectMs: number): Promise<Agent> {
     keepAliveTimeout: KEEP_ALIVE_MS,
     connections: MAX_CONNECTIONS,
     pipelining: 1,
+    // The caller enforces all other timeouts.
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: MAX_HEADER_BYTES,
   })
 }
 
-/** Number of bytes of a large body that are written at once. */
 const SLICE_BYTES = 256 * 1024
 
 function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
@@ -85,7 +79,6 @@ function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
 
 const ABORTED = new Error('The upstream call was aborted')
 
-/** One upstream call. Forwards undici's events to the caller's handler until `abort`. */
 class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   readonly #handler: TransportHandler
   #controller: Dispatcher.DispatchController | undefined
@@ -158,7 +151,6 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   }
 }
 
-/** Maximum number of parsed URLs in the cache. Providers call only a few URLs. */
 const MAX_PARSED_URLS = 64
 const parsedUrls = new Map<string, Readonly<Record<'origin' | 'path', string>>>()
 
@@ -172,15 +164,11 @@ function splitUrl(url: string): Readonly<Record<'origin' | 'path', string>> {
   return split
 }
 
-/** Resolution of the wheel, in milliseconds. */
 const TICK_MS = 100
-/** Maximum delay of a Node timer, in milliseconds. Longer delays overflow. */
+/** Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-/**
- * An element of the circular list of one tick's deadlines. The head of the list has no callback. In an empty list, both
- * neighbors of the head are the head itself. Both neighbors of a removed deadline are the deadline itself.
- */
+/** An element of a circular list. A removed deadline is its own neighbor. */
 class Deadline {
   previous: Deadline
   next: Deadline
@@ -197,19 +185,15 @@ class Deadline {
   }
 }
 
-/**
- * Runs many deadlines on one platform timer. Most deadlines are canceled before they are due, so canceling does not
- * reset the timer: it fires anyway and is then set to the next tick with deadlines.
- */
+/** Most deadlines are canceled before they are due, so canceling does not reset the timer. */
 export class TimerWheel {
-  /** The head of the list for each tick. Empty lists are removed when the timer fires. */
+  /** List heads, by tick. */
   readonly #ticks = new Map<number, Deadline>()
   #timer: NodeJS.Timeout | undefined
   #timerTick = Infinity
   /** Number of deadlines that keep the process alive. */
   #foregroundCount = 0
 
-  /** Calls `callback` after `ms` milliseconds, at most 100 ms late. Returns a function that cancels the deadline. */
   add(ms: number, callback: () => void, isBackground: boolean): () => void {
     const nowMs = performance.now()
     const tick = Math.ceil((nowMs + ms) / TICK_MS)
@@ -278,10 +262,9 @@ function noop(): void {}
 
 const sharedTimer = new TimerWheel()
 
-/** Minimum wait that uses the shared timer, in milliseconds. Shorter waits use a separate, exact timer. */
+/** Shorter waits use a separate, exact timer. */
 const MIN_SHARED_MS = 1_000
 
-/** The timer of the runtime. Longer waits of all requests share one timer of the process. */
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
   if (ms >= MIN_SHARED_MS) return sharedTimer.add(ms, callback, isBackground)
   const timer = setTimeout(callback, ms)

@@ -5,7 +5,7 @@ import { plainFailure } from './router.ts'
 /** A handler with the signature of the global `fetch`, so clients can use it as their `fetch`. */
 export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
 
-/** Returns a `fetch` function for a gateway. Rejects only if `new Request` throws for the arguments. */
+/** Rejects only if `new Request` throws for the arguments. */
 export function toFetch(gateway: HttpHandling): FetchHandler {
   return async (input, init) => {
     const request = input instanceof Request && init === undefined ? input : new Request(input, init)
@@ -132,7 +132,6 @@ class WebSink implements ResponseSink {
     this.onCancel?.()
   }
 
-  /** Ends the body with the error, as the platform's fetch does. */
   abort(reason: unknown): void {
     this.#aborted ??= { reason }
     this.#controller?.error(reason)
@@ -149,10 +148,7 @@ class WebSink implements ResponseSink {
   }
 }
 
-/**
- * Counts the bytes of the body, because its Content-Length may be wrong. Does not cancel the stream of a late body: on
- * Node, a canceled request stream throws an uncaught error on its next chunk.
- */
+/** Does not cancel the stream of a late body, because on Node its next chunk would then throw an uncaught error. */
 async function readLimited(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)
   const reader = request.body.getReader()
@@ -193,7 +189,6 @@ export function shareBody(request: HttpRequest): HttpRequest {
   }
 }
 
-/** Converts a request to the platform's `Request`, for the operator's code. Its body is read on demand. */
 export function toWebRequest(request: HttpRequest, limits: BodyLimits): Request {
   const headers = new Headers()
   for (const name of request.headerNames()) {

@@ -55,7 +55,6 @@ const DEFAULT_LIMIT: PoolLimit = { entries: 1_000_000, bytes: 1024 ** 3 }
 
 export const DEFAULT_BULK_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT }
 
-/** Returns true for a value that would not fit even if all other values were dropped. */
 export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
   return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
 }
@@ -74,10 +73,8 @@ const UNSAFE_UNIT = /\ufdd0|\p{Surrogate}/gu
 const ESCAPED_UNIT = /\ufdd0([0-9a-f]{4})/g
 
 /**
- * Encodes any string so that every store returns it unchanged. PostgreSQL rejects NUL and lone surrogates, and SQLite
- * and Redis clients truncate or replace them. The encoding replaces each such code unit, and U+FDD0 itself, with the
- * noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged. The encoded prefix of a string is a prefix of
- * the encoded string, unless the prefix splits a surrogate pair.
+ * PostgreSQL rejects NUL and lone surrogates. SQLite and Redis clients truncate or replace them. The encoded prefix of
+ * a string is a prefix of the encoded string, unless the prefix splits a surrogate pair.
  */
 export function encodeText(text: string): string {
   return text.replace(UNSAFE_UNIT, escapeUnit).replaceAll('\0', escapeUnit)
@@ -92,7 +89,6 @@ function escapeUnit(unit: string): string {
   return ESCAPE + unit.charCodeAt(0).toString(16).padStart(4, '0')
 }
 
-/** The operations that both Redis scripts and PostgreSQL functions implement. */
 export type RemoteOperation =
   | 'read_value'
   | 'write_value'
@@ -104,7 +100,7 @@ export type RemoteOperation =
   | 'read_levels'
   | 'read_tallies'
 
-/** Runs an operation on the server. Requests and replies are JSON, whose strings are encoded with `encodeText`. */
+/** Requests and replies are JSON, whose strings are encoded with `encodeText`. */
 export type CallOperation = (operation: RemoteOperation, request: object) => Promise<unknown>
 
 export function createRemoteValues(
@@ -142,7 +138,7 @@ export function createRemoteValues(
         const range = { limit: limit - keys.length, ...(cursor !== undefined && { after: cursor }) }
         const reply = await call('list_keys', { prefix: encodedPrefix, ...range })
         keys.push(...toList(Array.isArray(reply) ? reply : fieldOf(reply, 'keys')).map(toText))
-        // Redis returns a cursor if a further call must continue the list.
+        // Redis returns a cursor if another call must continue the list.
         const next = fieldOf(reply, 'next')
         cursor = next === undefined ? undefined : toText(next)
       } while (cursor !== undefined && keys.length < limit)
@@ -177,7 +173,6 @@ export function createRemoteCounters(call: CallOperation, limits: BulkLimits): R
   }
 }
 
-/** Without a value, the request deletes the key. */
 function toValueRequest(key: string, value: string | undefined, options: WriteOptions, limits: BulkLimits): object {
   if (value === undefined) return { key: encodeText(key) }
   const { ttlMs, quota, mayExceedQuota = false } = options
@@ -190,7 +185,7 @@ function toValueRequest(key: string, value: string | undefined, options: WriteOp
     pool,
     share: encodeText(shareOf(key, quota)),
     bytes,
-    // True stores the value even if the quota is full. Installed SQL functions read the field by this name.
+    // Installed SQL functions read the field by this name.
     mustFit: mayExceedQuota,
     ...(pool !== 'durable' && { limit: limits[pool] }),
     ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
@@ -278,7 +273,7 @@ export function fieldOf(reply: unknown, name: string): unknown {
   return typeof reply === 'object' && reply !== null ? Reflect.get(reply, name) : undefined
 }
 
-/** Returns an empty list for a value that is not an array, because Lua encodes an empty list as an empty object. */
+/** Lua encodes an empty list as an empty object. */
 export function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : []
 }
@@ -287,7 +282,6 @@ export function toText(value: unknown): string {
   return typeof value === 'string' ? value : String(value ?? '')
 }
 
-/** Scripts return numbers as text. */
 export function toNumber(value: unknown): number {
   return Number(value ?? 0)
 }

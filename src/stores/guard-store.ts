@@ -5,19 +5,15 @@ import type { Store } from '../core/store.ts'
 
 interface StoreGuardOptions {
   readonly after: Runtime['after']
-  /** Maximum duration of one call, in milliseconds. */
   readonly timeoutMs: number
 }
 
-/** Interval between pings of an unresponsive store. */
 const PROBE_INTERVAL_MS = 250
 
 /**
- * Limits the duration of all calls except `close`. A call that fails or times out rejects with `overloaded`, so the
- * request gets a 503 instead of being served without limits. The store's error becomes the cause. A GatewayError, or a
- * RangeError for an invalid argument, is rethrown. A call that timed out may still take effect in the store. If the store
- * answers no call within one timeout period, further calls reject immediately until the store answers a ping or an
- * earlier call. A local store is returned unchanged.
+ * A call that fails or times out rejects with `overloaded`, so the request gets a 503 instead of being served without
+ * limits. If the store answers no call within one timeout period, further calls reject immediately until it answers a
+ * ping or an earlier call.
  */
 export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions): Store {
   if (store.local === true) return store
@@ -46,7 +42,6 @@ export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions
     return attempt(work, onLateResult)
   }
 
-  /** @param onLateResult Called with a result that arrives after the timeout. */
   function attempt<Result>(work: () => MaybePromise<Result>, onLateResult?: (result: Result) => void): Promise<Result> {
     return new Promise((resolve, reject) => {
       const answerCountAtStart = answerCount
@@ -78,10 +73,6 @@ export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions
     })
   }
 
-  /**
-   * Releases a reservation that the store accepted after the timeout, instead of waiting for its expiry. A reservation
-   * without claims holds no amounts. It must remain, because a retried settlement may be about to use it.
-   */
   const release = (reservationId: string): void =>
     void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 
@@ -94,6 +85,7 @@ export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions
     reserve: (request) =>
       guard(
         () => store.reserve(request),
+        // A reservation without claims holds no amounts, and a repeated settlement may need it.
         ({ accepted }) => accepted && request.claims.length > 0 && release(request.reservationId),
       ),
     settle: (settlement) => guard(() => store.settle(settlement)),

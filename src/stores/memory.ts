@@ -217,13 +217,11 @@ function createValues(now: () => number, limits: Readonly<Record<ValuePool, Pool
   return { get, set, delete: deleteValue, list }
 }
 
-/** Throws if a value would not fit even if all other values were dropped. */
 function rejectOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceededError(quota)
   if (bytes > pool.limit.bytes) throw storeFullError()
 }
 
-/** Throws if a value without an expiry does not fit. A value may always replace one that is at least as large. */
 function throwIfFull({ pool, share, bytes }: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
   const isReplaced = old?.pool === pool && old.share === share
   const growth = growthOf(bytes, isReplaced ? old.bytes : undefined)

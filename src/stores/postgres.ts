@@ -81,10 +81,8 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   }
 }
 
-/** Operations after which a sweep may start. */
 const SWEEP_TRIGGERS: ReadonlySet<string> = new Set(['write_value', 'append', 'settle_reservation'])
 
-/** Returns the names of the settings that can cause the loss of a committed operation. */
 const FIND_UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
 function toWarning(row: unknown): string {
@@ -96,7 +94,6 @@ const TRANSACTION_DIGITS = 20
 const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${TRANSACTION_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
-/** A read with a malformed cursor starts at the first entry. */
 function toRangeRequest({ from, to, after = '', limit }: LogQuery): object {
   const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
@@ -119,10 +116,7 @@ export interface PostgresAnswerStore extends AnswerStore {
 
 const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
-/**
- * Creates an answer store in the tables of `postgresStore`. All processes with the same schema share the semantic
- * cache.
- */
+/** Creates an answer store in the tables of `postgresStore`. All processes with the same schema share the answers. */
 export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
   checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
@@ -148,14 +142,12 @@ export function createRunQuery(client: PostgresClient): RunQuery {
   return async (text, parameters) => (await client.query(text, [...parameters])).rows
 }
 
-/** Calls a function of the schema. Functions take and return JSON as text, which no driver converts. */
+/** Functions take and return JSON as text, which no driver converts. */
 type CallFunction = (name: string, request: object) => Promise<unknown>
 
-/**
- * SQLSTATE codes of deadlocks and serialization failures. The server has rolled back the operation, so a retry is safe.
- */
+/** Deadlock and serialization failure. The server has rolled back the operation, so a retry is safe. */
 const RETRYABLE_CODES = new Set(['40P01', '40001'])
-/** SQLSTATE codes of undefined_function and invalid_schema_name. */
+/** undefined_function and invalid_schema_name. */
 const MISSING_SCHEMA_CODES = new Set(['42883', '3F000'])
 const MAX_ATTEMPTS = 5
 
@@ -185,7 +177,7 @@ function missingSchemaError(schema: string, cause: unknown): Error {
 
 const SWEEP_INTERVAL_MS = 10_000
 
-/** Removes expired rows in the background. Reads ignore expired rows, so a failure only delays the removal. */
+/** Reads ignore expired rows, so a failed sweep only delays their removal. */
 function createSweeper(call: CallFunction, limits: BulkLimits) {
   let startedAt = Date.now()
   let running: Promise<unknown> = Promise.resolve()
@@ -198,13 +190,11 @@ function createSweeper(call: CallFunction, limits: BulkLimits) {
   }
 
   return {
-    /** Has no effect within 10 seconds of the last start. */
     start: (): void => {
       if (Date.now() - startedAt < SWEEP_INTERVAL_MS) return
       startedAt = Date.now()
       running = sweep()
     },
-    /** Resolves when no sweep is running. */
     finish: async (): Promise<void> => void (await running),
   }
 }

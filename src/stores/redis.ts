@@ -69,7 +69,6 @@ export function redisStore(options: RedisStoreOptions): Store {
   }
 }
 
-/** Reads a long log in several calls. A read with a malformed cursor starts at the first entry. */
 async function readEntries(
   call: CallOperation,
   log: string,
@@ -149,10 +148,7 @@ export interface UpstashClient {
 /** A connected Redis client: ioredis, node-redis or Upstash. */
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
 
-/**
- * Sends EVALSHA, or EVAL if the server does not have the script, for example after a restart, SCRIPT FLUSH or a
- * failover. Scripts take and return JSON. Clients with the Upstash interface parse the returned JSON.
- */
+/** Scripts take and return JSON. Clients with the Upstash interface parse the returned JSON. */
 export function createRunScript(client: RedisClient, prefix: string, now: (() => number) | undefined): RunScript {
   const send = createSend(client)
   /** The braces form a hash tag, from which a cluster derives the slot. */
@@ -180,9 +176,8 @@ function escapeTag(name: string): string {
 type Send = (command: 'evalsha' | 'eval', script: string, base: string, argument: string) => Promise<unknown>
 
 /**
- * Every script declares two nonexistent keys in the same slot. While a slot moves to another cluster node, a call with
- * one nonexistent key goes to the new node, which lacks some counters and would count from zero. A call with two
- * nonexistent keys fails with TRYAGAIN until the move is complete.
+ * While a slot moves to another cluster node, a call with one nonexistent key goes to the new node, which lacks some
+ * counters and would count from zero. A call with two such keys fails with TRYAGAIN until the move is complete.
  */
 function keysOf(base: string): [string, string] {
   return [base, `${base}:slot`]

@@ -27,9 +27,7 @@ import {
 export interface SqliteStoreOptions {
   /** An open database of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. The caller closes it. */
   readonly database: SqliteDatabase
-  /**
-   * Maximum time to wait for another process's write, in milliseconds. Waiting blocks the event loop. @default 2,000
-   */
+  /** Maximum wait for another process's write, in milliseconds. The wait blocks the event loop. @default 2,000 */
   readonly busyTimeoutMs?: number
   /**
    * `normal`: a committed operation survives a process crash, but a power failure can lose the most recent operations.
@@ -154,7 +152,6 @@ function createCounters(sql: Sql, now: () => number) {
     return result
   }
 
-  /** Returns false if the reservation is unknown or already settled. */
   function settle(reservationId: string, charges: readonly Charge[]): boolean {
     const time = now()
     releaseExpired(time)

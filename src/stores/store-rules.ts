@@ -1,16 +1,12 @@
 import { integerFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { Claim, Quota, ReserveRequest, ReserveResult, WriteOptions } from '../core/store.ts'
 
-/** Maximum absolute value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
 /** How long an expired reservation can still be settled, in milliseconds. */
 export const LATE_SETTLEMENT_MS: number = 2 * 3_600_000
 
-/**
- * Returns the result of a reservation. `levels[i]` is the sum of the spent and held amounts of claim i's counter before
- * the reservation.
- */
+/** `levels[i]` is the sum of the spent and held amounts of claim i's counter before the reservation. */
 export function decideReservation({ claims, minGrant }: ReserveRequest, levels: readonly number[]): ReserveResult {
   let smallestGrant = Infinity
   for (const [index, { max, amount, elastic }] of claims.entries()) {
@@ -28,7 +24,6 @@ export function heldAmount({ elastic, amount }: Claim, granted: number): number 
   return elastic === true ? granted : amount
 }
 
-/** @param now Current time of the store, in milliseconds since 1970. */
 export function checkReserveRequest(request: ReserveRequest, now: number): void {
   checkClaims(request)
   for (const { counter, expiresAt } of request.claims) if (expiresAt <= now) throw expiredCounterError(counter)
@@ -71,10 +66,9 @@ export function checkAmount(name: string, amount: number): void {
   throw new RangeError(`A value for ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
 }
 
-/** Maximum number of fields per tally. Further fields are ignored. */
+/** Per tally. The Lua and SQL code repeats this limit. */
 const MAX_FIELDS = 4_096
 
-/** Adds an amount to a field of a tally. Ignores amounts that are not safe integers, and fields beyond the maximum. */
 export function addAmount(amounts: Map<string, number>, field: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
   if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return
@@ -82,10 +76,7 @@ export function addAmount(amounts: Map<string, number>, field: string, amount: n
   amounts.set(field, Math.min(MAX_AMOUNT, Math.max(-MAX_AMOUNT, sum)))
 }
 
-/**
- * Maximum number of values, and maximum total size in bytes. A value takes two bytes per UTF-16 code unit of its key
- * and content, plus a fixed overhead.
- */
+/** Maximum number of values and bytes. A value takes 2 bytes per UTF-16 code unit of key and content, plus overhead. */
 export interface PoolLimit {
   readonly entries: number
   readonly bytes: number
@@ -96,16 +87,13 @@ export const checkPool: OptionCheck = optionsOf({ entries: integerFrom(0), bytes
   'bytes',
 ])
 
-/** Returns the defaults, overridden by the options that are not undefined. */
 export function withDefaults<Options extends object>(defaults: Options, options: Partial<Options> = {}): Options {
   const defined = Object.entries(options).filter(([, value]) => value !== undefined)
   return { ...defaults, ...Object.fromEntries(defined) }
 }
 
-/** The size of a pool, or of a share of a pool. */
 export type PoolSize = PoolLimit
 
-/** The pools of values. Log entries are in a fourth pool, `logs`. */
 export type ValuePool = 'durable' | 'owned' | 'expiring'
 
 const OVERHEAD_BYTES = 128
@@ -119,12 +107,11 @@ export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/** Returns the share of its pool that a value counts against: its quota, or the prefix of its key, such as `turn:`. */
+/** A share is the part of a pool that one quota, or one kind of keys such as `turn:`, occupies. */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }
 
-/** Returns the share of the log pool that an entry counts against: its quota, or its log. */
 export function logShareOf(log: string, quota: Quota | undefined): string {
   return quota === undefined ? `log:${log}` : `quota:${quota.name}`
 }
@@ -134,10 +121,7 @@ export function growthOf(bytes: number, replacedBytes: number | undefined): Pool
   return { entries: replacedBytes === undefined ? 1 : 0, bytes: bytes - (replacedBytes ?? 0) }
 }
 
-/**
- * Returns true if a value of the pool `owned` does not fit. A value may always replace one that is at least as large. A
- * key may use at most as much as remains free, which leaves capacity for other keys.
- */
+/** A key may use at most as much as remains free, which leaves capacity for other keys. */
 export function exceedsQuota(
   growth: PoolSize,
   share: PoolSize,
@@ -152,7 +136,7 @@ export function exceedsQuota(
   )
 }
 
-/** Returns true if another value would exceed the limit. An empty pool or share accepts any value. */
+/** False for an empty pool or share, so that a loop that drops values ends. */
 export function wouldExceed({ entries, bytes }: PoolSize, addedBytes: number, limit: PoolLimit): boolean {
   return entries > 0 && (entries + 1 > limit.entries || bytes + addedBytes > limit.bytes)
 }

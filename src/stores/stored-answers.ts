@@ -25,10 +25,6 @@ const PAGE_SIZE = 200
 const MAX_AMEND_ATTEMPTS = 3
 const MAX_COUNTED_ANSWERS = 10_000
 
-/**
- * Creates an answer store in a general-purpose store. Keys with the prefix `answer-of` list the answers of one API key,
- * and keys with the prefix `answer-in` list the comparable answers of a scope.
- */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = DEFAULT_MAX_ENTRIES, maxBytesPerKey = DEFAULT_MAX_BYTES } = options
   const claimToken = crypto.randomUUID()
@@ -139,7 +135,6 @@ function hashOf(json: string): string {
   return sha256(`answer 1 ${json}`)
 }
 
-/** Counts the unexpired answers that this process has stored, up to a maximum. */
 function createAnswerCounter(now: () => number) {
   const entries = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
   return {
@@ -161,7 +156,6 @@ function createAnswerCounter(now: () => number) {
   }
 }
 
-/** Throws for a wrong length or a non-finite number. */
 export function checkVector(vector: Float32Array, dimensions: number): void {
   if (vector.length !== dimensions) {
     throw new GatewayError(

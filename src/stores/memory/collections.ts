@@ -1,7 +1,7 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { PoolLimit, PoolSize } from '../store-rules.ts'
 
-/** An item with a due time, which is Infinity while the item is not scheduled. Only the queue writes `dueAt`. */
+/** `dueAt` is Infinity while the item is not scheduled. Only the queue writes it. */
 export interface Schedulable {
   dueAt: number
 }
@@ -11,21 +11,14 @@ interface Slot<Item> {
   readonly item: Item
 }
 
-/**
- * Rescheduled and removed items leave stale slots. The heap is rebuilt when it has this many more stale slots than live
- * ones.
- */
+/** Rescheduled and removed items leave stale slots in the heap until it is rebuilt. */
 const MAX_EXCESS_SLOTS = 256
 
-/**
- * Items ordered by due time, in a binary heap. The queue has no timer: its owner calls `forEachDue`. Each operation
- * takes O(log n) per item, and the cost of removing stale slots is amortized.
- */
+/** A binary heap without a timer: its owner calls `forEachDue`. */
 export class ExpiryQueue<Item extends Schedulable> {
   #heap: Slot<Item>[] = []
   #scheduledCount = 0
 
-  /** Replaces the due time of an item. Infinity removes the item from the queue. */
   schedule(item: Item, dueAt: number): void {
     if (item.dueAt === dueAt) return
     if (item.dueAt !== Infinity) this.#scheduledCount -= 1
@@ -43,7 +36,6 @@ export class ExpiryQueue<Item extends Schedulable> {
     this.#heap = [...live.values()].sort((a, b) => a.dueAt - b.dueAt)
   }
 
-  /** Removes all due items, earliest first, and calls `handle` for each. */
   forEachDue(now: number, handle: (item: Item, now: number) => void): void {
     for (let first = this.#heap[0]; first !== undefined && first.dueAt <= now; first = this.#heap[0]) {
       removeFirst(this.#heap)
@@ -54,7 +46,6 @@ export class ExpiryQueue<Item extends Schedulable> {
     }
   }
 
-  /** Returns the item with the earliest due time. */
   peek(): Item | undefined {
     const heap = this.#heap
     while (heap[0] !== undefined && heap[0].item.dueAt !== heap[0].dueAt) removeFirst(heap)
@@ -94,13 +85,9 @@ function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, otherIndex: numb
   return true
 }
 
-/** Maximum number of keys per bucket. A larger bucket is split. */
 const MAX_BUCKET = 512
 
-/**
- * A set of keys in ascending order of their UTF-16 code units. The keys are in sorted buckets, so that `add` and
- * `remove` move the keys of at most one bucket.
- */
+/** Keys in UTF-16 order, in sorted buckets, so that `add` and `remove` shift few keys. */
 export class OrderedKeys {
   readonly #buckets: string[][] = []
 
@@ -125,7 +112,6 @@ export class OrderedKeys {
     if (bucket.length === 0) this.#buckets.splice(index, 1)
   }
 
-  /** Returns at most `limit` keys with this prefix, after the key `after`. */
   list(prefix: string, after: string | undefined, limit: number): string[] {
     const from = after !== undefined && after > prefix ? after : prefix
     const matches: string[] = []
@@ -141,7 +127,6 @@ export class OrderedKeys {
     return matches
   }
 
-  /** Returns the index of the first bucket whose last key is at least `key`, or the number of buckets. */
   #findBucketIndex(key: string): number {
     return findFirstIndex(this.#buckets.length, (index) => (this.#buckets[index]?.at(-1) ?? '') >= key)
   }
@@ -163,13 +148,11 @@ export function findFirstIndex(length: number, matches: (index: number) => boole
   return low
 }
 
-/** A value and its size. */
 export interface PoolEntry extends Schedulable {
   readonly key: string
   readonly value: string
   readonly bytes: number
   readonly pool: Pool
-  /** The name of the quota, or the prefix of the key, such as `turn:`. */
   readonly share: string
 }
 
@@ -230,10 +213,7 @@ export class Pool {
     return this.#shares.get(share)?.entries.values().next().value
   }
 
-  /**
-   * Returns the least recently used entry of the largest share. Of equally large shares, prefers `preferredName`, so
-   * that a write drops entries of another share only if that share is larger.
-   */
+  /** Of equally large shares, prefers `preferredName`. A write drops entries of another share only if it is larger. */
   oldestOfLargest(preferredName: string): PoolEntry | undefined {
     const largest = this.#sharesBySize.peek()
     const preferred = this.#shares.get(preferredName)

@@ -13,7 +13,6 @@ import { ExpiryQueue, type Schedulable, storeFullError } from './collections.ts'
 
 export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
-  /** Returns false if the reservation is unknown or already settled. */
   settle(reservationId: string, charges: readonly Charge[]): boolean
   level(counter: string): Level
 }
@@ -30,10 +29,7 @@ interface Reservation extends Schedulable {
   isExpired: boolean
 }
 
-/**
- * Counters and reservations are not evicted before their expiry, because they enforce budgets. Above the limits,
- * `reserve` and `settle` throw.
- */
+/** Above the limits, `reserve` and `settle` throw, because evicting a counter would lift a budget. */
 export function createCounters(
   now: () => number,
   limits: { readonly counters: number; readonly reservations: number },
@@ -48,7 +44,7 @@ export function createCounters(
     counterExpiries.forEachDue(time, removeCounter)
   }
 
-  /** Releases an expired reservation, which can still be settled. Removes the reservation when it is due again. */
+  /** An expired reservation can still be settled, so the first call does not remove it. */
   function expire(reservation: Reservation, time: number): void {
     if (reservation.isExpired) {
       reservations.delete(reservation.id)
@@ -63,7 +59,7 @@ export function createCounters(
     counters.delete(name)
   }
 
-  /** A reservation still references its counter objects after the counters have expired. */
+  /** Holds reference counter objects, so a counter that was created again under the same name does not change. */
   function release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
@@ -80,7 +76,6 @@ export function createCounters(
     return counter === undefined ? 0 : Math.min(MAX_AMOUNT, counter.spent + counter.held)
   }
 
-  /** Creates the counter, or extends its expiry. */
   function getOrCreate(name: string, expiresAt: number): Counter {
     let counter = counters.get(name)
     if (counter === undefined) {
@@ -152,12 +147,7 @@ interface Sums extends Schedulable {
   readonly amounts: Map<string, number>
 }
 
-/**
- * Sums for reports and for the amounts that a budget carries over. Above the maximum size, the least recently updated
- * tally is dropped.
- *
- * @param maxSize Maximum number of tallies and fields together.
- */
+/** @param maxSize Maximum number of tallies and fields together. */
 export function createTallies(now: () => number, maxSize: number): Tallies {
   const tallies = new Map<string, Sums>()
   const expiries = new ExpiryQueue<Sums>()
@@ -181,7 +171,6 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
     dropOldest()
   }
 
-  /** Keeps the Map in the order of updates, least recent first. */
   function moveToEnd(name: string): Sums {
     const existing = tallies.get(name)
     if (existing === undefined) size += 1

@@ -2,27 +2,22 @@ import type { LogEntry, LogQuery, NewLogEntry } from '../../core/store.ts'
 import { ExpiryQueue, findFirstIndex, type Schedulable } from './collections.ts'
 import { logShareOf, type PoolLimit } from '../store-rules.ts'
 
-/**
- * Append-only logs that share one limit. The entries of one quota, or of one log without a quota, form a share. A full
- * share drops its oldest entry. If all logs together are full, the largest share drops its oldest entry.
- */
+/** A full share drops its oldest entry. If all logs together are full, the largest share drops its oldest entry. */
 export interface MemoryLogs {
   /** The entry must not be oversized. */
   append(log: string, entry: NewLogEntry): void
-  /** Returns true for an entry that is larger than its quota. */
   isOversized(log: string, entry: NewLogEntry): boolean
   entries(log: string, query: LogQuery): readonly LogEntry[]
 }
 
 interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
-  /** Sequence number across all logs. The cursor is derived from it. */
+  /** Unique in all logs. */
   readonly sequence: number
   value: string
   readonly bytes: number
-  /** In milliseconds since 1970, or Infinity. */
   readonly expiresAt: number
-  /** True for a dropped line, which remains in the queue of its log until half of the queue is dropped. */
+  /** Dropped lines in the middle of a queue are removed later, many at once. */
   isDropped: boolean
 }
 
@@ -31,7 +26,6 @@ interface Queue {
   /** Elements before `head` are undefined, which lets the garbage collector free removed lines. */
   lines: (Line | undefined)[]
   head: number
-  /** Number of dropped lines after `head`. */
   droppedCount: number
 }
 
@@ -40,14 +34,10 @@ interface Share extends Schedulable {
   bytes: number
 }
 
-/** Approximate overhead of a line, in bytes. */
 const OVERHEAD_BYTES = 160
-/**
- * Number of steps into which the limit is divided to compare shares. The steps are coarse, so a new line rarely changes
- * the order of the shares.
- */
+/** Sizes are compared in coarse steps, so that a new line rarely changes the order of the shares. */
 const ORDER_STEPS = 8192
-/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as strings. */
+/** Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
 
 export function createLogs(now: () => number, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {
@@ -87,8 +77,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
-    // V8 concatenates strings lazily, and its garbage collector would copy each piece. Reading a character joins the
-    // pieces.
+    // V8 concatenates lazily, and its garbage collector would copy each piece. Reading a character joins them.
     const flatValue = value.charCodeAt(0) >= 0 ? value : ''
     const line: Line = { log: queue, sequence, at, value: flatValue, bytes: lineBytes, expiresAt, isDropped: false }
     let share = shares.get(shareName)
@@ -107,7 +96,6 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     sharesBySize.schedule(share, lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS))
   }
 
-  /** Returns the largest share. Of equally large shares, prefers `preferredName`. */
   function largestShare(preferredName: string): Share | undefined {
     const largest = sharesBySize.peek()
     const preferred = shares.get(preferredName)
@@ -196,7 +184,6 @@ function cursorOf({ sequence }: Line): string {
   return String(sequence).padStart(CURSOR_DIGITS, '0')
 }
 
-/** Returns the index of the first line after a cursor. */
 function firstAfter({ lines, head }: Queue, cursor: string | undefined): number {
   if (cursor === undefined) return head
   return findFirstIndex(lines.length, (index) => {

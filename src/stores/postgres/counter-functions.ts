@@ -1,8 +1,6 @@
 import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 
 /**
- * Returns the SQL functions for counters, reservations and tallies.
- *
  * Each operation locks an existing reservation first, then the counters, tallies and log shares, each group in order of
  * name, which prevents deadlocks. A held amount changes only while its counter is locked.
  */
@@ -10,12 +8,6 @@ export function counterFunctions(schema: string): string {
   return `${lockFunctions(schema)}${reserveFunctions(schema)}${settleFunctions(schema)}${readFunctions(schema)}`
 }
 
-/**
- * `now_of` returns the time in the request or, by default, the server's time, which all processes share.
- *
- * `lock_counters` creates missing counters and locks all of them in order of name. It also releases expired
- * reservations and resets expired counters to zero.
- */
 function lockFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
@@ -50,10 +42,7 @@ function lockFunctions(schema: string): string {
   `
 }
 
-/**
- * `reserve_claims` checks without locks first, because a rejection based on committed state is correct. A rejection
- * writes nothing, so an exhausted budget costs no disk flush. A request that fits locks its counters and checks again.
- */
+/** The first check takes no locks: a rejection writes nothing, so an exhausted budget costs no disk flush. */
 function reserveFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.decide(claims jsonb, minimum bigint, moment bigint) RETURNS jsonb

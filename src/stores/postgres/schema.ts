@@ -4,12 +4,7 @@ import { logFunctions, valueFunctions } from './value-functions.ts'
 
 export type RunQuery = (text: string, parameters: readonly string[]) => Promise<readonly unknown[]>
 
-/**
- * Entry n upgrades schema version n to n + 1. Released entries must not change.
- *
- * Times are milliseconds since 1970. A row that never expires has the expiry 2^53 - 1. Keys and names are sorted by
- * bytes.
- */
+/** Entry n upgrades schema version n to n + 1. Released entries must not change. */
 function migrationStatements(schema: string): readonly string[] {
   return [tableStatements(schema), renameStatements(schema)]
 }
@@ -19,10 +14,6 @@ function functionStatements(schema: string): string {
   return [counterFunctions, valueFunctions, logFunctions, sweepFunctions].map((create) => create(schema)).join('')
 }
 
-/**
- * Upgrades the schema to the newest version. Several processes may call this concurrently; only the first one changes
- * the schema.
- */
 export async function migratePostgres(run: RunQuery, schema: string): Promise<void> {
   const migrations = migrationStatements(schema)
   const newestVersion = migrations.length
@@ -139,11 +130,6 @@ function renameStatements(schema: string): string {
   `
 }
 
-/**
- * Returns the SQL functions that create partitions and remove rows. Each call of `sweep` removes a bounded number of
- * expired counters, reservations and tallies, and the expired rows of a bounded number of shares. It skips rows that
- * another transaction has locked. It also drops the oldest rows of pools that exceed their limits.
- */
 function sweepFunctions(schema: string): string {
   return `
     -- Creates the partitions of this month and the next two. Skips a month if the default partition has entries of that month.

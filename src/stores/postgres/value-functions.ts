@@ -2,12 +2,7 @@ import { MAX_AMOUNT } from '../store-rules.ts'
 
 const NEVER = MAX_AMOUNT
 
-/**
- * Returns the SQL functions for values.
- *
- * A write takes the advisory lock of its key, then locks the shares that it changes, in order of pool and name. Keys,
- * budgets and rate limits are in the pool `durable`, which has no shares and no limits.
- */
+/** A write takes the advisory lock of its key, then locks the shares that it changes, in order of pool and name. */
 export function valueFunctions(schema: string): string {
   return `${shareFunctions(schema)}${writeFunctions(schema)}${readFunctions(schema)}`
 }
@@ -173,12 +168,9 @@ function readFunctions(schema: string): string {
 }
 
 /**
- * Returns the SQL functions for logs.
- *
- * Entry ids are assigned before the commit, so an entry can become visible after an entry with a greater id. A reader
- * that continues after the greatest entry id would miss it. Reads therefore follow the order of transaction ids and end
- * before the oldest running transaction. To include all earlier writes, a read waits up to 200 ms for the transactions
- * that are running when the read starts.
+ * Entry ids are assigned before the commit, so an entry can become visible after an entry with a greater id. Reads
+ * therefore follow the order of transaction ids and end before the oldest running transaction. To include all earlier
+ * writes, a read waits up to 200 ms for the transactions that are running when the read starts.
  */
 export function logFunctions(schema: string): string {
   return `

@@ -7,10 +7,7 @@ import type { RunQuery } from './schema.ts'
 
 /** Options for `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
-  /**
-   * Length of the embedder's vectors. Embedders whose vectors have the same length need separate schemas.
-   * @default 1024
-   */
+  /** Length of the vectors. Embedders whose vectors have the same length need separate schemas. @default 1024 */
   readonly dimensions?: number
   /** Maximum number of vectors per scope. A full scope drops the vector that expires first. @default 10,000 */
   readonly maxPerScope?: number
@@ -86,10 +83,6 @@ const PARTITIONS = 8
 /** In scopes of up to this size, all vectors are compared, which makes the result exact. */
 const MAX_COMPARED = 1_000
 
-/**
- * Creates the table and its functions atomically. Several processes may do so concurrently. If the pgvector extension
- * does not exist yet, the database user needs permission to create it.
- */
 async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> {
   const { schema } = table
   await run(
@@ -169,10 +162,7 @@ function writeFunctions({ schema, dimensions }: VectorTable): string {
   `
 }
 
-/**
- * Sorts the vectors of a small scope by distance. In a large scope, uses the HNSW index of its partition, whose scan
- * continues until it has found enough vectors of the scope or has visited `hnsw.max_scan_tuples` vectors.
- */
+/** An HNSW scan ends when it has found enough vectors of the scope or has visited `hnsw.max_scan_tuples` vectors. */
 function searchFunction({ schema, dimensions }: VectorTable): string {
   const table = `${schema}.vectors_${dimensions}`
   const neighbors = (source: string): string => `

@@ -13,12 +13,9 @@ import {
 } from './value-scripts.ts'
 
 /**
- * Counters: `c:<name>` contains "spent held end generation". A counter that is created again after its expiry has a new
- * generation, so an old reservation cannot release its amount from the new counter.
- *
- * Reservations: `t:<id>` contains the expiry and the held amounts. The sorted set `lapses` orders open reservations by
- * expiry. The keys and the field `lapses` keep their original names, because processes of different versions share the
- * data.
+ * `c:<name>` contains "spent held end generation". A counter that is created again after its expiry has a new
+ * generation, so an old reservation cannot release its amount from the new counter. The keys and the field `lapses`
+ * keep their names, because processes of different versions share the data.
  */
 const COUNTER_FUNCTIONS = `
 local MAX, LATE = ${MAX_AMOUNT}, ${LATE_SETTLEMENT_MS}
@@ -68,7 +65,6 @@ local function levelOf(counter)
 end
 `
 
-/** Tallies: `y:<name>` is a hash with the field `ends`, and a sum in each field `f<field>`. */
 const TALLY_FUNCTIONS = `
 local function addTally(tally)
   local key = base .. ':y:' .. tally.name
@@ -125,10 +121,7 @@ keepFor(base .. ':lapses', request.expiresAfter + LATE)
 return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
-/**
- * If `request.force` is true, adds the charges even if this slot has no reservation. Used after another slot has settled
- * the reservation.
- */
+/** `request.force` adds the charges without a reservation, because another slot has settled it. */
 const SETTLE: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}${ITEM_FUNCTIONS}${TALLY_FUNCTIONS}
 releaseExpired()
 local id = request.reservation
@@ -157,7 +150,6 @@ for _, entry in ipairs(request.entries) do append(entry) end
 return '{"settled":true}'
 `)
 
-/** Lowers the held amounts of a reservation to the smaller grant of another slot. */
 export const SHRINK: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}
 local reservation = readReservation(request.reservation)
 if not reservation then return '{}' end

@@ -13,7 +13,7 @@ import { checkAmount, checkClaims, heldAmount } from '../store-rules.ts'
 import { SHRINK, OPERATION_SCRIPTS } from './counter-scripts.ts'
 import type { RunScript } from './value-scripts.ts'
 
-/** The part of a reservation that one owner has accepted. `indexes` are the positions of its claims in the request. */
+/** `indexes` are the positions of the owner's claims in the request. */
 interface AcceptedPart {
   readonly owner: string
   /** Undefined without elastic claims. */
@@ -21,18 +21,13 @@ interface AcceptedPart {
   readonly indexes: readonly number[]
 }
 
-/** Maximum size of `owners`, and of `unappended`. */
 const MAX_REMEMBERED = 100_000
 
 /**
- * Creates counters whose owners are in different slots. A reservation that involves one owner is one call.
- *
- * A reservation that involves several owners is made one owner at a time. The key comes first, because otherwise a key
- * above its own limits could hold a part of a shared budget. A rejection releases the amounts held by earlier owners.
+ * A reservation is made one owner at a time, the key first, so that a key above its own limits holds no shared budget.
  * No limit is exceeded, because each owner holds at least the granted amount until the settlement.
  */
 export function createShardedCounters(run: RunScript, limits: BulkLimits): RemoteCounters {
-  /** Owners by reservation id. */
   const owners = new Map<string, readonly string[]>()
   /** Ids of settled reservations whose entries could not be appended. */
   const unappended = new Set<string>()
@@ -98,10 +93,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Remot
     await run(SHRINK, { reservation: encodeText(reservationId), counters, amount: granted }, part.owner)
   }
 
-  /**
-   * Settles with the first owner that has the reservation, then with the others. If several owners are involved, each
-   * marks the reservation as settled, so a repeated settlement completes only the missing parts.
-   */
+  /** Each of several owners marks the reservation as settled, so a repeated call settles only the missing parts. */
   async function settle(settlement: Settlement): Promise<boolean> {
     const { reservationId, entries = [] } = settlement
     for (const { counter, amount } of settlement.charges) checkAmount(counter, amount)
@@ -195,13 +187,7 @@ function limitClaim(claim: Claim, granted: number | undefined): Claim {
   return { ...claim, amount: Math.min(claim.amount, granted) }
 }
 
-/**
- * Returns the owner of a counter or tally. In cluster mode, each owner's data is in one slot.
- *
- * Governance uses the name `<kind>:<owner>:<window>:<start>` for counters and for tallies of kind `billed`, where an
- * owner is `key:<id>` or `shared:<id>`. Other tallies are named `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any
- * other name is a separate owner.
- */
+/** The patterns match the names that governance creates. Any other name is a separate owner. */
 function ownerOf(name: string): string {
   const [, counterOwner] = COUNTER_NAME.exec(name) ?? []
   if (counterOwner !== undefined) return counterOwner
@@ -212,7 +198,7 @@ function ownerOf(name: string): string {
 const COUNTER_NAME = /^(?:requests|tokens|budget|billed):((?:key|shared):.*):[^:]+:\d+$/s
 const TALLY_NAME = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
 
-/** Groups item indexes by owner, in ascending order: keys before shared owners. */
+/** In ascending order: keys before shared owners. */
 function groupByOwner<Item>(
   items: readonly Item[],
   nameOf: (item: Item) => string,

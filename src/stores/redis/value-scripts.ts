@@ -3,7 +3,7 @@ export interface Script {
   readonly sha: Promise<string>
 }
 
-/** Runs a script on the data of `owner` or, without an owner, in the shared slot. Usually makes one server call. */
+/** Without an owner, the script runs in the shared slot. */
 export type RunScript = (script: Script, request: object, owner?: string) => Promise<unknown>
 
 export function defineScript(text: string): Script {
@@ -16,11 +16,8 @@ async function sha1(text: string): Promise<string> {
 }
 
 /**
- * Preamble of the scripts that access data. All keys begin with KEYS[1], whose hash tag puts them in one slot.
- *
- * Without `request.now`, all processes use the server's clock. With `request.now`, the scripts check expiries
- * themselves, and the server deletes expired keys an hour late, because its clock may be ahead of the caller's. Amounts
- * are returned as text, because cjson writes only 14 digits.
+ * With `request.now`, the server deletes expired keys an hour late, because its clock may be ahead of the caller's.
+ * Amounts are returned as text, because cjson writes only 14 digits.
  */
 export const PREAMBLE: string = `
 local base, request = KEYS[1], cjson.decode(ARGV[1])
@@ -37,28 +34,14 @@ local function keepFor(key, ms)
 end
 `
 
-/**
- * Maximum number of expired items that one sweep removes. A script blocks the server for all clients. Each new item
- * causes a sweep, so the removals keep up with the writes.
- */
+/** A script blocks the server for all clients, so one sweep removes few items. */
 const MAX_SWEPT_ITEMS = 20
-/** Maximum number of log entries that one call reads. */
 const MAX_SCANNED_ENTRIES = 2_000
 const PAGE_SIZE = 200
 
 /**
- * Values and log entries are items of the pools `durable`, `owned`, `expiring` and `logs`. An item is `v<key>` or
- * `l<sequence number>`. Redis keys:
- *
- * - `i:<item>`: the content
- * - `meta`: pool, share and size of each item
- * - `share:<pool>:<share>`: items of a share by age
- * - `bytes:<pool>`: shares by size
- * - `pools`: totals of each pool
- * - `ends`: items by expiry
- * - `index`: value keys in order
- * - `log:<log>`: entries of a log in order
- * - `sequence`: the last sequence number
+ * An item is `v<key>` or `l<sequence number>`. `share:*` orders the items of a share by age, `bytes:*` the shares of a
+ * pool by size, `ends` the items by expiry, `index` the value keys, and `log:*` the entries of a log.
  */
 export const ITEM_FUNCTIONS: string = `
 local function sizeOfShare(pool, share)
@@ -149,7 +132,6 @@ if not value or not isAlive(item) then return '{}' end
 return cjson.encode({ value = value })
 `)
 
-/** Implements `set`, `swap` and `delete`. */
 export const WRITE: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 sweep()
 local item = 'v' .. request.key
@@ -184,10 +166,7 @@ call('ZADD', base .. ':index', 0, request.key)
 return '{"done":true}'
 `)
 
-/**
- * Returns keys, and removes the expired values among them. If a call has removed many values, it also returns the cursor
- * after which a further call continues. Compares bytes, because Lua compares strings according to the server's locale.
- */
+/** Compares bytes, because Lua compares strings according to the server's locale. */
 export const LIST: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 local function isBefore(a, b)
   for position = 1, math.min(#a, #b) do
@@ -221,10 +200,6 @@ for _, entry in ipairs(request.entries) do append(entry) end
 return '{}'
 `)
 
-/**
- * Returns the entries of the next part of a log, and the cursor after which a further call continues. The last call
- * returns no cursor.
- */
 export const ENTRIES: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 local entries, after = {}, '(' .. request.after
 for _ = 1, ${MAX_SCANNED_ENTRIES / PAGE_SIZE} do
@@ -246,7 +221,6 @@ end
 return cjson.encode({ entries = entries, next = string.sub(after, 2) })
 `)
 
-/** Returns the settings that determine durability, except those that the server does not report. */
 export const READ_SETTINGS: Script = defineScript(`
 local function readSetting(section, pattern)
   local info = redis.pcall('INFO', section)

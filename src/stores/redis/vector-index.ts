@@ -98,16 +98,11 @@ interface CopiedVector {
 
 type FindNearest = (scope: string, vector: Float32Array, limit: number) => Promise<readonly Neighbor[]>
 
-/** Maximum number of copied scopes. With 256 vectors of 4 KiB per scope, the copies take 64 MiB. */
+/** With 256 vectors of 4 KiB per scope, the copies take 64 MiB. */
 const MAX_COPIED_SCOPES = 64
 const PAGE_SIZE = 64
 
-/**
- * Returns a search in local copies of the vectors, for servers without vector sets.
- *
- * Each lookup reads all sequence numbers, but only the contents of new vectors. If an older vector is missing from the
- * local copy, the server's data was replaced, so all vectors are read again.
- */
+/** If an older vector is missing from the copy, the server's data was replaced, so all vectors are read again. */
 function createFindNearestInCopies(read: ReadVectors, dimensions: number): FindNearest {
   const scopes = new LRUCache<string, ReadonlyMap<number, CopiedVector>>({ max: MAX_COPIED_SCOPES })
 
@@ -142,7 +137,6 @@ function createFindNearestInCopies(read: ReadVectors, dimensions: number): FindN
       .slice(0, limit)
 }
 
-/** Encodes 32-bit floats, little-endian, as base64. */
 function encodeVector(vector: Float32Array): string {
   const bytes = new Uint8Array(vector.length * 4)
   const view = new DataView(bytes.buffer)
@@ -164,13 +158,8 @@ function dotProduct(a: Float32Array, b: Float32Array): number {
 }
 
 /**
- * Lua functions for vectors of one length. Redis keys:
- *
- * - `v:<scope>`: the vector set
- * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by sequence number, on a server without vector sets
- *   (`request.usesCopies`)
- * - `e:<scope>` and `k:<owner>`: ids by expiry
- * - `i:<id>`: scope and owner of an id
+ * Without vector sets (`request.usesCopies`), `d:<scope>` contains vectors by id and `o:<scope>` orders ids by sequence
+ * number. `e:<scope>` and `k:<owner>` order ids by expiry. `i:<id>` contains the scope and owner of an id.
  */
 const VECTOR_FUNCTIONS = `
 local root = base .. ':x' .. request.dimensions
@@ -204,7 +193,6 @@ local function isAlive(scope, id)
 end
 `
 
-/** Adds or replaces a vector. A full scope or owner drops the vector that expires first. */
 const ADD_VECTOR: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local id, scope, owner = request.id, request.scope, request.owner
 local old = scopeOf(id)
@@ -283,7 +271,6 @@ if scope then erase(scope, request.id) end
 return '{}'
 `)
 
-/** Deletes the keys on one page of the key space. Returns the next cursor, or '0' after the last page. */
 const CLEAR_VECTORS: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local pattern = string.gsub(root, '[%[%]%*%?%\\\\^-]', '\\\\%0') .. ':*'
 local page = call('SCAN', request.cursor, 'MATCH', pattern, 'COUNT', 1000)
@@ -291,7 +278,6 @@ for _, key in ipairs(page[2]) do call('UNLINK', key) end
 return cjson.encode({ cursor = page[1] })
 `)
 
-/** Vector sets exist in Redis 8 and newer. */
 const HAS_VECTOR_SETS: Script = defineScript(`${PREAMBLE}
 local reply = redis.pcall('VCARD', base .. ':x')
 return cjson.encode({ sets = not (type(reply) == 'table' and reply.err ~= nil) })

@@ -22,13 +22,9 @@ export interface SqliteDatabase {
 
 export interface Sql {
   run(sql: string, ...parameters: SqliteValue[]): void
-  /** Returns undefined if there is no row. */
   row(sql: string, ...parameters: SqliteValue[]): unknown
   rows(sql: string, ...parameters: SqliteValue[]): readonly unknown[]
-  /**
-   * Runs `work` in one transaction. `BEGIN IMMEDIATE` takes the write lock first, because upgrading a read lock fails
-   * immediately while another process writes, regardless of the busy timeout.
-   */
+  /** Takes the write lock first, because upgrading a read lock fails without waiting while another process writes. */
   atomically<Result>(work: () => Result): Result
 }
 
@@ -76,10 +72,7 @@ export function textIn(row: unknown, column: string): string {
   return toText(fieldOf(row, column))
 }
 
-/**
- * Entry n upgrades a file from `user_version` n to n + 1. Released entries must not change.
- * Triggers keep the sums in `shares` and `pools` up to date.
- */
+/** Entry n upgrades a file from `user_version` n to n + 1. Released entries must not change. */
 const MIGRATIONS: readonly string[] = [
   `
   CREATE TABLE entries (
@@ -172,10 +165,6 @@ function countingTriggers(table: string, poolOf: (row: 'NEW' | 'OLD') => string)
   END;`
 }
 
-/**
- * Upgrades the file to the newest schema. Several processes may call this concurrently; only the first one changes the
- * schema.
- */
 export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void {
   if (readVersion(sql) === MIGRATIONS.length) return
   sql.atomically(() => {

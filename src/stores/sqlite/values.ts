@@ -109,14 +109,9 @@ interface NewRow {
   readonly share: string
   readonly bytes: number
   readonly quota: Quota | undefined
-  /** The limit of the pool. */
   readonly limit: PoolLimit
 }
 
-/**
- * Drops rows until the new row fits: first the oldest of its own share while that share exceeds its quota, then the
- * oldest of the largest share.
- */
 function dropUntilFits(sql: Sql, { pool, share, bytes, quota, limit }: NewRow): void {
   const table = pool === 'logs' ? 'log_entries' : 'entries'
   const condition = pool === 'logs' ? 'share = ?' : `pool = 'expiring' AND share = ?`
@@ -196,7 +191,6 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
   return { append, entries }
 }
 
-/** A read with a malformed cursor starts at the first entry. */
 function cursorNumber(cursor: string): number {
   return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }
