@@ -17,7 +17,7 @@ import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts
 import { Metrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import type { MetricsReports } from './routes/info.ts'
-import { guardStore } from './stores/guard-store.ts'
+import { guardStore } from './stores/store-rules.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/event-loop.ts'
 import { createMeter, createTokenizer } from './tokens/meter.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Settlement, Store } from '../../src/core/store.ts'
 import { createSettlements } from '../../src/governance/settlements.ts'
-import { guardStore } from '../../src/stores/guard-store.ts'
+import { guardStore } from '../../src/stores/store-rules.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { resultOrError, settled } from '../support/result-or-error.ts'
 

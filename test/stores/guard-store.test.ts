@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
-import { guardStore } from '../../src/stores/guard-store.ts'
+import { guardStore } from '../../src/stores/store-rules.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { testStore } from '../contract/store.ts'
 import { resultOrError, settled } from '../support/result-or-error.ts'

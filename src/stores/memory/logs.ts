@@ -2,7 +2,6 @@ import type { LogEntry, LogQuery, NewLogEntry } from '../../core/store.ts'
 import { ExpiryQueue, findFirstIndex, type Schedulable } from './collections.ts'
 import { logShareOf, type PoolLimit } from '../store-rules.ts'
 
-/** A full share drops its oldest entry. If all logs together are full, the largest share drops its oldest entry. */
 export interface MemoryLogs {
   /** The entry must not be oversized. */
   append(log: string, entry: NewLogEntry): void
@@ -12,7 +11,6 @@ export interface MemoryLogs {
 
 interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
-  /** Unique in all logs. */
   readonly sequence: number
   value: string
   readonly bytes: number
