@@ -155,9 +155,9 @@ interface StoreGuardOptions {
 const PROBE_INTERVAL_MS = 250
 
 /**
- * A call that fails or times out rejects with `overloaded`, so the request gets a 503 instead of being served without
- * limits. If the store answers no call within one timeout period, further calls reject immediately until it answers a
- * ping or an earlier call.
+ * If the storage fails or does not answer in time, a call rejects with `overloaded`, so the request gets a 503 instead
+ * of being served without limits. If the store answers no call within one timeout period, further calls reject
+ * immediately until it answers a ping or an earlier call.
  */
 export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions): Store {
   if (store.local === true) return store
