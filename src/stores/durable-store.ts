@@ -1,4 +1,5 @@
-import { GatewayError, functionCheck, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { expects, GatewayError, functionCheck, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
 import {
   type Claim,
   type Level,
@@ -49,6 +50,10 @@ export interface BulkLimits {
 export const STORE_CHECKS: Readonly<Record<'limits' | 'now', OptionCheck>> = {
   limits: optionsOf({ owned: checkPool, expiring: checkPool, logs: checkPool }),
   now: functionCheck('now()'),
+}
+
+export function clientCheck(expected: string): OptionCheck {
+  return expects(expected, (value) => isJsonObject(value) || typeof value === 'function')
 }
 
 const DEFAULT_LIMIT: PoolLimit = { entries: 1_000_000, bytes: 1024 ** 3 }

@@ -6,6 +6,7 @@ import {
   type BulkLimits,
   decodeText,
   encodeText,
+  clientCheck,
   STORE_CHECKS,
   type CallOperation,
   createRemoteCounters,
@@ -40,10 +41,7 @@ export interface PostgresStore extends Store {
 const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
 
 export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', OptionCheck>> = {
-  client: expects(
-    'a client, such as a Pool of pg',
-    (value) => typeof value === 'object' || typeof value === 'function',
-  ),
+  client: clientCheck('a client, such as a Pool of pg'),
   schema: expects(
     'a name of at most 41 lowercase letters, digits and underscores that does not begin with a digit',
     (value) => typeof value === 'string' && SCHEMA_NAME.test(value),

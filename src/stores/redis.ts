@@ -5,6 +5,7 @@ import {
   type BulkLimits,
   decodeText,
   encodeText,
+  clientCheck,
   STORE_CHECKS,
   type CallOperation,
   createRemoteCounters,
@@ -38,7 +39,7 @@ export interface RedisStoreOptions {
 }
 
 export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCheck>> = {
-  client: expects('a connected Redis client', (value) => typeof value === 'object' || typeof value === 'function'),
+  client: clientCheck('a connected Redis client'),
   prefix: expects('a string', (value) => typeof value === 'string'),
   now: STORE_CHECKS.now,
 }

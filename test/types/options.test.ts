@@ -116,6 +116,8 @@ describe('a wrong value', () => {
       'memoryStore: durable.bytes: expected an integer of at least 0, got undefined.',
     ],
     [redisStore, {}, 'redisStore: client: expected a connected Redis client, got undefined.'],
+    [redisStore, { client: null }, 'redisStore: client: expected a connected Redis client, got null.'],
+    [postgresStore, { client: null }, 'postgresStore: client: expected a client, such as a Pool of pg, got null.'],
     [
       sqliteStore,
       { database, synchronous: 'off' },
