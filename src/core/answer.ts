@@ -7,7 +7,6 @@ export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | '
 
 export interface Completion {
   readonly id: string
-  /** The model name that the upstream reported. */
   readonly model: string
   readonly parts: readonly Part[]
   /** Text of the output that no part contains. Counted for the bill if the upstream reports no usage. */
@@ -46,7 +45,6 @@ export type StreamPart =
   /** The protocol's last event. Without it, the answer is incomplete unless `StreamReader.isComplete` returns true. */
   | { readonly type: 'done' }
 
-/** One received event of a streamed answer and its parts, if any. */
 export interface StreamChunk {
   readonly parts: readonly StreamPart[]
   /** The text that this event appends to `Completion.unmappedText`. */
@@ -61,7 +59,6 @@ export interface StreamReader {
   readonly isComplete?: () => boolean
 }
 
-/** Returns true if all events in the bytes can be forwarded without parsing. */
 export type CanForward = (search: ByteSearch) => boolean
 
 export interface StreamFormat {
@@ -98,7 +95,6 @@ interface Block {
   readonly signaturePieces: string[]
 }
 
-/** Assembles an answer from its chunks, in linear time. */
 export class Collector {
   readonly #blocks: Block[] = []
   readonly #calls = new Map<number, Block>()
@@ -116,7 +112,7 @@ export class Collector {
     if (chunk.unmappedText !== undefined) this.#unmappedTexts.push(chunk.unmappedText)
   }
 
-  /** Returns the current answer. `finish` is `stop` until the upstream sends a finish reason. */
+  /** `finish` is `stop` until the upstream sends a finish reason. */
   completion(): Completion {
     return {
       id: this.#id,
@@ -210,7 +206,6 @@ function toPart({ part, pieces, signaturePieces }: Block): Part {
   }
 }
 
-/** Returns false for usage, empty text, and the starts of an answer, a text and a thinking block. */
 export function isContent(part: StreamPart): boolean {
   switch (part.type) {
     case 'answer-start':
@@ -225,7 +220,6 @@ export function isContent(part: StreamPart): boolean {
   }
 }
 
-/** Returns the chunks of a stream that replays a stored answer. */
 export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion
   const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]

@@ -1,16 +1,14 @@
-/** The result of a function that returns a promise only if it must wait. */
 export type MaybePromise<T> = T | Promise<T>
 
 export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {
   return value instanceof Promise
 }
 
-/** Like `isPromise`, but also accepts promises of other implementations, which custom components may return. */
+/** Also accepts promises of other implementations, which custom components may return. */
 export function isThenable<T>(value: MaybePromise<T> | PromiseLike<T>): value is Promise<T> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }
 
-/** Calls `proceed` with the value, synchronously unless the value is a promise. */
 export function chain<T, Result>(
   value: MaybePromise<T>,
   proceed: (value: T) => MaybePromise<Result>,
@@ -18,7 +16,7 @@ export function chain<T, Result>(
   return isPromise(value) ? value.then(proceed) : proceed(value)
 }
 
-/** Returns a function that loads a value on its first call. After a failure, the next call loads the value again. */
+/** After a failure, the next call loads the value again. */
 export function lazy<T>(load: () => Promise<T>): () => Promise<T> {
   let loading: Promise<T> | undefined
   const attempt = (): Promise<T> => {
@@ -36,12 +34,7 @@ export interface TimeLimit {
   readonly cancellation?: Cancellation | undefined
 }
 
-/**
- * Settles like `work`, but rejects with `createError()` after `ms` milliseconds, and with the reason of a cancellation.
- * Does not stop the work.
- *
- * @param discard Called with a value that arrives after the timeout or the cancellation.
- */
+/** Does not stop the work. `discard` receives a value that arrives after the timeout or the cancellation. */
 export function withTimeout<T>(
   work: Promise<T>,
   { ms, after, createError, cancellation }: TimeLimit,
@@ -76,7 +69,7 @@ export function withTimeout<T>(
   })
 }
 
-/** Maps the values with at most `size` concurrent calls, because more store reads at once could delay other requests. */
+/** More store reads at once could delay other requests. */
 export async function mapInSlices<T, Result>(
   values: readonly T[],
   size: number,
@@ -89,16 +82,14 @@ export async function mapInSlices<T, Result>(
   return results
 }
 
-/** Maximum duration of uninterrupted work, in milliseconds. */
 const MAX_WORK_MS = 8
 const SLICE_LENGTH = 32_768
 
-/** Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item. */
+/** Returns a promise if the caller must yield to the event loop before it continues. */
 export type Pause = () => Promise<void> | undefined
 
 /**
- * Returns a `Pause` that yields after `MAX_WORK_MS` of work. Concurrent loops must share one `Pause`. Otherwise each
- * loop works for the maximum duration in one turn of the event loop.
+ * Concurrent loops must share one `Pause`. Otherwise each loop works for `MAX_WORK_MS` in one turn of the event loop.
  */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   let resumedAt = performance.now()
@@ -117,7 +108,6 @@ export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   }
 }
 
-/** Returns the sum of `measure` over the slices of a text. Pauses between slices. */
 export async function measureInSlices(text: string, measure: (text: string) => number, pause: Pause): Promise<number> {
   if (text.length <= SLICE_LENGTH) return measure(text)
   let sum = 0
@@ -132,7 +122,7 @@ export async function measureInSlices(text: string, measure: (text: string) => n
 export class Cancellation {
   #isCanceled = false
   #reason: unknown
-  /** The first listener. A Set is created only for further listeners. */
+  /** A Set is created only for further listeners. */
   #listener: (() => void) | undefined
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
@@ -196,11 +186,10 @@ export class Cancellation {
 
 const cancellationBySignal = new WeakMap<AbortSignal, Cancellation>()
 
-/** Ignores errors thrown by a custom iterator. */
 export function closeIterator(iterator: AsyncIterator<unknown>): void {
   try {
     void Promise.resolve(iterator.return?.()).catch(() => {})
   } catch {
-    // Ignored, like a rejection of the promise.
+    // Errors of a custom iterator are ignored.
   }
 }

@@ -40,7 +40,6 @@ export interface AnswerStore {
   /** Has no effect if the entry no longer exists. */
   amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'maxHitSimilarity'>): void | Promise<void>
   remove(id: string): void | Promise<void>
-  /** Returns true if the scope has a comparable entry. */
   hasComparable(scope: string): boolean | Promise<boolean>
   /** Removes all entries, or those stored by requests of one key. */
   clear(keyId?: string): void | Promise<void>
@@ -58,8 +57,7 @@ export interface AnswerClaims {
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
   /**
-   * Shared values through which the process with the claim publishes its stream. If absent, other processes wait for
-   * the complete answer.
+   * Shared values for the stream of the process with the claim. @default other processes wait for the complete answer
    */
   readonly values?: StreamValues
 }
@@ -108,25 +106,20 @@ export interface VectorIndex {
 const MAX_PLAIN_LENGTH = 256 * 1024
 const SLICE_LENGTH = 256 * 1024
 
-/** Returns a hexadecimal hash. Passed by callers, because `core` must not depend on a hash implementation. */
+/** Passed by callers, because `core` must not depend on a hash implementation. */
 type TextHash = (text: string) => string
 
-/** Computes one digest. Each step hashes one slice. */
 type DigestSteps = Generator<void, string, undefined>
 
 /** Digests of long data by the object that contains it. Objects in a prompt are immutable. */
 const digests = new WeakMap<object, string>()
 
-/**
- * Returns a unique digest of a string. Hashing a long string blocks the event loop, unless `digestWithPauses` has
- * already cached the digest. Digests are cached by `owner`, the object that contains the string.
- */
+/** Hashing a long string blocks the event loop, unless `digestWithPauses` has already cached the digest. */
 export function digestText(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN_LENGTH) return text
   return runToEnd(digestTextInSteps(owner, text, hash))
 }
 
-/** Returns a unique digest of an object. Does not serialize an object whose digest is cached. */
 export function digestJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
@@ -149,10 +142,7 @@ function* digestTextInSteps(owner: object, text: string, hash: TextHash): Digest
   return digest
 }
 
-/**
- * Matches a slice that may split a surrogate pair. Hash functions replace every lone surrogate with the same character.
- * JSON escapes lone surrogates, so the JSON of such a slice is hashed.
- */
+/** Hash functions replace each lone surrogate with the same character. JSON escapes lone surrogates. */
 const SURROGATE = /[\uD800-\uDFFF]/
 
 function* hashInSlices(text: string, hash: TextHash): DigestSteps {
@@ -165,10 +155,7 @@ function* hashInSlices(text: string, hash: TextHash): DigestSteps {
   return `sha256 ${text.length} ${digest}`
 }
 
-/**
- * Digests each long string, and the object's JSON with `null` in place of long strings. The digest includes the
- * position of each string, because the object may contain other nulls.
- */
+/** The digest includes the position of each long string, because the object may contain other nulls. */
 function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSteps {
   const known = digests.get(value)
   if (known !== undefined) return known
@@ -187,21 +174,15 @@ function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSteps {
   return digest
 }
 
-/** Computes and caches digests. Yields to the event loop between slices. */
 export async function digestWithPauses(pending: readonly DigestSteps[], pause: () => Promise<void>): Promise<void> {
   for (const steps of pending) while (steps.next().done !== true) await pause()
 }
 
-/** Returns the pending digest computations of long images and documents. */
 export function longMediaDigests({ messages }: Pick<Prompt, 'messages'>, hash: TextHash): readonly DigestSteps[] {
   const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
   return sources.filter(isLong).map((source) => digestTextInSteps(source, source.data, hash))
 }
 
-/**
- * Returns the pending digest computations of the blocks with long images or documents in the last user message, and of
- * other messages with such blocks.
- */
 export function longBlockDigests({ messages }: Pick<Prompt, 'messages'>, hash: TextHash): readonly DigestSteps[] {
   const lastIndex = lastUserIndex(messages)
   const natives = messages.flatMap((message, index) => {

@@ -84,7 +84,7 @@ export class GatewayError extends Error {
   }
 }
 
-/** Returns the error for a store failure. The cause is not sent to the caller. */
+/** The cause is not sent to the caller. */
 export function storeError(problem: string, cause?: unknown): GatewayError {
   return new GatewayError(
     'overloaded',
@@ -98,10 +98,8 @@ interface OptionProblem {
   readonly text: string
 }
 
-/** Returns undefined for a valid value. */
 export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
 
-/** Throws `invalid-request` for the first invalid option. */
 export function checkOptions(functionName: string, options: unknown, check: OptionCheck): void {
   const problem = check(options, '')
   if (problem === undefined) return
@@ -110,12 +108,10 @@ export function checkOptions(functionName: string, options: unknown, check: Opti
   throw new GatewayError('invalid-request', `${functionName}: ${prefix}${text}`, { param })
 }
 
-/** Returns a check that accepts the values for which `accepts` is true. `expected` describes them in messages. */
 export function expects(expected: string, accepts: (value: unknown) => boolean): OptionCheck {
   return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
 }
 
-/** Checks an object. Options that are not listed are invalid. Options that are not required may be undefined. */
 export function optionsOf(
   checks: Readonly<Record<string, OptionCheck>>,
   required: readonly string[] = [],
@@ -148,7 +144,6 @@ export function listOf(expected: string, check: OptionCheck, min = 0): OptionChe
   }
 }
 
-/** Accepts `false` and every value that `check` accepts. */
 export function falseOr(check: OptionCheck): OptionCheck {
   return (value, path) => (value === false ? undefined : check(value, path))
 }
@@ -167,7 +162,6 @@ export function oneOf(...values: readonly unknown[]): OptionCheck {
   return expects(values.map((value) => describeValue(value, '')).join(' or '), (value) => values.includes(value))
 }
 
-/** @param signature The call signature of the function, such as `now()`. */
 export function functionCheck(signature: string): OptionCheck {
   return expects(`a function ${signature}`, (value) => typeof value === 'function')
 }
@@ -185,7 +179,6 @@ export function unknownOptionText(name: string, names: readonly string[], noun: 
   return `there is no such ${noun}. ${hint}`
 }
 
-/** Returns `expected …, got …`, without secrets. */
 export function expectedText(expected: string, value: unknown, path: string): string {
   return `expected ${expected}, got ${describeValue(value, path)}.`
 }
@@ -216,12 +209,6 @@ function isWithin(value: unknown, min: number, max: number): boolean {
   return typeof value === 'number' && value >= min && value <= max
 }
 
-/**
- * Returns the known name with the smallest edit distance to a misspelled name, or undefined if every distance exceeds
- * `maxDistance`. Ignores case.
- *
- * @param maxDistance @default a third of the length of the name, at least 2
- */
 export function nearestName(
   misspelled: string,
   known: readonly string[],
@@ -233,7 +220,6 @@ export function nearestName(
   return smallest > maxDistance ? undefined : known[distances.indexOf(smallest)]
 }
 
-/** A prefix of at least three characters counts as an exact match. */
 function prefixDistance(known: string, name: string): number {
   return name.length > 2 && known.startsWith(name) ? 0 : editDistance(known, name)
 }

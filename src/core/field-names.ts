@@ -1,7 +1,6 @@
 import { GatewayError } from './errors.ts'
 import { isJsonObject } from './json.ts'
 
-/** Maps field names in TypeScript to field names in JSON, where they differ. */
 export const WIRE_NAMES = {
   actualUsd: 'actual_usd',
   allowedModels: 'allowed_models',
@@ -96,7 +95,6 @@ export function toWire(value: unknown): unknown {
   return renameFields(value, wireNameByName)
 }
 
-/** Returns the value with TypeScript field names. */
 export function fromWire(value: unknown): unknown {
   return renameFields(value, nameByWireName)
 }
@@ -119,10 +117,7 @@ function duplicateFieldError(name: string, other: string): GatewayError {
   })
 }
 
-/**
- * Calls a method that uses wire names, and renames the fields of its arguments and result. Error messages contain the
- * names that the caller used.
- */
+/** Error messages contain the names that the caller used. */
 export async function callInProcess(
   parameters: readonly unknown[],
   call: (parameters: readonly unknown[]) => Promise<unknown>,

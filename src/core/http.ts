@@ -1,9 +1,6 @@
 import { GatewayError, nearestName } from './errors.ts'
 
-/**
- * Size in bytes above which a body occupies part of its key's capacity, and is read, parsed and written in steps. One
- * step for a body of 30 MB would block the event loop.
- */
+/** Larger bodies occupy part of their key's capacity, and are processed in steps that do not block the event loop. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 
 /** Response headers. Names are in lowercase. */
@@ -40,8 +37,7 @@ export interface ResponseSink {
   send(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
   /**
-   * Returns false if the client reads too slowly. The `onDrain` listener is then called once the client has read the
-   * pending bytes.
+   * Returns false if the client reads too slowly. `onDrain` then reports that the client has read the pending bytes.
    */
   write(bytes: Uint8Array | string): boolean
   /** Replaces an earlier listener. */
@@ -59,7 +55,6 @@ export interface HttpHandling {
   readonly handle: HttpHandler
 }
 
-/** Request headers that the gateway defines, spelled as in the docs. */
 const STEERING_HEADERS = [
   'X-Savings-Level',
   'X-Vanishing-Context',
@@ -77,7 +72,6 @@ const TRUE_VALUES: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
 const FALSE_VALUES: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
 
-/** Returns the value of a boolean header, or false if it is absent. Throws `invalid-request` for any other text. */
 export function readFlag(request: Pick<HttpRequest, 'header'>, name: SteeringHeader): boolean {
   const value = request.header(name.toLowerCase())
   if (value === undefined || FALSE_VALUES.has(value.trim().toLowerCase())) return false
@@ -109,16 +103,13 @@ export function headerError(name: string, value: string, expected: string): Gate
 
 const STEERING_NAME_START = /^(?:x-s|x-v|cache-control$)/i
 
-/** Returns true if any of the names may be a steering header. False positives are possible. */
+/** False positives are possible. */
 export function mayHaveSteeringHeader(headerNames: Iterable<string>): boolean {
   for (const name of headerNames) if (STEERING_NAME_START.test(name)) return true
   return false
 }
 
-/**
- * Throws `invalid-request` for an unknown `X-Svc-*` header. Otherwise a misspelled header would be ignored, and the
- * request would be billed.
- */
+/** A misspelled header would otherwise be ignored, and the request would be billed. */
 export function checkSteeringNames(headerNames: Iterable<string>): void {
   for (const header of headerNames) {
     const name = header.toLowerCase()

@@ -15,12 +15,10 @@ export function parseJson(text: string): Json | undefined {
   }
 }
 
-/** Returns undefined for text that is not a JSON object or is nested too deeply. */
 export function parseObject(text: string): JsonObject | undefined {
   return isTooDeep(text) ? undefined : asObject(parseJson(text))
 }
 
-/** Returns undefined for a value that is not a JSON object. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
@@ -33,12 +31,11 @@ export function asString(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Rounds a non-negative number down. Returns undefined for other values. */
 export function asCount(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : undefined
 }
 
-/** Returns the name in lowercase without separators. Lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
+/** Lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
 export function normalizeName(name: string): string {
   return name
     .toUpperCase()
@@ -46,9 +43,7 @@ export function normalizeName(name: string): string {
     .replace(/[\s_-]/g, '')
 }
 
-// ─── Scanning JSON without parsing it ───
-
-/** Maximum nesting depth of JSON from an upstream. Serializing values that are nested much deeper exhausts the stack. */
+/** Serializing values that are nested much deeper exhausts the stack. */
 const MAX_DEPTH = 128
 
 const QUOTE = 34
@@ -58,12 +53,10 @@ const CLOSE_BRACKET = 93
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 
-/** Returns true for JSON text nested more than 128 levels deep. Runs in linear time. */
 export function isTooDeep(text: string): boolean {
   return text.length > 2 * MAX_DEPTH && readNesting({ depth: 0, isInString: false, isEscaped: false }, text) > MAX_DEPTH
 }
 
-/** The state of `readNesting` between two chunks. */
 interface JsonNesting {
   depth: number
   isInString: boolean
@@ -86,7 +79,6 @@ export function readNesting(nesting: JsonNesting, text: string): number {
   return maxDepth
 }
 
-/** Returns a function that receives JSON in pieces and returns true once the object is closed. */
 export function createJsonEndDetector(): (piece: string) => boolean {
   const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
   let isOpened = false
@@ -111,20 +103,16 @@ function skipString(nesting: JsonNesting, text: string, start: number): number {
   return text.length
 }
 
-/** Returns true if an odd number of backslashes precedes the index. */
 function isEscapedAt(text: string, index: number, start: number): boolean {
   let runStart = index
   while (runStart > start && text.charCodeAt(runStart - 1) === BACKSLASH) runStart--
   return (index - runStart) % 2 === 1
 }
 
-/** Number of bytes to compare individually before `indexOf` is called. For short strings, `indexOf` is slower. */
+/** For short strings, `indexOf` is slower. */
 const SHORT_STRING_BYTES = 24
 
-/**
- * Returns the index of the quote that ends a string, or the input length if no quote follows. If `limit` is reached
- * first, returns the negative index at which to continue. Reads each backslash once.
- */
+/** Returns the length if no quote follows, or the negative index at which to continue if `limit` is reached first. */
 export function closingQuote(bytes: Uint8Array, start: number, limit: number): number {
   const { length } = bytes
   let index = start
@@ -149,24 +137,22 @@ const IS_BASE64_BYTE: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 )
 
-/** Returns the index after the last base64 byte. Accepts both alphabets, padding and backslashes. */
+/** Accepts both alphabets, padding and backslashes. */
 export function endOfBase64(bytes: Uint8Array, start: number, end: number): number {
   let index = start
   while (index < end && IS_BASE64_BYTE[bytes[index] ?? 0] === 1) index++
   return index
 }
 
-/** Counts backslashes, because each backslash in base64 data starts an escape. */
+/** Each backslash in base64 data starts an escape. */
 export function countEscapes(bytes: Uint8Array): number {
   let count = 0
   for (let index = bytes.indexOf(BACKSLASH); index !== -1; index = bytes.indexOf(BACKSLASH, index + 1)) count++
   return count
 }
 
-/** Maximum length of a `data:` URL before its data, in bytes. */
 export const MAX_DATA_URL_PREFIX_BYTES = 200
 
-/** Returns the index after `;base64,` if the string is a `data:` URL, and `start` otherwise. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
   const prefix = decodeLatin1(bytes, start, start + MAX_DATA_URL_PREFIX_BYTES)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
@@ -198,17 +184,15 @@ export function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'pl
   }
 }
 
-/** Finds ASCII patterns in bytes without decoding UTF-8. */
 export interface ByteSearch {
   readonly bytes: Uint8Array
-  /** Returns the index of the first occurrence at or after `from`, or -1. */
   find(pattern: string, from?: number): number
 }
 
 /** Decodes windows-1252, which has one character per byte. */
 const decoder = new TextDecoder('latin1')
 
-/** Converts the bytes to a string of one character per byte on the first search, because strings are searched faster. */
+/** Strings are searched faster than bytes, so the first search converts the bytes. */
 export function createByteSearch(bytes: Uint8Array): ByteSearch {
   let text: string | undefined
   const find = (pattern: string, from = 0): number => {

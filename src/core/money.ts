@@ -44,7 +44,6 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 }
 
-/** Returns the amount rounded half up and clamped to the range of safe integers. */
 export function toNanoUsd(value: number): NanoUsd {
   return Math.min(Number.MAX_SAFE_INTEGER, Math.max(Number.MIN_SAFE_INTEGER, Math.round(value))) as NanoUsd
 }
@@ -74,7 +73,7 @@ function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
 
-/** Returns the cost of a call. Rounds half up once, after the sum. The output tokens include the reasoning tokens. */
+/** Rounds once, after the sum. */
 export function costOf(usage: Usage, price: Price): NanoUsd {
   if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input
@@ -94,7 +93,6 @@ export function costOfTokens(price: Price, inputTokens: number, outputTokens: nu
   return toNanoUsd((inputTokens * picoPerToken(price.input) + outputTokens * picoPerToken(price.output)) / 1000)
 }
 
-/** Formats an amount as `$` and dollars with six decimals, rounded half up. */
 export function formatUsd(amount: NanoUsd): string {
   const micro = Math.round(amount / 1000)
   const dollars = Math.trunc(Math.abs(micro) / 1e6)
@@ -107,12 +105,10 @@ export function toDollars(amount: NanoUsd): number {
   return Math.round(amount / 1000) / 1e6 + 0
 }
 
-/** Returns the amount in cents, rounded half up. For display only. */
 export function toCents(amount: NanoUsd): number {
   return Math.round(amount / 1e7)
 }
 
-/** Returns the number of prompt tokens, including cached tokens. */
 export function promptTokens(usage: Usage): number {
   return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }

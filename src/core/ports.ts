@@ -4,43 +4,28 @@ import type { JsonObject } from './json.ts'
 import type { Price } from './money.ts'
 import type { Dialect, Message, Prompt, ReceivedBody, Settings, UpstreamDialect } from './prompt.ts'
 
-// ─── Tokens ──────────────────────────────────────────────────────────────────
-
 /** Counts tokens in linear time. Special tokens count as plain text. */
 export interface Tokenizer {
   estimate(text: string): number
-  /**
-   * Returns the exact token count. Yields to the event loop while counting a long text.
-   *
-   * @param vocabulary @default 'o200k'
-   */
+  /** Yields to the event loop while counting a long text. `vocabulary` is `o200k` by default. */
   count(text: string, signal?: AbortSignal, vocabulary?: Vocabulary): Promise<number>
 }
 
-/** Counts the tokens of prompts. Caches the count of each message. */
 export interface Meter {
   readonly tokenizer: Tokenizer
   /** Caches the estimates of the messages. Yields to the event loop. */
   prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
   /** Call `prepare` first. Otherwise, estimating a long prompt blocks the event loop. */
   estimatePrompt(prompt: Prompt): number
-  /**
-   * Returns the exact token count of all text. Images, documents, and the overhead of messages and tools are estimated
-   * by fixed rules.
-   */
+  /** Images, documents, and the overhead of messages and tools are estimated by fixed rules. */
   countPrompt(prompt: Prompt, signal?: AbortSignal): Promise<number>
-  /**
-   * Returns the estimate if each threshold is either far below the estimate or above an upper bound on the count.
-   * Otherwise, returns the exact count.
-   */
+  /** Returns the exact count if the estimate is too close to a threshold, and the estimate otherwise. */
   countNearThresholds(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateMessage(message: Message): number
   countMessage(message: Message, signal?: AbortSignal): Promise<number>
-  /** Returns the exact token count of all text in the body, including unknown fields. Excludes images and overhead. */
+  /** Counts all text in the body, including unknown fields. Excludes images and overhead. */
   countBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
-
-// ─── The network ─────────────────────────────────────────────────────────────
 
 export interface TransportRequest {
   readonly method: 'GET' | 'POST' | 'DELETE'
@@ -62,7 +47,6 @@ export interface TransportHandler {
 }
 
 export interface TransportCall {
-  /** Stops reading from the upstream until `resume`. */
   pause(): void
   resume(): void
   /** Closes the connection. The handler is not called again. */
@@ -72,28 +56,17 @@ export interface TransportCall {
 /** Starts a call to an upstream. Does not follow redirects. Never throws. */
 export type Transport = (request: TransportRequest, handler: TransportHandler) => TransportCall
 
-/** `close` closes all connections, including active ones. */
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
 
-/** Platform functions, which tests can replace. */
 export interface Runtime {
-  /** Milliseconds since 1970. */
   readonly now: () => number
-  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number
-  /** Returns a version 4 UUID from a cryptographically secure source. */
   readonly uuid: () => string
   readonly transport: Transport
-  /**
-   * Calls `callback` after `ms` milliseconds. The returned function cancels the timer. A timer keeps the process alive
-   * unless `isBackground` is true.
-   */
+  /** The returned function cancels the timer. A timer keeps the process alive unless `isBackground` is true. */
   readonly after: (ms: number, callback: () => void, options?: { readonly isBackground?: boolean }) => () => void
 }
 
-// ─── Providers ───────────────────────────────────────────────────────────────
-
-/** Tokenizer vocabularies. */
 export type Vocabulary = 'o200k' | 'cl100k'
 
 /** A model of a provider. */
@@ -174,7 +147,6 @@ export interface Timeouts {
   readonly total: number
 }
 
-/** An answer, and the request fields that were dropped. */
 export interface ProviderAnswer<T> {
   readonly answer: T
   /** Names of optional request fields that the upstream's format does not support. */
@@ -217,7 +189,6 @@ export interface EmbeddingResult {
   readonly inputTokens?: number
 }
 
-/** Reads, cancels or deletes a response that the upstream stores. */
 export interface StoredResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */
@@ -240,7 +211,6 @@ export interface PassthroughAnswer {
   readonly status: number
   /** Returns a header by its lowercase name. */
   readonly header: (name: string) => string | undefined
-  /** The unchanged body. */
   readonly source: AnswerSource
 }
 
@@ -272,7 +242,6 @@ export interface Provider {
   ping?(call: Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>): Promise<void>
 }
 
-/** A provider and a model that can answer a request. */
 export interface Route {
   readonly provider: Provider
   readonly model: Model

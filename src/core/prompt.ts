@@ -6,13 +6,12 @@ export type Dialect = 'openai' | 'anthropic' | 'responses'
 /** Wire formats of upstreams. */
 export type UpstreamDialect = Dialect | 'gemini'
 
-/** A range of bytes. `end` is exclusive. */
+/** `end` is exclusive. */
 export interface Span {
   readonly start: number
   readonly end: number
 }
 
-/** A JSON body, and the position of the value of its top-level `model`. */
 export interface ReceivedBody {
   readonly bytes: Uint8Array
   /** The bytes as text, for a short ASCII body. */
@@ -20,7 +19,6 @@ export interface ReceivedBody {
   readonly modelSpan: Span
 }
 
-/** A received value that can be sent unchanged. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
@@ -117,7 +115,6 @@ export interface Message {
   readonly native?: Native
 }
 
-/** A function or another tool that the model may call. */
 export interface Tool {
   readonly name: string
   readonly description?: string
@@ -131,12 +128,10 @@ export type ToolChoice =
   | { readonly type: 'auto' | 'none' | 'required' }
   | { readonly type: 'tool'; readonly name: string }
 
-/** The required format of the answer. */
 export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
-/** Parameters that several formats support. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -154,7 +149,6 @@ export interface Settings {
   readonly user?: string
 }
 
-/** A request to a model, independent of dialects. */
 export interface Prompt {
   /** The body, with references to earlier turns resolved. Writers of the same dialect replace only what has changed. */
   readonly native: Native
@@ -169,7 +163,6 @@ export interface Prompt {
   readonly isLossy?: boolean
 }
 
-/** Returns the readable text of a part, or an empty string if it has none. */
 export function textOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
@@ -192,12 +185,11 @@ export function textOfMessage(message: Message): string {
   return message.parts.map(textOfPart).join('\n')
 }
 
-/** Replaces the parts of a message. Removes `native`, which would be sent instead of the new parts. */
+/** Removes `native`, which would be sent instead of the new parts. */
 export function withParts(message: Message, parts: readonly Part[]): Message {
   return { role: message.role, parts }
 }
 
-/** Returns true if the message has only tool results, and was therefore not written by a user. */
 export function hasOnlyToolResults(message: Message): boolean {
   return message.parts.length > 0 && message.parts.every((part) => part.type === 'tool-result')
 }
@@ -206,10 +198,7 @@ export function lastUserIndex(messages: readonly Message[]): number {
   return messages.findLastIndex((message) => message.role === 'user' && !hasOnlyToolResults(message))
 }
 
-/**
- * Returns a 53-bit fingerprint of a string, for caches. Collisions can be constructed, so a cache that several tenants
- * share needs a secret `seed`.
- */
+/** A cache that several tenants share needs a secret `seed`, because collisions can be constructed. */
 export function fingerprintOf(text: string, seed: number = 0): number {
   let low = 0xdeadbeef ^ text.length ^ seed
   let high = 0x41c6ce57 ^ text.length ^ Math.imul(seed, 0x9e3779b1)
@@ -223,7 +212,6 @@ export function fingerprintOf(text: string, seed: number = 0): number {
   return 2097152 * (high >>> 0) + (low >>> 11)
 }
 
-/** Splits `<provider>/<model_id>` at the first slash. Returns undefined for a name without a provider. */
 export function splitModelName(name: string): { readonly provider: string; readonly id: string } | undefined {
   const slash = name.indexOf('/')
   if (slash <= 0 || slash === name.length - 1) return undefined
@@ -238,7 +226,6 @@ export function isSafeModelName(name: string): boolean {
   return !name.includes('..') || !name.split('/').includes('..')
 }
 
-/** Returns true if a pattern equals the name, or is a prefix of the name followed by `*`. */
 export function matchesModel(patterns: readonly string[], name: string): boolean {
   return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name))
 }

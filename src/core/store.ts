@@ -33,7 +33,6 @@ export type ReserveResult =
       readonly levels: readonly number[]
     }
 
-/** The amount that a request charges to one counter. */
 export interface Charge {
   readonly counter: string
   readonly amount: number
@@ -52,10 +51,7 @@ export interface Settlement {
   readonly reservationId: string
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
-  /**
-   * Log entries to append atomically with the charges, such as the audit record. Entries larger than their quota are
-   * omitted. @default none
-   */
+  /** Appended atomically with the charges. Entries larger than their quota are omitted. @default none */
   readonly entries?: readonly SettledEntry[]
 }
 
@@ -86,12 +82,9 @@ export interface LogQuery {
 }
 
 /**
- * The maximum storage that one virtual key may use for one kind of value. Without quotas, one key could exhaust the
- * store.
- *
- * A full quota affects only its own values. A new value with `ttlMs` replaces the oldest values of the same quota. A
- * value without `ttlMs` is rejected with `quota-exceeded`. A value that is larger than the quota is always rejected.
- * Either all values of one quota have `ttlMs`, or none of them do.
+ * The maximum storage that one virtual key may use for one kind of value. Either all values of a quota have `ttlMs`, or
+ * none of them do. In a full quota, a new value with `ttlMs` replaces the oldest values, and a value without `ttlMs` is
+ * rejected with `quota-exceeded`. A value that is larger than the quota is always rejected.
  */
 export interface Quota {
   /** `<kind>:<key id>`. Quotas with the same name share one count. */
@@ -110,11 +103,7 @@ export interface WriteOptions {
   readonly ttlMs?: number
   /** The quota against which the value counts until it is replaced or deleted, or expires. @default none */
   readonly quota?: Quota
-  /**
-   * True to write even if the quota is full. Intended for small values whose number is limited by other values in the
-   * quota.
-   * @default false
-   */
+  /** Writes even if the quota is full. For small values whose number other values in the quota limit. @default false */
   readonly mayExceedQuota?: boolean
 }
 
@@ -133,10 +122,7 @@ export interface NewLogEntry {
 export interface Store {
   get(key: string): MaybePromise<string | undefined>
   set(key: string, value: string, options?: WriteOptions): Promise<void>
-  /**
-   * Writes `value` if the current value is `expected`. Undefined represents an absent value. Returns true if the value
-   * was written.
-   */
+  /** Writes `value` if the current value is `expected`, and then returns true. Undefined is an absent value. */
   swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): Promise<boolean>
   /** Returns true if the key existed. */
   delete(key: string): Promise<boolean>
@@ -165,21 +151,15 @@ export interface Store {
 }
 
 export type QuotaKind =
-  /** Message batches with their items and results. */
   | 'batch'
-  /** Responses for `previous_response_id`. */
   | 'turn'
   /** Ids of responses that an upstream stores for the key. */
   | 'held-response'
   /** Files that an upstream stores for the key. They do not expire. */
   | 'file'
-  /** Streams and answers that can be replayed. */
   | 'recording'
-  /** Streams that other processes can follow. */
   | 'live-stream'
-  /** Answers to requests with an Idempotency-Key. */
   | 'idempotency'
-  /** Transcripts and summaries of tiers 2 to 4. */
   | 'savings'
   /** Audit records of requests that were answered or billed. */
   | 'audit'
@@ -188,10 +168,7 @@ export type QuotaKind =
 
 const MIB = 1024 * 1024
 
-/**
- * The quotas of each kind. A batch of the maximum body size (32 MiB) fits, as does a turn or a recording of the maximum
- * size (8 MiB). An audit record has two entries: one in the log for all keys, and one in the log for its own key.
- */
+/** The largest batch (32 MiB), turn (8 MiB) and recording (8 MiB) fit. An audit record has entries in two logs. */
 const QUOTA_BOUNDS: Readonly<Record<QuotaKind, Omit<Quota, 'name'>>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
   turn: { maxEntries: 5_000, maxBytes: 16 * MIB },

@@ -8,14 +8,11 @@ import { type History, isWarm, sendingCost, warmTokens } from './memory.ts'
 export interface Outlook {
   readonly model: Model
   readonly turns: number
-  /** Tokens that each further request adds. */
   readonly growth: number
-  /** True if each request arrives before the upstream's cache expires. */
   readonly staysWarm: boolean
 }
 
 interface SendOption extends TierForecast {
-  /** Tokens at the start of the prompt that the upstream has cached. */
   readonly cachedTokens: number
 }
 
@@ -31,14 +28,11 @@ interface ExpectedCosts {
   readonly callCost: NanoUsd
 }
 
-/** A tier to try: requested by a header, without a forecast, or expected to save money. */
 export interface TierCandidate {
   readonly tier: Tier
-  /** Absent for a tier that a header requests, and for a tier without a forecast. */
   readonly expected?: ExpectedCosts & { readonly unchangedCosts: SendCosts }
 }
 
-/** Returns the tiers that are expected to save money, cheapest first, after those without a forecast. */
 export function chooseTiers(
   forecasts: ReadonlyMap<Tier, TierForecast | undefined>,
   job: TierJob,
@@ -71,15 +65,10 @@ export function chooseTiers(
 
 export interface DeclinedCosts {
   readonly spent: NanoUsd
-  /** Lowest expected cost of the small-model calls of the declined tiers. Undefined if none of them has a forecast. */
+  /** Lowest expected call cost of the declined tiers. Undefined if none of them has a forecast. */
   readonly callCost: NanoUsd | undefined
 }
 
-/**
- * Returns true if a tier that no header requested may run after other tiers have declined. Its expected call cost must
- * not exceed that of the declined tiers. Its total cost plus the amount that they have spent must be below the cost of
- * sending every request unchanged.
- */
 export function mayRunAfter({ spent, callCost }: DeclinedCosts, { expected }: TierCandidate): boolean {
   if (expected === undefined || callCost === undefined) return true
   return expected.callCost <= callCost && add(expected.costs.total, spent) < expected.unchangedCosts.total
@@ -93,7 +82,7 @@ function selectCandidates(
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
   const previous = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
   const current = previous?.expected ?? unchanged
-  /** Returns true if the switch pays for itself soon, or costs at most what the conversation has saved so far. */
+  /** The switch pays for itself soon, or costs at most what the conversation has saved so far. */
   const isCovered = ({ costs, nearTermCost }: ExpectedCosts): boolean =>
     nearTermCost <= current.nearTermCost ||
     add(history.debt, subtract(costs.thisRequest, current.costs.thisRequest)) <= 0
@@ -116,7 +105,6 @@ function toSendOption(tier: Tier, forecast: TierForecast, job: TierJob, history:
 
 const RECENT_TURNS = 10
 
-/** Assumes that the conversation continues at its current rate. */
 function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
     model: job.model,
@@ -141,20 +129,15 @@ export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
 }
 
-/** Maximum number of expected further requests, unless three times the almost certain number is higher. */
 const MAX_TURNS = 10
 /**
- * Number of almost certain further turns, as a fraction of the turns so far. A conversation ends sooner with a
- * probability of about 2%.
+ * Fraction of the turns so far. With a probability of about 98%, a conversation has at least this many further turns.
  */
 const CERTAIN_SHARE = 0.02
 /** Minimum ratio of expected gain to possible loss. Above 1, because the conversation may end with this request. */
 export const MIN_GAIN_RATIO = 2
 
-/**
- * Returns the expected number of further requests: as many as before and at most ten, but at least three times the
- * almost certain number. With that factor, `maySwitch` accepts a switch that the almost certain requests pay for.
- */
+/** With the factor, `maySwitch` accepts a switch that the almost certain requests pay for. */
 export function turnsAhead(turns: number): number {
   return Math.max(Math.min(turns, MAX_TURNS), certainTurns(turns) * (1 + MIN_GAIN_RATIO))
 }
@@ -191,10 +174,6 @@ export function createUnchangedOption(tokens: number, cachedTokens: number): Sen
   return { tokens, cachedTokens, callCost: ZERO, nextCut: NEVER_CUT }
 }
 
-/**
- * Returns true if a candidate may replace the current option. Its total must be lower, and either this request costs no
- * more, or the expected gain is at least twice the possible loss.
- */
 export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
   if (candidate.total >= current.total) return false
   const loss = subtract(candidate.thisRequest, current.thisRequest)
@@ -202,20 +181,17 @@ export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'c
 }
 
 interface Risk {
-  /** See `History.debt`. */
   readonly debt: NanoUsd
   readonly option: SendOption
   readonly tokens: number
   /** Tokens that the upstream would have cached if every request had been sent unchanged. */
   readonly cachedTokens: number
-  /** Cost of sending this request unchanged. */
   readonly unchangedCost: NanoUsd
 }
 
 /**
- * Returns true if the conversation, whenever it ends, costs at most one rewrite more than sending every turn unchanged,
- * even if the next request must be sent unchanged. Without this check, an option that is cheap only while the cache is
- * empty could lose a little on each later turn. Assumes no growth.
+ * Whenever the conversation ends, it may cost at most one rewrite more than if every turn had been sent unchanged.
+ * Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Risk, { model }: Outlook): boolean {
   // The next turn may send a prompt above the limit without cutting it again.

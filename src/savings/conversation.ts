@@ -14,27 +14,20 @@ import { sha256 } from '#hash'
 import type { Query } from './keywords.ts'
 import { termsOf } from './terms.ts'
 
-/**
- * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection,
- * so a tool call is never separated from its result.
- */
+/** Segments are the units of selection, so a tool call is never separated from its result. */
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'tool-use'
   readonly messages: readonly Message[]
   readonly indexes: readonly number[]
 }
 
-/** Segments, oldest first. System messages belong to no segment, because they are never cut. */
+/** System messages belong to no segment, because they are never cut. */
 export interface SplitConversation {
   readonly old: readonly Segment[]
   /** The live turn: the segment with the last user message, and all later segments. */
   readonly live: readonly Segment[]
 }
 
-/**
- * Splits a conversation into segments. If the last user message also contains tool results, the live turn begins with
- * the tool calls. Without a user message, the live turn is the last segment.
- */
 export function splitConversation(messages: readonly Message[]): SplitConversation {
   const segments = segmentsOf(messages)
   const questionIndex = lastUserIndex(messages)
@@ -88,7 +81,7 @@ export function conversationOf(prompt: Prompt): Conversation {
   return conversation
 }
 
-/** SHA-256 hashes of a conversation's prefixes. A prefix has the same hash on every turn. */
+/** A prefix has the same hash on every turn. */
 export interface PrefixHashes {
   /** Returns the hash of the system prompt and the first `count` segments, in 64 hex digits. */
   at(count: number): string
@@ -167,17 +160,13 @@ function hashInputOfSource(source: Source | TextSource): string {
   }
 }
 
-/** Maximum number of distinct terms in an earlier question. A message with more terms counts as a document. */
+/** A message with more distinct terms is a document, not a question. */
 const MAX_QUESTION_TERMS = 40
 const MAX_FOLLOW_UP_TERMS = 1
-/** Maximum number of terms in a short question. Only short questions are extended by the earlier question. */
 const MAX_SHORT_TERMS = 7
 const REFERENCE =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
-/**
- * A name (a capital letter inside a sentence) or a quotation. A question that contains one can be understood without
- * the earlier question.
- */
+/** A question that contains a name or a quotation can be understood without the earlier question. */
 const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.15
@@ -187,10 +176,6 @@ const MAX_TERM_WEIGHT = 2
 const SUGGESTED_TERM_WEIGHT = 0.4
 const MAX_READ_LENGTH = 8000
 
-/**
- * Returns the terms of the last user message and of an agent's last steps. Adds terms of the exchange before a short
- * question, and `suggested` terms from a small model, with lower weights.
- */
 export function queryOf(turns: SplitConversation, suggested: readonly string[] = []): Query {
   const query = new Map<number, number>()
   const add = (text: string, weight: number): void => {
@@ -249,7 +234,7 @@ function earlierExchange(
 
 const STATED =
   'said|say|told|tell|mention(?:ed)?|recommend(?:ed)?|suggest(?:ed)?|advise[ds]?|propose[ds]?|explain(?:ed)?|describe[ds]?|list(?:ed)?|named?|g[ai]ve(?:n)?|warn(?:ed)?|answer(?:ed)?|compared?|point(?:ed)? out|la(?:y|id) out|provided?|shared?|wr[io]te|came? up with|walk(?:ed)? me'
-/** Matches questions about an earlier answer: "What did you recommend …", "you once told me …", "your advice on …". */
+/** Matches "What did you recommend …", "you once told me …" and "your advice on …". */
 const ASKS_ABOUT_ANSWER = new RegExp(
   String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',
@@ -264,7 +249,7 @@ export function asksAboutAnswer({ live }: Pick<SplitConversation, 'live'>): bool
   return question.length <= MAX_MATCHED_LENGTH && ASKS_ABOUT_ANSWER.test(question)
 }
 
-/** Matches instructions for all later turns. A ranking would miss them, because they may share no words with the question. */
+/** A ranking would miss standing instructions, because they may share no words with the question. */
 const STANDING_INSTRUCTION = new RegExp(
   [
     String.raw`\b(?:always|never|from now on|going forward|every time|each time|whenever|by default|keep in mind|be sure to)\b`,

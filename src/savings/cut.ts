@@ -6,11 +6,9 @@ import { select, type Selection, type SelectionJob, type SelectionResult, type S
 import { cutNotice } from './summary.ts'
 import type { TierJob } from './tier.ts'
 
-/** A prompt reduced to a selection of its segments. */
 export interface Cut {
   readonly prompt: Prompt
   readonly tokens: number
-  /** Number of old segments that are sent, including excerpts. */
   readonly sentCount: number
   readonly result: SelectionResult
   readonly notice: string
@@ -24,19 +22,13 @@ export interface CutOptions {
   readonly excerptCap?: number
   /** Minimum number of tokens for old segments, even if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
-  /**
-   * Newest messages to keep unchanged: at least `messages` messages including the live turn, and at least `tokens`
-   * tokens excluding the live turn.
-   */
+  /** At least `messages` messages including the live turn, and at least `tokens` tokens excluding it. */
   readonly minNewest?: { readonly messages: number; readonly tokens: number }
-  /** The last question and answer before the live turn stay unchanged up to this size, in tokens. @default 0 */
+  /** Maximum size of the last question and answer that stay unchanged, in tokens. @default 0 */
   readonly exchangeTokens?: number
-  /** Also ranks segments by the similarity of their embeddings to the question. @default false */
   readonly usesEmbeddings?: boolean
   readonly searchTerms?: readonly string[]
-  /** Tokens reserved for the notice. @default 48 */
   readonly noticeTokens?: number
-  /** Returns the text that replaces the cut segments. @default a notice with their number of tokens */
   readonly createNotice?: (cut: readonly Segment[], tokens: number) => Promise<string>
 }
 
@@ -50,16 +42,10 @@ interface CutContext {
 const NOTICE_TOKENS = 48
 const MAX_ATTEMPTS = 6
 const MIN_REFILL_SHARE = 0.005
-/**
- * Fraction of the unused tokens that a refill uses. A full refill may not fit, because added messages can separate
- * joined messages.
- */
+/** Below 1, because added messages can separate messages that were joined. */
 const REFILLED_SHARE = 0.95
 
-/**
- * Reduces a prompt to the cap, if its unchanged segments allow that. Selects again with another capacity if the result
- * exceeds the cap or leaves too much of it unused. Returns undefined if no segment can be cut.
- */
+/** Selects again with another capacity if the result exceeds the cap or leaves too much of it unused. */
 export async function cutToQuery(job: TierJob, options: CutOptions, tools: SelectionTools): Promise<Cut | undefined> {
   const { owner, signal, prompt } = job
   const conversation = conversationOf(prompt)
@@ -99,11 +85,8 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
   }
 }
 
-/** Pinned segments, and `segments` to select from, including the steps of a live turn that is too long. */
 interface Layout extends Pick<SelectionJob, 'segments' | 'steps' | 'lastAnswerCapacity'> {
-  /** Segments that are sent unchanged. */
   readonly pinned: readonly Segment[]
-  /** Tokens of everything except the selection. */
   readonly fixedTokens: number
   readonly isLiveTooLong: boolean
 }
@@ -135,7 +118,6 @@ async function planLayout(context: CutContext): Promise<Layout> {
   }
 }
 
-/** Returns the newest segments that stay unchanged. Stops at the first segment that does not fit. */
 async function newestSegments(context: CutContext, maxTokens: number): Promise<readonly Segment[]> {
   const { turns } = context.conversation
   const { minNewest } = context.options
@@ -154,7 +136,6 @@ async function newestSegments(context: CutContext, maxTokens: number): Promise<r
   return newest
 }
 
-/** Returns the last answer before the live turn and its question, without the tool calls between them, if they fit. */
 async function lastExchange(context: CutContext, old: readonly Segment[], maxTokens: number): Promise<Segment[]> {
   const question = old.findLast((segment) => segment.kind === 'user')
   const exchange: Segment[] = []
@@ -206,7 +187,6 @@ export interface RepeatedCut extends Pick<Cut, 'prompt' | 'tokens'> {
   readonly snapshot: Snapshot
 }
 
-/** The first segment of the live turn is always unchanged. */
 export async function repeatCut(job: TierJob, snapshot: Snapshot, tools: SelectionTools): Promise<RepeatedCut> {
   const conversation = conversationOf(job.prompt)
   const { segments, turns } = conversation
@@ -234,10 +214,6 @@ interface IndexedMessage {
   readonly index: number
 }
 
-/**
- * Returns the prompt reduced to the selection. System messages stay in place. In a format with alternating roles,
- * messages with the same role that become adjacent are merged. The last user message is never merged.
- */
 function rebuildPrompt(
   { prompt, segments, turns }: Conversation,
   selection: Selection,
@@ -250,7 +226,6 @@ function rebuildPrompt(
   }
   const questionIndex = turns.live[0]?.indexes[0]
   const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
-  /** Never after the last user message. */
   const noticeIndex = firstCut === undefined ? undefined : Math.min(firstCut, questionIndex ?? firstCut)
   const blockTexts = new Map(blocks.map((block) => [block.before, block.text]))
   const indexed: IndexedMessage[] = []
@@ -276,10 +251,7 @@ function toInsertion(text: string): IndexedMessage {
   return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
 }
 
-/**
- * Merges messages with the same role that become adjacent. A message that must stay unchanged is separated by a message
- * with the other role instead.
- */
+/** Merges messages with the same role that were not adjacent in the received prompt. */
 function alternateRoles(indexed: readonly IndexedMessage[], unchanged: ReadonlySet<number | undefined>): Message[] {
   const merged: IndexedMessage[] = []
   for (const next of indexed) {

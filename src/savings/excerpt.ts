@@ -22,21 +22,18 @@ export interface TextLocation {
   readonly piece: number
 }
 
-/** Consecutive lines of a text, the smallest unit of an excerpt. */
 export interface Snippet {
   readonly location: TextLocation
-  /** Range in the text, in UTF-16 code units. */
   readonly start: number
   readonly end: number
   readonly tokens: number
   readonly terms: Int32Array
-  /** Hash of the text. Prevents the selection of repeated text. */
+  /** Prevents the selection of repeated text. */
   readonly fingerprint: number
 }
 
 export interface SegmentAnalysis {
   readonly counts: TermCounts
-  /** Snippets of the texts that may be excerpted, in order of appearance. */
   readonly snippets: readonly Snippet[]
   /** Estimated tokens of an excerpt without snippets: calls, arguments and overhead. */
   readonly skeletonTokens: number
@@ -46,11 +43,9 @@ export interface SegmentAnalysis {
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
 const SNIPPET_TOKENS = 80
-/** Snippet size in a user message that consists of many short texts. */
 const SHORT_TEXT_TOKENS = 512
-/** In UTF-16 code units. Longer lines are split, preferably at the end of a sentence or word. */
 const MAX_LINE_LENGTH = 400
-/** In UTF-16 code units. Longer user messages are pasted documents, which may be excerpted. */
+/** Longer user messages are pasted documents, which may be excerpted. */
 const MAX_UNDIVIDED_LENGTH = 4000
 const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
@@ -74,7 +69,6 @@ export function createSegmentAnalyzer(estimate: (text: string) => number, pause:
   }
 }
 
-/** Differs for messages with different texts or a different division into parts. */
 function cacheKeyOf(message: Message): string {
   const parts = message.parts.map((part) => {
     const pieces = part.type === 'tool-result' ? part.content : [part]
@@ -88,7 +82,6 @@ interface AnalysisInProgress {
   readonly terms: number[]
 }
 
-/** Tokenizes each text once, because the terms of a segment are those of its snippets and undivided texts. */
 async function analyzeSegment(
   segment: Segment,
   estimate: (text: string) => number,
@@ -115,7 +108,7 @@ async function analyzeSegment(
 
 const SLICE_LENGTH = 16_384
 
-/** Returns the end of a slice, moved back by one if it would split a surrogate pair. */
+/** Moves the end back by one if it would split a surrogate pair. */
 export function toCharacterBoundary(text: string, end: number): number {
   const unit = text.charCodeAt(end)
   return unit >= 0xdc00 && unit < 0xe000 ? end - 1 : end
@@ -207,10 +200,6 @@ function endOfLine(text: string, start: number): number {
 
 export const GAP = '[…]'
 
-/**
- * Reduces the texts of a segment to the given snippets. Keeps tool calls, but of a tool result only its text. A user
- * message without snippets stays unchanged.
- */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
     const messageSnippets = snippets.filter((snippet) => snippet.location.message === index)
@@ -225,7 +214,6 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
     const partSnippets = snippets.filter((snippet) => snippet.location.part === partIndex)
     if (part.type === 'tool-result') return [shortenResult(part, partSnippets)]
     if (part.type === 'thinking') return isDetached(partIndex, message, snippets) ? [] : [part]
-    // User text next to tool results stays unchanged.
     if (part.type !== 'text' || message.role === 'tool' || (message.role === 'user' && hasToolResult)) return [part]
     return shortenText(part, partSnippets)
   })
@@ -233,10 +221,7 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
-/**
- * Returns true for reasoning in the responses format if the excerpt omits all texts up to the next reasoning or the end.
- * The vendor rejects reasoning that is not followed by its text or call.
- */
+/** The vendor of the responses format rejects reasoning that is not followed by its text or call. */
 function isDetached(index: number, { role, parts }: Message, snippets: readonly Snippet[]): boolean {
   if (role !== 'assistant' || parts[index]?.native?.dialect !== 'responses') return false
   const next = parts.findIndex(({ type }, at) => {

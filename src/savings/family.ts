@@ -16,7 +16,7 @@ import type { SelectionTools } from './selection.ts'
 import { serializeSegment, stubTokens, summarize, summaryNotice, summaryOf, type SummaryOptions } from './summary.ts'
 import { isWanted, thresholdsFor, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 
-/** Size after a cut, as a fraction of the threshold: by default, 12,000 of 20,000 tokens. */
+/** Size after a cut, as a fraction of the threshold. */
 const TARGET_SHARE = 0.6
 const SUMMARY_SHARE = 0.1
 const HEADING_TOKENS = 60
@@ -24,10 +24,7 @@ const NEWEST_MESSAGES = 5
 const MAX_LIMIT_FACTOR = 3
 const KIND = 'family'
 
-/**
- * Tier 4: replaces old messages with a summary, and extends the summary when the prompt exceeds its limit. Between two
- * cuts, the prompt prefix stays the same, so the upstream can read it from its cache.
- */
+/** Between two cuts, the prompt prefix stays the same, so the upstream can read it from its cache. */
 export function createFamilyLock(
   tools: SelectionTools,
   memory: ConversationMemory,
@@ -48,10 +45,7 @@ export function createFamilyLock(
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
 
-  /**
-   * Returns the size above which the prompt is cut again. While the upstream has the prompt cached, growth costs less
-   * than a cut.
-   */
+  /** The size above which the prompt is cut again. Growth of a cached prompt costs less than a cut. */
   const limitFor = (job: TierJob, snapshot: Snapshot | undefined): number => {
     const threshold = thresholdsFor(job, thresholds).family
     const minTokens = expectedSize(job)
@@ -68,7 +62,6 @@ export function createFamilyLock(
     return { cap: target, liveCap, minNewest, noticeTokens: summaryTokens(job) + HEADING_TOKENS }
   }
 
-  /** Returns the estimated size of a prompt after a cut. */
   const expectedSize = (job: TierJob): number => {
     const { system, turns } = conversationOf(job.prompt)
     const { cap, liveCap, minNewest, noticeTokens } = cutOptionsFor(job)
@@ -95,7 +88,7 @@ export function createFamilyLock(
     let text = snapshot === undefined ? undefined : summaryOf(snapshot.notice)
     let spent: NanoUsd = ZERO
     const summarized = new Set<Segment>()
-    /** Called once per attempt to cut. Adds to the summary only segments that no earlier attempt has summarized. */
+    /** Called once per attempt to cut. */
     const createNotice = async (cut: readonly Segment[], size: number): Promise<string> => {
       const segments = unsummarized(conversation, cut, snapshot).filter((segment) => !summarized.has(segment))
       for (const segment of segments) summarized.add(segment)
@@ -116,10 +109,7 @@ export function createFamilyLock(
 
   const strategyOf = (job: TierJob): string => `Family-Lock (${authorOf(summarizerOf(job))} -> ${job.modelName})`
 
-  /**
-   * Returns the number of tokens that a summarizer reads for `tokens` tokens of conversation, after stubs have replaced
-   * the tool results.
-   */
+  /** The summarizer reads stubs instead of the tool results. */
   const summarizedTokens = (job: TierJob, tokens: number): number => {
     const { old } = conversationOf(job.prompt).turns
     const stubSize = old.reduce((sum, segment) => sum + stubTokens(segment, tools.meter), 0)
@@ -144,9 +134,7 @@ export function createFamilyLock(
   return { tier: 4, wants: (job) => isWanted(job, 4, thresholds), forecast, rewrite }
 }
 
-/**
- * Returns the cut segments that the last summary does not cover: newer segments, and those sent unchanged alongside it.
- */
+/** The last summary covers neither newer segments nor those that were sent unchanged alongside it. */
 function unsummarized(
   conversation: Conversation,
   cut: readonly Segment[],

@@ -3,7 +3,6 @@ import type { Pause } from '../core/async.ts'
 /** Weights by term. */
 export type Query = ReadonlyMap<number, number>
 
-/** Distinct terms, and how often each occurs. */
 export interface TermCounts {
   readonly terms: Int32Array
   readonly counts: Int32Array
@@ -77,7 +76,6 @@ function toTermCounts(counts: ReadonlyMap<number, number>, length: number): Term
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
-/** Maps the items in order. Pauses between two items. */
 export async function mapWithPauses<T, Result>(
   items: readonly T[],
   pause: Pause,
@@ -106,12 +104,11 @@ export async function createCorpus(texts: readonly TermCounts[], pause: Pause): 
   return { texts, averageLength, documentFrequency: { get: (term) => divisions[term % DIVISIONS]?.get(term) } }
 }
 
-/** The inverse document frequency of BM25: near 0 for a term that all texts contain. */
+/** The inverse document frequency of BM25. */
 export function inverseFrequency(textCount: number, frequency: number): number {
   return Math.log(1 + (textCount - frequency + 0.5) / (frequency + 0.5))
 }
 
-/** Returns the BM25 score of each text. A lower length penalty favors long texts. */
 export async function scoreTexts(
   corpus: Corpus,
   query: Query,
@@ -141,7 +138,7 @@ function scoreText(text: TermCounts, weights: Query, lengthFactor: number): numb
   return score
 }
 
-/** Adds the most significant terms of the best matching texts to a query (pseudo-relevance feedback). */
+/** Pseudo-relevance feedback: adds the most significant terms of the best matching texts. */
 export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
   const scores = await scoreTexts(corpus, query, pause, lengthPenalty)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
@@ -178,20 +175,14 @@ function strongestOf(
 const MAX_TOPIC_DISTANCE = 10
 const MAX_TOPIC_TERMS = 400
 
-/**
- * Returns the BM25 score of each text together with its neighbors. In a meeting transcript, the terms of a question
- * occur in different turns of the same topic, and a relevant turn may contain none of them.
- */
+/** In a meeting transcript, the terms of a question occur in different turns of the same topic. */
 export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
   const reduced = await mapWithPauses(texts, pause, (text) => keepQueryTerms(text, query))
   const topics = await mapWithPauses(reduced, pause, (_, index) => mergeCounts(topicAround(reduced, index)))
   return scoreTexts(await createCorpus(topics, pause), query, pause)
 }
 
-/**
- * Returns a text and its neighbors, up to the maximum number of terms. Excludes long neighbors, which are documents
- * with their own topic.
- */
+/** Stops before a long neighbor, which is a document with its own topic. */
 function topicAround(texts: readonly TermCounts[], index: number): readonly TermCounts[] {
   let length = texts[index]?.length ?? 0
   let distance = 0
@@ -202,7 +193,6 @@ function topicAround(texts: readonly TermCounts[], index: number): readonly Term
   return texts.slice(Math.max(0, index - reach), index + reach + 1)
 }
 
-/** Keeps only the counts of query terms. The length stays unchanged. */
 function keepQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
   const isInQuery = (_: number, index: number): boolean => query.has(terms[index] ?? 0)
   return { terms: terms.filter(isInQuery), counts: counts.filter(isInQuery), length }

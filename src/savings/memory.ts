@@ -6,10 +6,10 @@ import { quotaOf, type Store } from '../core/store.ts'
 import { conversationOf } from './conversation.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
-/** State between turns, separate for each owner. A lost value may cost money, but never fails a request. */
+/** State between turns. No method rejects: a lost value may cost money, but must not fail a request. */
 export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
-  /** Like `recall`, but reads only the cache of this process. */
+  /** Reads only the cache of this process. */
   peek(owner: string, key: string): string | undefined
   remember(owner: string, key: string, value: string): Promise<void>
 }
@@ -23,10 +23,6 @@ interface MemoryOptions {
   readonly now: () => number
 }
 
-/**
- * Creates a memory backed by the store and a cache in this process. Values expire one hour after they were last stored,
- * or read from the store. No method rejects.
- */
 export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
   const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
     maxSize: MAX_CACHED_BYTES,
@@ -56,16 +52,15 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // Ignored, because a missing value can be recomputed.
+        // Ignored, because the value can be recomputed.
       }
     },
   }
 }
 
-/** Maximum number of segments added since a value was stored. Usually two, but clients may add several turns. */
+/** Usually two segments were added since a value was stored, but clients may add several turns. */
 const MAX_ADDED_SEGMENTS = 4
 
-/** Returns the value of the first key that has one. */
 export async function recallFirst(
   memory: ConversationMemory,
   owner: string,
@@ -86,10 +81,7 @@ export async function rememberLatest(
   await memory.remember(owner, `${kind}:${prefixHashes.at(segments.length)}`, JSON.stringify(value))
 }
 
-/**
- * Returns the value for this conversation or, if there is none, for its longest recent prefix that has one. With
- * `minAdded` 1, ignores the value of an earlier attempt of this request.
- */
+/** Falls back to recent prefixes. `minAdded` 1 ignores the value of an earlier attempt of this request. */
 export async function recallLatest(
   memory: ConversationMemory,
   { owner, prompt }: TierJob,
@@ -109,20 +101,17 @@ export interface Block {
   readonly text: string
 }
 
-/**
- * A cut that later turns repeat, so that the upstream can read the prompt prefix from its cache. Segments from index
- * `from` on are sent unchanged.
- */
+/** Later turns repeat the cut, so that the upstream can read the prompt prefix from its cache. */
 export interface Snapshot {
+  /** Segments from this index on are sent unchanged. */
   readonly from: number
   /** One list per sent segment: its index, then -1 if the segment is unchanged, otherwise its snippets' indexes. */
   readonly picks: readonly (readonly number[])[]
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
   readonly questionIndexAtCut: number
-  /** Blocks selected for individual questions. Never removed, so that the prefix stays the same. */
+  /** Never removed, so that the prefix stays the same. */
   readonly blocks: readonly Block[]
-  /** Time of the last use, in milliseconds since 1970. */
   readonly at: number
 }
 
@@ -153,20 +142,14 @@ function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/**
- * Returns the cost of a prompt whose first `cachedTokens` tokens are in the upstream's cache. The upstream writes the
- * other tokens to its cache.
- */
+/** The upstream writes the tokens after the first `cachedTokens` to its cache. */
 export function sendingCost(model: Model, tokens: number, cachedTokens: number): NanoUsd {
   if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
   const read = Math.round(Math.min(cachedTokens, tokens))
   return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
 }
 
-/**
- * Returns the number of tokens by which a cached prompt should grow before it is shortened again. Minimizes the cost of
- * shortening plus the cost of reading the added tokens; each turn adds `growth` tokens.
- */
+/** Minimizes the cost of shortening plus the cost of reading the added tokens. Each turn adds `growth` tokens. */
 export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): number {
   if (!hasCachePrice(model)) return 0
   const million = 1_000_000
@@ -179,7 +162,6 @@ export interface SentPrompt {
   readonly at: number
 }
 
-/** A conversation's earlier requests. Times are milliseconds since 1970. */
 export interface History {
   readonly at: number
   readonly tokens: number
@@ -208,7 +190,6 @@ export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
 }
 
-/** Returns how many tokens of a sent prompt the upstream is expected to have cached, corrected by its reports. */
 export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
@@ -220,7 +201,6 @@ export async function recallHistory(memory: ConversationMemory, job: TierJob): P
 interface SentRequest {
   readonly tier?: TierNumber
   readonly tokens: number
-  /** Tokens that the upstream was expected to have cached. */
   readonly cachedTokens: number
   readonly spent: NanoUsd
 }
@@ -249,10 +229,9 @@ export async function rememberSent(
 const NEWEST_WEIGHT = 0.5
 /** Minimum fraction that counts as a full read, because upstreams cache only complete blocks. */
 const FULL_READ_SHARE = 0.9
-/** Above 0, because with a trust of 0 no cache read would be expected, and no report could raise the trust again. */
+/** Above 0, because `correctTrust` ignores requests for which no cache read was expected. */
 const MIN_TRUST = 0.01
 
-/** Corrects the trust after the upstream has read `read` tokens from its cache, where `cachedTokens` were expected. */
 export async function correctTrust(
   memory: ConversationMemory,
   job: TierJob,

@@ -22,10 +22,8 @@ export interface SmallModel {
   isPaused?(): boolean
 }
 
-/** The author of summaries that consist of extracted sentences. */
 export const EXTRACTIVE = 'extractive'
 
-/** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
 export function authorOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? EXTRACTIVE : small.name
 }
@@ -34,10 +32,7 @@ const MAX_FAILURES = 2
 const PAUSE_MS = 5 * 60 * 1000
 const MAX_CONVERSATIONS = 10_000
 
-/**
- * Pauses a model in a conversation for five minutes after two consecutive failures. Otherwise, each turn would wait for
- * a failing call. After the pause, one failure pauses the model again.
- */
+/** Without a pause, each turn would wait for a failing call. After a pause, one failure starts the next pause. */
 export class FailurePauses {
   readonly #failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
   readonly #now: () => number
@@ -58,12 +53,11 @@ export class FailurePauses {
   }
 }
 
-/** Returns the key of a conversation for `FailurePauses`, which is the same on every turn. */
+/** The key is the same on every turn. */
 export function pauseKeyOf({ prefixHashes, segments }: Conversation, owner: string): string {
   return `${owner} ${prefixHashes.at(Math.min(1, segments.length))}`
 }
 
-/** Returns a small model that is paused after failures in this conversation. An aborted call is not a failure. */
 export function pauseAfterFailures(
   small: SmallModel,
   pauses: FailurePauses,
@@ -87,10 +81,7 @@ export function pauseAfterFailures(
 
 const CHARACTERS_PER_TOKEN = 4
 
-/**
- * Returns a small model that sums the cost of its calls, because a tier that throws does not report its cost. The sum
- * includes the prompt of an aborted call, because the vendor has received it.
- */
+/** Counts the calls of a tier that throws, and the prompt of an aborted call, because the vendor has received it. */
 export function trackSpending(small: SmallModel | undefined): {
   readonly small: SmallModel | undefined
   readonly spent: () => NanoUsd
@@ -130,10 +121,8 @@ interface SemanticRankerOptions {
   readonly pause: Pause
 }
 
-/** Maximum duration of all calls for one request. */
 const TIMEOUT_MS = 3000
 const HEAD_LENGTH = 800
-/** Older segments are not compared. */
 const MAX_SEGMENTS = 2048
 const TEXTS_PER_CALL = 128
 const MAX_CACHED_BYTES = 64 * 1024 * 1024
@@ -141,7 +130,6 @@ const MAX_CACHED_BYTES = 64 * 1024 * 1024
 const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 
-/** Compares the beginnings of segments with the question, using an embedder. */
 export class SemanticRanker {
   readonly #options: SemanticRankerOptions
   readonly #pauses: FailurePauses
@@ -155,7 +143,7 @@ export class SemanticRanker {
     this.#pauses = new FailurePauses(options.now)
   }
 
-  /** Returns undefined if the segments cannot be compared. Never rejects. */
+  /** Never rejects. */
   async compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined> {
     const { owner, signal } = comparison
     const pauseKey = pauseKeyOf(conversation, owner)
@@ -178,7 +166,6 @@ export class SemanticRanker {
     return similaritiesOf(heads, combined, vectorOf)
   }
 
-  /** Returns the cost of embedding the segments whose vectors are not cached. */
   price(conversation: Conversation, owner: string): NanoUsd {
     return this.#costOf(this.#findUncached(textsOf(conversation)?.heads.values() ?? [], owner))
   }
@@ -193,7 +180,6 @@ export class SemanticRanker {
     return [...new Set(texts)].filter((text) => text !== '' && !this.#vectors.has(keyOf(owner, text)))
   }
 
-  /** Calls the embedder in parallel. Caches the vectors of each successful call, even if another call fails. */
   async #embedAll(texts: readonly string[], comparison: Comparison): Promise<void> {
     const { after, pause } = this.#options
     const { owner, onSpent } = comparison
@@ -240,11 +226,10 @@ function keyOf(owner: string, text: string): string {
 interface EmbeddedTexts {
   readonly heads: ReadonlyMap<Segment, string>
   readonly question: string
-  /** The last short user message before the question, or an empty string. */
   readonly earlier: string
 }
 
-/** Returns undefined without a question or an answer. The turns of a meeting transcript are too short to compare. */
+/** The turns of a meeting transcript, which has no answers, are too short to compare. */
 function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
   const [first] = turns.live
   const question = first === undefined ? '' : headOf(first)

@@ -9,9 +9,9 @@ export interface PackerEntry {
   readonly segment: Segment
   readonly tokens: number
   readonly analysis: SegmentAnalysis
-  /** Score weighted by length and age. Determines the order of complete segments. */
+  /** Score weighted by length and age. */
   value: number
-  /** Score divided by the best score, and weighted by age. Raises the rank of the segment's snippets. */
+  /** Score divided by the best score, and weighted by age. */
   relativeScore: number
   state: 'out' | 'excerpt' | 'full'
   messages: readonly Message[]
@@ -26,13 +26,12 @@ export interface PackerTools {
 }
 
 const SEGMENT_WEIGHT = 0.5
-/** A snippet's score is divided by its size to this power. */
 const SIZE_POWER = 0.6
-/** Added to the size of each snippet. Prevents a preference for tiny snippets. */
+/** Prevents a preference for tiny snippets. */
 const SIZE_OFFSET_TOKENS = 20
 const GAP_TOKENS = 3
 
-/** Packs segments and snippets into a capacity in tokens. `maxTokens` bounds the tokens that one call adds. */
+/** `maxTokens` limits the tokens that one call adds. */
 export class Packer {
   usedTokens: number = 0
   readonly capacity: number
@@ -69,7 +68,6 @@ export class Packer {
     }
   }
 
-  /** Packs the end of an incomplete segment. */
   packLastSnippets(entry: PackerEntry, maxTokens: number): void {
     if (entry.state === 'full') return
     let remaining = maxTokens
@@ -81,7 +79,6 @@ export class Packer {
     }
   }
 
-  /** Packs the best snippets of incomplete segments. Their sizes are estimates. Returns true if it packed any snippet. */
   async packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> {
     const { pause } = this.#tools
     this.#rankedSnippets ??= await rankSnippets(entries, scores, pause)
@@ -98,10 +95,6 @@ export class Packer {
     return hasPacked
   }
 
-  /**
-   * Replaces estimated sizes with exact ones. Then shrinks the least relevant excerpts, and removes whole excerpts if
-   * necessary, until the capacity suffices.
-   */
   async measureAndTrim(entries: readonly PackerEntry[]): Promise<void> {
     for (const entry of this.#unmeasured) await this.#measure(entry)
     this.#unmeasured.clear()
@@ -149,7 +142,6 @@ export class Packer {
     if (entry.pickedSnippets.length > kept) await keep(kept)
   }
 
-  /** Creates the messages of an excerpt and counts them. */
   async #measure(entry: PackerEntry): Promise<void> {
     const { meter, signal } = this.#tools
     entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
@@ -193,7 +185,6 @@ function rankedSnippetsOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, numbe
   })
 }
 
-/** Returns a score from 0 to 1 for each snippet that contains query terms. Rarer terms score higher. */
 export async function scoreSnippets(
   snippets: readonly Snippet[],
   query: Query,

@@ -58,10 +58,7 @@ const MIN_PREFIX_TOKENS: readonly (readonly [RegExp, number])[] = [
 ]
 const DEFAULT_MIN_PREFIX_TOKENS = 4096
 
-/**
- * Marks a prompt if later turns are expected to read it from the vendor's cache often enough to pay for the write.
- * Never marks the first turn of a conversation. Returns undefined if markers would not pay off.
- */
+/** Marks a prompt if later turns are expected to pay for the write. */
 export async function markForCache(
   memory: ConversationMemory,
   request: CacheableRequest,
@@ -96,10 +93,7 @@ export async function markForCache(
   return { ...marked, report }
 }
 
-/**
- * Returns true if the write is expected to pay for itself, and if the conversation would cost at most one write premium
- * more than without markers when it ends with this turn.
- */
+/** If the conversation ends with this turn, it has cost at most one write premium more than without markers. */
 function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
   if (!isWarm(earlier, now)) return false
   const cachedTokens = Math.min(earlier.tokens, tokens)
@@ -122,7 +116,6 @@ function minPrefixTokens({ id }: Model): number {
   return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
 }
 
-/** Returns true if the caller marked a prefix of the prompt. */
 export function hasCacheBreakpoints({ tools, messages }: Prompt): boolean {
   return tools.some(hasCacheControl) || messages.some(({ parts }) => parts.some(hasCacheControl))
 }
@@ -131,17 +124,14 @@ export function hasCacheControl({ native }: Pick<Part, 'native'>): boolean {
   return native?.value['cache_control'] !== undefined
 }
 
-/** Returns true if the caller set a marker, or the field that makes the vendor place markers. */
+/** The field `cache_control` of the body makes the vendor place markers. */
 function isMarkedByCaller(prompt: Prompt): boolean {
   if (prompt.native.value['cache_control'] !== undefined || hasCacheBreakpoints(prompt)) return true
   const parts = prompt.messages.flatMap((message) => message.parts)
   return parts.some((part) => part.type === 'tool-result' && part.content.some(hasCacheControl))
 }
 
-/**
- * Marks the end of the system text, of the previous turn and of the prompt: three of the four markers that the vendor
- * allows. The previous turn needs a marker, because the vendor looks back only a few blocks.
- */
+/** The vendor allows four markers. It looks back only a few blocks, so the previous turn needs its own marker. */
 function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markerCount: number } {
   const { messages } = prompt
   const lastIndex = messages.length - 1
@@ -169,10 +159,7 @@ function markEnd(message: Message, { native }: Prompt): Message | undefined {
   return { ...message, parts, native: { dialect: 'anthropic', value: { ...message.native.value, content } } }
 }
 
-/**
- * Returns undefined if the part cannot be marked. The vendor rejects markers on empty text and on reasoning. A tool
- * result from another format is marked in its content.
- */
+/** The vendor rejects markers on empty text and on reasoning. */
 function markPart(part: Part, dialect: Dialect): Part | undefined {
   if (part.type === 'text') {
     if (part.text.trim() === '') return undefined

@@ -24,7 +24,6 @@ const CHUNK_TOKENS = 9200
 const CHUNK_SUMMARY_TOKENS = 800
 const SUMMARY_SHARE = 0.25
 const MAX_DEPTH = 5
-/** Another round follows only if a round saves at least this fraction of the tokens. */
 const MIN_SAVED_SHARE = 0.2
 const MAX_PARALLEL_CALLS = 4
 const MAX_CHUNKS = 64
@@ -100,10 +99,7 @@ export function createRecursive(
     return { texts: summaries, spent }
   }
 
-  /**
-   * Returns the stored summary, preferably the model's. If there is none, creates one and stores it under its author's
-   * name.
-   */
+  /** Prefers the stored summary of the small model, even while the model is paused. */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, signal } = job
     const small = summarizerOf(job)
@@ -129,16 +125,12 @@ export function createRecursive(
 }
 
 interface Chunks {
-  /** Serialized segments. The oldest segment begins the first chunk, so that later turns have the same chunks. */
+  /** The oldest segment begins the first chunk, so that later turns have the same chunks. */
   readonly chunks: readonly string[]
   /** Segments after the last chunk, which stay unchanged. */
   readonly remainder: readonly Segment[]
 }
 
-/**
- * Divides segments into chunks. Splits a segment, preferably between lines, only if it exceeds a chunk. Stops after the
- * segment with which the number of chunks exceeds the maximum.
- */
 export async function chunkSegments(
   segments: readonly Segment[],
   maxTokens: number,
@@ -170,10 +162,7 @@ export async function chunkSegments(
   return { chunks, remainder }
 }
 
-/**
- * A token estimate is at least an eighth of the byte length, so a text with more characters per allowed token is always
- * too long.
- */
+/** A token estimate is at least an eighth of the length in bytes. */
 const MAX_CHARACTERS_PER_TOKEN = 8
 
 async function piecesOf(text: string, maxTokens: number, tools: TextTools): Promise<readonly string[]> {
@@ -183,7 +172,6 @@ async function piecesOf(text: string, maxTokens: number, tools: TextTools): Prom
   return joinTexts(lines, { maxTokens, separator: '', marginTokens: 1 }, tools)
 }
 
-/** Joins consecutive texts up to the maximum size. `marginTokens` is added to the size of each text. */
 async function joinTexts(
   texts: readonly string[],
   {
@@ -211,10 +199,7 @@ async function joinTexts(
   return groups.map((group) => group.join(separator))
 }
 
-/**
- * Splits a line that may be too long. A line never has more tokens than UTF-8 bytes, so `maxTokens / 4`
- * characters always fit.
- */
+/** A line never has more tokens than UTF-8 bytes, so `maxTokens / 4` characters always fit. */
 function splitLine(line: string, maxTokens: number): string[] {
   const maxLength = Math.max(1, Math.floor(maxTokens / 4))
   const pieces: string[] = []

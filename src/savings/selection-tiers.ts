@@ -41,10 +41,9 @@ export type SliderMode = 'auto' | 'query' | 'stable'
 const STABLE_SHARE = 0.5
 const BLOCK_SHARE = 1 / 16
 const BLOCK_OVERHEAD_TOKENS = 64
-/** The last question and answer before the live turn stay unchanged up to this fraction of the cap. */
+/** Maximum size of the last question and answer that stay unchanged, as a fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
-/** Tier 5: reduces the prompt to the cap of the savings level, keeping the parts that are relevant to the question. */
 export function createSlider(tools: SelectionTools, memory: ConversationMemory, mode: SliderMode): Tier {
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { level } = job.steering
@@ -59,7 +58,6 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return { rewrite: { prompt, tokens, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
   }
 
-  /** Returns undefined if there is no cut to repeat or the prompt would exceed the cap. */
   const repeatLastCut = async (job: TierJob, cap: number): Promise<RepeatedCut | undefined> => {
     const snapshot = mode === 'query' ? undefined : await recallSnapshot(memory, job, `slider-${cap}`)
     if (snapshot === undefined) return undefined
@@ -86,10 +84,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return cut
   }
 
-  /**
-   * Returns true if a cut of this conversation is stored, or if an earlier turn was cut less than five minutes ago. A
-   * repeated request is not an earlier turn.
-   */
+  /** A repeated request is not an earlier turn. */
   const isContinued = async (job: TierJob, cap: number): Promise<boolean> => {
     const lastTurnAt = Number(await recallLatest(memory, job, `slider-${cap}-seen`, 1))
     const snapshot = await recallLatest(memory, job, `slider-${cap}`)
@@ -102,10 +97,6 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
 const BLOCK_HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
 const MIN_BLOCK_TOKENS = 200
 
-/**
- * Selects the parts that a new question needs and the repeated cut omits. Returns undefined if there are none, and
- * during an agent's steps.
- */
 async function selectBlock(
   job: TierJob,
   capacity: number,
@@ -132,9 +123,7 @@ async function selectBlock(
 
 interface VanishingOptions {
   readonly thresholds: Thresholds
-  /** Target size of the prompt, as a fraction of the conversation. @default 0.01 */
   readonly targetShare?: number
-  /** Minimum target, in tokens. @default 4096, or 16,384 above 40,000 tokens */
   readonly minTarget?: MinTarget
   readonly after: Runtime['after']
 }
@@ -156,14 +145,10 @@ const LIVE_CAP = 16_384
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100
 
-/** Tier 2: stores the conversation, and sends only the live turn and the sections that are relevant to the question. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
   const { thresholds, targetShare = TARGET_SHARE, minTarget = DEFAULT_MIN_TARGETS, after } = options
 
-  /**
-   * Without a header, only a single long request gets a large target, because a long conversation would pay for it on
-   * each turn.
-   */
+  /** A long conversation would pay for a large target on each turn. */
   const capFor = (job: TierJob): number => {
     const allowsLarge = isRequestedByHeader(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
     const min = minTargetFor(minTarget, allowsLarge ? job.tokens : 0)
@@ -208,10 +193,6 @@ function minTargetFor(minTarget: MinTarget, tokens: number): number {
 
 const SECTIONS_PER_PAGE = 32
 
-/**
- * Stores old messages in pages, each with the name of the previous page. Skips stored pages, so each turn stores only
- * the last, incomplete page again.
- */
 export async function storeTranscript(
   memory: ConversationMemory,
   owner: string,
@@ -241,10 +222,6 @@ const MAX_TERM_LENGTH = 40
 const MAX_TURN_LENGTH = 4000
 const TIMEOUT_MS = 3000
 
-/**
- * Asks the small model for search terms beyond those in the last two user messages. Returns no terms after a failure or
- * timeout.
- */
 async function askForTerms(
   { small, prompt, signal }: TierJob,
   after: Runtime['after'],
@@ -273,7 +250,6 @@ function lastUserTexts({ segments }: Conversation): string {
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 
-/** Returns the terms and names in a JSON reply, without long terms and terms without letters or digits. */
 export function parseTerms(reply: string): readonly string[] {
   const { terms, names } = asObject(parseJson(reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1))) ?? {}
   const suggestions = [...asArray(terms), ...asArray(names)].filter((term) => typeof term === 'string')

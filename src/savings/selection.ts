@@ -10,41 +10,36 @@ import { Packer, type PackerEntry, scoreSnippets } from './packer.ts'
 export interface SelectionTools {
   readonly meter: Meter
   readonly analyze: AnalyzeSegment
-  /** Yields to the event loop when due. Called once per item in loops over a conversation. */
   readonly pause: Pause
 }
 
-/** Tools for measuring long texts. */
 export type TextTools = Pick<SelectionTools, 'meter' | 'pause'>
 
-/** The messages to send for each segment, unchanged or excerpted. Segments without an entry are omitted. */
+/** Segments without an entry are omitted. */
 export type Selection = ReadonlyMap<Segment, readonly Message[]>
 
 export interface SelectionResult {
   readonly selection: Selection
   /** Indexes of the selected snippets of each excerpted segment. */
   readonly picks: ReadonlyMap<Segment, readonly number[]>
-  /** Number of segments that match the query. */
+  /** Number of segments with a score above 0. */
   readonly matches: number
 }
 
 export interface SelectionJob {
   readonly segments: readonly Segment[]
-  /** Steps of the live turn. Their tool calls are selected even if the results do not fit. */
+  /** Steps of the live turn. */
   readonly steps: ReadonlySet<Segment>
   readonly query: Query
-  /** @default none: ranks by words only */
   readonly similarities?: Similarities | undefined
-  /** True if the question asks about an earlier answer. Selects complete answers first. @default false */
   readonly asksAboutAnswer?: boolean
   readonly capacity: number
-  /** Tokens for excerpts from the newest segment, the last answer, regardless of the query. @default 0 */
+  /** Tokens for excerpts from the newest segment, the last answer, regardless of the query. */
   readonly lastAnswerCapacity?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
 
-/** Shares of the capacity that do not depend on the query. */
 const INSTRUCTIONS_SHARE = 0.2
 const USER_SHARE_WITH_TOOLS = 0.2
 const USER_SHARE = 0.75
@@ -52,16 +47,10 @@ const HEAD_SHARE = 0.05
 const NEWEST_SHARE = 0.06
 const STEP_SHARE = 0.5
 const NEWEST_STEP_SHARE = 0.3
-/**
- * Fraction of the capacity for complete segments in a conversation with tools. The rest is for excerpts, because most
- * of a tool result is irrelevant.
- */
+/** The rest is for excerpts, because most of a tool result is irrelevant. */
 const FULL_SEGMENT_SHARE_WITH_TOOLS = 0.5
 const MIN_TOOL_SHARE = 0.2
-/**
- * A score is divided by the length to this power. Longer segments contain more relevant content, but less than
- * proportionally.
- */
+/** Longer segments contain more relevant content, but less than proportionally. */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
 /** Lower for a question about an answer, because answers are long and rarely repeat the terms of the question. */
@@ -69,25 +58,16 @@ const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
-/**
- * Fraction of its neighbors' scores that a segment's score gains in a conversation without tools, because a topic spans
- * several turns.
- */
+/** A topic spans several turns, so a segment's score gains this fraction of its neighbors' scores. */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBOR_DISTANCE = 3
 const TOPIC_SHARE = 0.5
 const SIMILARITY_SHARE = 0.7
-/**
- * Minimum capacity for scoring neighbors, in tokens. With less, neighbors would displace other hits, except in meeting
- * transcripts.
- */
+/** With less capacity, neighbors would displace other hits, except in meeting transcripts. */
 const MIN_NEIGHBOR_CAPACITY = 8000
-/**
- * Decay of scores by age in a conversation with tools, where old segments are often outdated. The oldest segment has
- * 1/e of the weight of the newest.
- */
+/** Old segments of a conversation with tools are often outdated. */
 const DECAY = 1
-/** Maximum number of rounds that fill unused tokens, which remain because snippet sizes are estimates. */
+/** Tokens remain unused because snippet sizes are estimates. */
 const MAX_FILLING_ROUNDS = 4
 const FILLED_SHARE = 0.998
 
@@ -187,7 +167,6 @@ function addNeighborScores(scores: Float64Array): Float64Array {
   })
 }
 
-/** A segment's value is its score plus half of its partner's score, weighted by length and age. */
 function assignValues(entries: readonly PackerEntry[], scores: Float64Array, isToolHeavy: boolean): void {
   const [decay, power] = isToolHeavy ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
@@ -199,10 +178,7 @@ function assignValues(entries: readonly PackerEntry[], scores: Float64Array, isT
   }
 }
 
-/**
- * The partner of a question is its answer, and vice versa. For a user message without an answer, returns a quarter of
- * the combined scores of the adjacent user messages.
- */
+/** The partner of a question is its answer, and vice versa. */
 function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, entryIndex: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
   const scoreAt = (index: number): number => (index in entries ? (scores[index] ?? 0) : 0)

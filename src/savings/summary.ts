@@ -15,7 +15,7 @@ export interface SummaryOptions {
   readonly summarizerOf: (job: TierJob) => SmallModel | undefined
 }
 
-/** Version of the instruction, part of the key of stored summaries. */
+/** Part of the key of stored summaries. Must change with the instruction. */
 export const PROMPT_VERSION = 2
 
 const START_MARKER = '<<<conversation>>>'
@@ -48,16 +48,11 @@ interface SummaryJob {
 export interface Summary {
   readonly text: string
   readonly spent: NanoUsd
-  /** The name of the small model, or `extractive`. */
   readonly author: string
 }
 
 const MAX_ATTEMPTS = 2
 
-/**
- * Asks the small model for a summary. Extracts sentences instead if there is no small model, the call fails, or the
- * reply is not a summary.
- */
 export async function summarize(job: SummaryJob): Promise<Summary> {
   const { earlier, small, maxTokens, tools, signal } = job
   const input = earlier === undefined ? job.text : `${earlier}\n\n${job.text}`
@@ -110,7 +105,6 @@ export function summaryOf(notice: string): string {
 
 const MAX_ARGUMENTS_LENGTH = 400
 
-/** Serializes a segment, with tool calls and results in full or shortened. */
 export function serializeSegment(segment: Segment, detail: 'full' | 'stub'): string {
   return segment.messages.map((message) => serializeMessage(message, detail)).join('\n')
 }
@@ -146,7 +140,6 @@ function serializePart(part: Part, detail: 'full' | 'stub'): string {
   }
 }
 
-/** Formats a rounded number of tokens with thousands separators: 340, 12,000. */
 function formatTokens(tokens: number): string {
   const unit = tokens < 1000 ? 10 : 1000
   return String(Math.max(unit, Math.round(tokens / unit) * unit)).replace(/\B(?=(?:\d{3})+$)/g, ',')
@@ -158,14 +151,11 @@ const IMPORTANT_WORD =
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
 const MIN_SENTENCE_LENGTH = 16
 const MAX_SENTENCE_LENGTH = 500
-/** UTF-16 code units between two pauses. */
 const SLICE_LENGTH = 16_384
-/** A sentence's score is divided by its size in tokens to this power. */
 const SIZE_POWER = 0.7
-/** Minimum size by which a score is divided, in tokens. Prevents a preference for short sentences. */
+/** Prevents a preference for short sentences. */
 const MIN_TOKENS = 12
 
-/** Returns the sentences with the most facts, verbatim and in their original order. */
 export async function summarizeByExtraction(text: string, maxTokens: number, tools: TextTools): Promise<string> {
   const { pause } = tools
   const { estimate } = tools.meter.tokenizer
@@ -218,7 +208,6 @@ async function sentencesOf(text: string, pause: Pause): Promise<readonly string[
   return [...sentences]
 }
 
-/** Extends the slice to the end of a line or sentence. */
 function endOfSlice(text: string, start: number): number {
   const boundary = /[.!?。！？]\s|\n/gu
   boundary.lastIndex = start + SLICE_LENGTH

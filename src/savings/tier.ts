@@ -31,10 +31,7 @@ export interface TierJob {
   }
   readonly signal: AbortSignal
   readonly now: number
-  /**
-   * Set if the prompt is sent unchanged: `tried` if the tiers run as a trial, `not-tried` if they do not. @default
-   * none: the tiers decide
-   */
+  /** Set if the prompt is sent unchanged: `tried` if the tiers run as a trial. @default the tiers decide */
   readonly shadow?: 'tried' | 'not-tried'
 }
 
@@ -45,7 +42,7 @@ export interface Rewrite {
   readonly tokens: number
 }
 
-/** A smaller prompt, or the reason for declining. `spent` is the cost of small-model calls. */
+/** `spent` is the cost of small-model calls. */
 export type TierResult =
   | {
       readonly rewrite: Rewrite
@@ -80,7 +77,6 @@ export interface Tier {
   rewrite(job: TierJob): Promise<TierResult>
 }
 
-/** The outcome of a tier, for the log record and for `explain`. */
 export interface TierVerdict {
   readonly tier: TierNumber
   readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'does-not-pay' | 'failed'
@@ -91,38 +87,31 @@ export interface WaterfallResult {
   readonly rewrite?: Rewrite
   /** Tokens of the received prompt: counted exactly if there is a rewrite, otherwise as in `TierJob`. */
   readonly tokens: number
-  /** Cost of all small-model calls, including those of tiers that declined. */
+  /** Includes the calls of tiers that declined. */
   readonly spent: NanoUsd
   /** The part of `spent` for tiers requested by a header. @default 0 */
   readonly requestedCost?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
-  /**
-   * Reports how many tokens the upstream read from its cache, which corrects the expectation for later turns. Never
-   * rejects. Absent for a conversation without a stored history.
-   */
+  /** Corrects the expected cache reads of later turns. Never rejects. Absent without a stored history. */
   reportCacheRead?(tokens: number): Promise<void>
 }
 
 export interface Waterfall {
-  /** Never rejects. A tier failure is reported as a verdict. */
+  /** Never rejects. */
   (job: TierJob): Promise<WaterfallResult>
-  /** Returns true if no tier rewrites a prompt of at most this many tokens. The prompt is then not counted. */
+  /** Returns true if no tier rewrites a prompt of at most this many tokens. */
   isTooSmall(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 
-/** Tokens above which a tier may run without a header. */
+/** Tokens above which tier 2 (vanishing), 3 (recursive) or 4 (family) may run without a header. */
 export interface Thresholds {
-  /** Tier 2. @default 50_000 */
   readonly vanishing: number
-  /** Tier 3. @default 80_000 */
   readonly recursive: number
-  /** Tier 4. @default 20_000 */
   readonly family: number
 }
 
 export const DEFAULT_THRESHOLDS: Thresholds = { vanishing: 50_000, recursive: 80_000, family: 20_000 }
 
-/** Returns the thresholds for the model of a request. */
 export function thresholdsFor({ model }: Pick<TierJob, 'model'>, thresholds: Thresholds): Thresholds {
   const factor = model.thresholdFactor ?? 1
   return {
@@ -132,16 +121,12 @@ export function thresholdsFor({ model }: Pick<TierJob, 'model'>, thresholds: Thr
   }
 }
 
-/** Returns true if a header requests this tier, which then runs regardless of its expected cost. */
+/** A requested tier runs regardless of its expected cost. */
 export function isRequestedByHeader({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5
   return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
 }
 
-/**
- * Returns true if a header or the prompt size selects this tier. A savings level excludes tiers 2 to 4. If a header
- * requests tier 3, the prompt size does not select tier 2.
- */
 export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
   if (job.steering.level !== undefined) return false
   if (isRequestedByHeader(job, tier)) return true
@@ -161,7 +146,6 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
 
 const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
 
-/** Reads the steering headers. Throws `invalid-request` with the header as `param` for an invalid value. */
 export function readSteeringHeaders(request: Pick<HttpRequest, 'header'>): Steering {
   const header = request.header('x-savings-level')
   const level = LEVELS.find((known) => known === header?.trim().toLowerCase())

@@ -52,16 +52,12 @@ export interface WaterfallOptions {
   readonly store: Pick<Store, 'get' | 'set'>
   readonly now: Runtime['now']
   readonly after: Runtime['after']
-  /** Yields to the event loop. Called every few milliseconds while a long conversation is analyzed. */
   readonly yieldToEventLoop: () => Promise<void>
   readonly thresholds?: Partial<Thresholds>
   readonly slider?: SliderMode
-  /** The author of summaries: the small model, or an algorithm that copies sentences at no cost. @default 'model' */
   readonly summarizer?: 'model' | 'extractive'
-  /** Also ranks segments for tiers 5 and 2. @default none */
   readonly embedder?: Embedder
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
-  /** The tiers, in order of preference. @default tiers 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
 }
 
@@ -71,10 +67,7 @@ interface WaterfallContext {
   readonly ranker: SemanticRanker | undefined
 }
 
-/**
- * Returns a function that rewrites a prompt with the first tier that succeeds: a tier requested by a header, then the
- * tiers that are expected to save money, cheapest first. Never rejects.
- */
+/** Never rejects. */
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
   const { meter, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
@@ -86,7 +79,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
     const sized = await countNearThreshold(received, meter, thresholds)
     const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
-    // Below half of the lowest threshold, no tier will soon run without a header, so no history is needed.
+    // Up to half of the lowest threshold, no tier will soon run without a header, so no history is needed.
     const isTracked = job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
     const history = isTracked ? await recallHistory(memory, job) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, context)
@@ -124,7 +117,6 @@ function createContext(
 }
 
 interface TierRun extends WaterfallResult {
-  /** Present if a tier rewrote the prompt. */
   readonly sentAs?: { readonly tier: TierNumber; readonly tokens: number; readonly cachedTokens: number }
 }
 
@@ -171,10 +163,6 @@ async function lowestCallCost(
   return expected.callCost < callCost ? expected.callCost : callCost
 }
 
-/**
- * Returns the tiers requested by a header, followed by those that are expected to save money. Records a verdict for
- * each other tier.
- */
 async function selectTiersToTry(
   { tiers, meter }: WaterfallContext,
   job: TierJob,
@@ -208,7 +196,7 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : 'unknown error'
 }
 
-/** Returns `fallback` if the work rejects. Savings are optional, so a failure must not reject the request. */
+/** Savings are optional, so a failure must not reject the request. */
 async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promise<Value> {
   try {
     return await work
@@ -217,7 +205,6 @@ async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promi
   }
 }
 
-/** Replaces the estimated token count with an exact count if the estimate is close to a threshold. */
 async function countNearThreshold(job: TierJob, meter: Meter, thresholds: Thresholds): Promise<TierJob> {
   if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
@@ -231,7 +218,6 @@ function pauseFailingModel(job: TierJob, pauses: FailurePauses): TierJob {
   return { ...job, small: pauseAfterFailures(small, pauses, pauseKeyOf(conversationOf(prompt), owner), signal) }
 }
 
-/** Calls `onSpent` with the cost of each embedder call. */
 function addSemantics(job: TierJob, ranker: SemanticRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
   if (ranker === undefined) return job
   const semantics: TierJob['semantics'] = {
@@ -253,7 +239,6 @@ interface Attempt {
   readonly rewritten?: { readonly rewrite: Rewrite; readonly tokens: number; readonly continues: boolean }
 }
 
-/** Never rejects. A failure is reported as a verdict. */
 async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallContext): Promise<Attempt> {
   let embeddingCost: NanoUsd = ZERO
   const { small, spent: spentSoFar } = trackSpending(job.small)
