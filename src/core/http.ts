@@ -64,7 +64,7 @@ const STEERING_HEADERS = [
   'X-Svc-Detach',
 ] as const
 
-export type SteeringHeader = (typeof STEERING_HEADERS)[number]
+type SteeringHeader = (typeof STEERING_HEADERS)[number]
 
 const NAME_PREFIX = 'x-svc-'
 const KNOWN_NAMES: ReadonlySet<string> = new Set(STEERING_HEADERS.map((name) => name.toLowerCase()))

@@ -150,7 +150,7 @@ export interface Store {
   close(): Promise<void>
 }
 
-export type QuotaKind =
+type QuotaKind =
   | 'batch'
   | 'turn'
   /** Ids of responses that an upstream stores for the key. */

@@ -22,7 +22,7 @@ export interface Segment {
 }
 
 /** System messages belong to no segment, because they are never cut. */
-export interface SplitConversation {
+interface SplitConversation {
   readonly old: readonly Segment[]
   /** The live turn: the segment with the last user message, and all later segments. */
   readonly live: readonly Segment[]
@@ -82,7 +82,7 @@ export function conversationOf(prompt: Prompt): Conversation {
 }
 
 /** A prefix has the same hash on every turn. */
-export interface PrefixHashes {
+interface PrefixHashes {
   /** Returns the hash of the system prompt and the first `count` segments, in 64 hex digits. */
   at(count: number): string
 }

@@ -15,7 +15,7 @@ import { hasStandingInstruction, type Segment } from './conversation.ts'
 import { countTermsWithPauses, type TermCounts } from './keywords.ts'
 import { termsOf } from './terms.ts'
 
-export interface TextLocation {
+interface TextLocation {
   readonly message: number
   readonly part: number
   /** Index in the content of a tool result, or -1 for other parts. */

@@ -19,7 +19,7 @@ export interface PackerEntry {
   usedTokens: number
 }
 
-export interface PackerTools {
+interface PackerTools {
   readonly meter: Meter
   readonly pause: Pause
   readonly signal: AbortSignal

@@ -120,7 +120,7 @@ export function hasCacheBreakpoints({ tools, messages }: Prompt): boolean {
   return tools.some(hasCacheControl) || messages.some(({ parts }) => parts.some(hasCacheControl))
 }
 
-export function hasCacheControl({ native }: Pick<Part, 'native'>): boolean {
+function hasCacheControl({ native }: Pick<Part, 'native'>): boolean {
   return native?.value['cache_control'] !== undefined
 }
 

@@ -6,7 +6,6 @@ import type { Store } from '../core/store.ts'
 import { chooseTiers, type DeclinedCosts, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
 import { conversationOf } from './conversation.ts'
 import { createSegmentAnalyzer } from './excerpt.ts'
-import { createFamilyLock } from './family.ts'
 import {
   type ConversationMemory,
   correctTrust,
@@ -26,9 +25,9 @@ import {
   trackSpending,
 } from './models.ts'
 import { hasCacheBreakpoints } from './prompt-cache.ts'
-import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, createVanishing, type MinTarget, type SliderMode } from './selection-tiers.ts'
+import { createFamilyLock, createRecursive } from './summary-tiers.ts'
 import {
   DEFAULT_THRESHOLDS,
   isRequestedByHeader,

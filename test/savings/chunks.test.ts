@@ -1,7 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { chunkSegments } from '../../src/savings/recursive.ts'
-import { serializeSegment } from '../../src/savings/summary.ts'
+import { chunkSegments, serializeSegment } from '../../src/savings/summary.ts'
 import { splitConversation } from '../../src/savings/conversation.ts'
 import { meter } from './bench.ts'
 import { conversation } from './conversation.ts'
