@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { NO_USAGE, add, costOf, toNanoUsd, subtract, ZERO, type NanoUsd } from '../core/money.ts'
+import { NO_USAGE, add, costOf, costOfTokens, toNanoUsd, subtract, ZERO, type NanoUsd } from '../core/money.ts'
 import { asArray, asCount, asObject, type Json, parseJson } from '../core/json.ts'
 import type { Model } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
@@ -144,7 +144,7 @@ function hasCachePrice({ price }: Model): boolean {
 
 /** The upstream writes the tokens after the first `cachedTokens` to its cache. */
 export function sendingCost(model: Model, tokens: number, cachedTokens: number): NanoUsd {
-  if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
+  if (!hasCachePrice(model)) return costOfTokens(model.price, Math.round(tokens), 0)
   const read = Math.round(Math.min(cachedTokens, tokens))
   return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
 }
