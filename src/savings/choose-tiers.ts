@@ -137,7 +137,7 @@ const CERTAIN_SHARE = 0.02
 /** Minimum ratio of expected gain to possible loss. Above 1, because the conversation may end with this request. */
 export const MIN_GAIN_RATIO = 2
 
-/** With the factor, `maySwitch` accepts a switch that the almost certain requests pay for. */
+/** The factor makes `maySwitch` accept a switch that the almost certain requests pay for. */
 export function turnsAhead(turns: number): number {
   return Math.max(Math.min(turns, MAX_TURNS), certainTurns(turns) * (1 + MIN_GAIN_RATIO))
 }
@@ -190,8 +190,8 @@ interface Risk {
 }
 
 /**
- * Whenever the conversation ends, it may cost at most one rewrite more than if every turn had been sent unchanged.
- * Assumes no growth.
+ * Ensures that the conversation, whenever it ends, costs at most one rewrite more than if every turn had been sent
+ * unchanged. Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Risk, { model }: Outlook): boolean {
   // The next turn may send a prompt above the limit without cutting it again.
