@@ -17,7 +17,7 @@ const RENAMED = /^src\/(?:formats|savings|stores|testing|tokens|replay|batches)\
 const DATA: ReadonlySet<string> = new Set([
   'src/cache/english.ts',
   'src/savings/conversation.ts',
-  'src/savings/terms.ts',
+  'src/savings/keywords.ts',
   'src/savings/summary.ts',
   'src/testing/cache-contracts.ts',
   'bench/quality/answer-questions.ts',

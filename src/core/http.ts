@@ -36,9 +36,7 @@ export interface HttpRequest {
 export interface ResponseSink {
   send(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
-  /**
-   * Returns false if the client reads too slowly. `onDrain` then reports that the client has read the pending bytes.
-   */
+  /** Returns false if the client reads too slowly. `onDrain` then reports that it has read the pending bytes. */
   write(bytes: Uint8Array | string): boolean
   /** Replaces an earlier listener. */
   onDrain(listener: () => void): void
@@ -123,11 +121,7 @@ export function checkSteeringNames(headerNames: Iterable<string>): void {
   }
 }
 
-/**
- * Joins pieces. Returns a single piece without copying it.
- *
- * @param size The total length of the pieces. @default computed
- */
+/** Returns a single piece without copying it. `size` is the total length of the pieces. */
 export function joinBytes(pieces: readonly Uint8Array[], size: number = sizeOf(pieces)): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
@@ -144,8 +138,6 @@ function sizeOf(pieces: readonly Uint8Array[]): number {
   return pieces.reduce((size, { byteLength }) => size + byteLength, 0)
 }
 
-/**
- * Returns a Node buffer where available, because Node searches and sends its own buffers faster than other byte arrays.
- */
+/** Node searches and sends its own buffers faster than other byte arrays. */
 const allocateBytes: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)

@@ -11,8 +11,7 @@ import {
 } from '../core/prompt.ts'
 import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
-import type { Query } from './keywords.ts'
-import { termsOf } from './terms.ts'
+import { type Query, termsOf } from './keywords.ts'
 
 /** Segments are the units of selection, so a tool call is never separated from its result. */
 export interface Segment {

@@ -12,8 +12,7 @@ import {
   withParts,
 } from '../core/prompt.ts'
 import { hasStandingInstruction, type Segment } from './conversation.ts'
-import { countTermsWithPauses, type TermCounts } from './keywords.ts'
-import { termsOf } from './terms.ts'
+import { countTermsWithPauses, type TermCounts, termsOf } from './keywords.ts'
 
 interface TextLocation {
   readonly message: number

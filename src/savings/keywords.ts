@@ -1,5 +1,115 @@
 import type { Pause } from '../core/async.ts'
 
+const STOP_WORDS: ReadonlySet<string> = new Set(
+  (
+    'a an the and or but nor so yet if then than that this these those it its i me my mine we us our ours you your yours he him his ' +
+    'she her hers they them their theirs who whom whose which what when where why how is are was were be been being am do does did ' +
+    'done doing have has had having will would shall should can could may might must not no yes of to in on at by for with from into ' +
+    'onto over under about as up down out off there here all any some each every both few more most other such only own same too very ' +
+    'just also again once ever never please tell let got get go going like want know think thing lot okay ok yeah oh um uh hmm well ' +
+    'really one two need make say said mean much many because while during before after between through'
+  ).split(' '),
+)
+
+const NONE = 0
+const LETTER = 1
+const DIGIT = 2
+const JOINER = 3
+
+const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
+  const character = String.fromCharCode(code)
+  if (/[A-Za-z_$]/.test(character)) return LETTER
+  if (/\d/.test(character)) return DIGIT
+  return /[-./:@'+]/.test(character) ? JOINER : NONE
+})
+
+/** Longer words, usually keys or encoded data, are ignored. */
+const MAX_WORD_LENGTH = 64
+
+/** Terms are 30-bit hashes, which take less memory than strings. A collision affects only the ranking. */
+export function termsOf(text: string): number[] {
+  const terms: number[] = []
+  const add = (term: string): void => {
+    terms.push(hashOf(term))
+  }
+  let position = 0
+  while (position < text.length) {
+    const start = skipToWord(text, position)
+    position = endOfCompound(text, start)
+    if (position > start) addCompound(text.slice(start, position), add)
+  }
+  return terms
+}
+
+function hashOf(term: string): number {
+  let hash = 0x811c9dc5
+  for (let index = 0; index < term.length; index++) hash = Math.imul(hash ^ term.charCodeAt(index), 0x01000193)
+  return (hash ^ (hash >>> 17)) & 0x3fffffff
+}
+
+function skipToWord(text: string, from: number): number {
+  let position = from
+  while (position < text.length && !isWordCharacter(text.charCodeAt(position))) position++
+  return position
+}
+
+function endOfCompound(text: string, start: number): number {
+  let position = start
+  while (position < text.length) {
+    const code = text.charCodeAt(position)
+    const isJoiner = code < 128 && ASCII_CLASSES[code] === JOINER && isWordCharacter(text.charCodeAt(position + 1))
+    if (!isJoiner && !isWordCharacter(code)) break
+    position++
+  }
+  return position
+}
+
+function isWordCharacter(code: number): boolean {
+  if (code < 128) return ASCII_CLASSES[code] === LETTER || ASCII_CLASSES[code] === DIGIT
+  // Excludes punctuation, arrows, box drawings, and full-width punctuation and digits.
+  return code >= 0xc0 && (code < 0x2000 || code > 0x303f) && (code < 0xff00 || code > 0xff20) && code !== 0xfffd
+}
+
+function addCompound(compound: string, add: (term: string) => void): void {
+  if (isCjk(compound.charCodeAt(0))) return addPairs(compound, add)
+  const lowerCase = compound.toLowerCase()
+  if (lowerCase.length > MAX_WORD_LENGTH) return
+  const parts = partsOf(compound)
+  if (parts.length > 1) add(lowerCase)
+  for (const part of parts) {
+    const term = part.toLowerCase()
+    if (!STOP_WORDS.has(term)) add(stemOf(term))
+  }
+}
+
+function partsOf(compound: string): readonly string[] {
+  if (/^[a-z]+$|^[A-Z][a-z]*$|^\d+$/.test(compound)) return [compound]
+  return compound
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/([A-Z])([A-Z][a-z])/g, '$1 $2')
+    .split(/[-./:@'+_$ ]+/)
+    .filter((part) => part.length > 1 || /[\d\u00c0-\uffff]/.test(part))
+}
+
+function isCjk(code: number): boolean {
+  return code >= 0x3040 && code < 0xd800
+}
+
+function addPairs(text: string, add: (term: string) => void): void {
+  for (let index = 0; index < text.length; index++) add(text.slice(index, index + 2))
+}
+
+export function stemOf(word: string): string {
+  if (word.length < 4 || /\d/.test(word)) return word
+  let stem = word
+  if (/[^aeiou]ies$/.test(stem)) stem = `${stem.slice(0, -3)}y`
+  else if (/(?:[sxz]|ch|sh)es$/.test(stem)) stem = stem.slice(0, -2)
+  else if (/[^suai]s$/.test(stem)) stem = stem.slice(0, -1)
+  const bare = stem.replace(/(?:ing|ed|ly)$/, '')
+  if (bare !== stem && bare.length > 2 && /[aeiouy]/.test(bare)) stem = bare.replace(/([bdfgmnprt])\1$/, '$1')
+  return stem.length > 3 ? stem.replace(/e$/, '') : stem
+}
+
 /** Weights by term. */
 export type Query = ReadonlyMap<number, number>
 
@@ -20,7 +130,6 @@ const SATURATION = 1.2
 const LENGTH_PENALTY = 0.75
 const MAX_EXPANSION_TEXTS = 5
 const MAX_EXPANSION_TERMS = 10
-/** Maximum number of terms per text that are candidates for the expansion. */
 const MAX_CANDIDATE_TERMS = 1000
 const EXPANSION_WEIGHT = 0.3
 
@@ -35,7 +144,6 @@ export function countTerms(terms: readonly number[]): TermCounts {
   return toTermCounts(counts, terms.length)
 }
 
-/** Like `countTerms`, for any number of terms. Divides many terms by their value, and pauses between the divisions. */
 export async function countTermsWithPauses(terms: readonly number[], pause: Pause): Promise<TermCounts> {
   if (terms.length <= SLICE_TERMS) return countTerms(terms)
   const divisions = Array.from({ length: DIVISIONS }, (): number[] => [])
@@ -72,7 +180,7 @@ async function forEachSlice<Items extends { readonly length: number; slice(from:
   }
 }
 
-function toTermCounts(counts: ReadonlyMap<number, number>, length: number): TermCounts {
+export function toTermCounts(counts: ReadonlyMap<number, number>, length: number): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
@@ -172,41 +280,6 @@ function strongestOf(
   return weights.sort((a, b) => b[1] - a[1]).slice(0, limit)
 }
 
-const MAX_TOPIC_DISTANCE = 10
-const MAX_TOPIC_TERMS = 400
-
-/** In a meeting transcript, the terms of a question occur in different turns of the same topic. */
-export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
-  const reduced = await mapWithPauses(texts, pause, (text) => keepQueryTerms(text, query))
-  const topics = await mapWithPauses(reduced, pause, (_, index) => mergeCounts(topicAround(reduced, index)))
-  return scoreTexts(await createCorpus(topics, pause), query, pause)
-}
-
-/** Stops before a long neighbor, which is a document with its own topic. */
-function topicAround(texts: readonly TermCounts[], index: number): readonly TermCounts[] {
-  let length = texts[index]?.length ?? 0
-  let distance = 0
-  for (; distance < MAX_TOPIC_DISTANCE && length <= MAX_TOPIC_TERMS; distance++) {
-    length += (texts[index - distance - 1]?.length ?? 0) + (texts[index + distance + 1]?.length ?? 0)
-  }
-  const reach = length <= MAX_TOPIC_TERMS ? distance : Math.max(0, distance - 1)
-  return texts.slice(Math.max(0, index - reach), index + reach + 1)
-}
-
-function keepQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
-  const isInQuery = (_: number, index: number): boolean => query.has(terms[index] ?? 0)
-  return { terms: terms.filter(isInQuery), counts: counts.filter(isInQuery), length }
-}
-
-function mergeCounts(texts: readonly TermCounts[]): TermCounts {
-  const counts = new Map<number, number>()
-  for (const text of texts) {
-    for (const [index, term] of text.terms.entries())
-      counts.set(term, (counts.get(term) ?? 0) + (text.counts[index] ?? 0))
-  }
-  return toTermCounts(counts, totalLength(texts))
-}
-
-function totalLength(texts: readonly TermCounts[]): number {
+export function totalLength(texts: readonly TermCounts[]): number {
   return texts.reduce((sum, text) => sum + text.length, 0)
 }

@@ -122,8 +122,8 @@ export class Packer {
   }
 
   /**
-   * Removes snippets, last picked first, until the capacity suffices or one remains. Searches for the number to keep,
-   * because each measurement counts the whole excerpt.
+   * Removes as few snippets as possible, last picked first. Searches, because each measurement counts the whole
+   * excerpt.
    */
   async #shrink(entry: PackerEntry): Promise<void> {
     const picked = entry.pickedSnippets

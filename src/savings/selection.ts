@@ -3,7 +3,16 @@ import type { Meter } from '../core/ports.ts'
 import type { Message } from '../core/prompt.ts'
 import type { Segment } from './conversation.ts'
 import type { AnalyzeSegment } from './excerpt.ts'
-import { createCorpus, expandQuery, type Query, scoreTexts, scoreTopics } from './keywords.ts'
+import {
+  createCorpus,
+  expandQuery,
+  mapWithPauses,
+  type Query,
+  scoreTexts,
+  type TermCounts,
+  totalLength,
+  toTermCounts,
+} from './keywords.ts'
 import type { Similarities } from './models.ts'
 import { Packer, type PackerEntry, scoreSnippets } from './packer.ts'
 
@@ -233,4 +242,39 @@ function packFixedShares(
   if (newest === undefined) return
   packer.packSegments([newest], capacity * NEWEST_SHARE)
   packer.packLastSnippets(newest, job.lastAnswerCapacity ?? 0)
+}
+
+const MAX_TOPIC_DISTANCE = 10
+const MAX_TOPIC_TERMS = 400
+
+/** In a meeting transcript, the terms of a question occur in different turns of the same topic. */
+export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
+  const reduced = await mapWithPauses(texts, pause, (text) => keepQueryTerms(text, query))
+  const topics = await mapWithPauses(reduced, pause, (_, index) => mergeCounts(topicAround(reduced, index)))
+  return scoreTexts(await createCorpus(topics, pause), query, pause)
+}
+
+/** Stops before a long neighbor, which is a document with its own topic. */
+function topicAround(texts: readonly TermCounts[], index: number): readonly TermCounts[] {
+  let length = texts[index]?.length ?? 0
+  let distance = 0
+  for (; distance < MAX_TOPIC_DISTANCE && length <= MAX_TOPIC_TERMS; distance++) {
+    length += (texts[index - distance - 1]?.length ?? 0) + (texts[index + distance + 1]?.length ?? 0)
+  }
+  const reach = length <= MAX_TOPIC_TERMS ? distance : Math.max(0, distance - 1)
+  return texts.slice(Math.max(0, index - reach), index + reach + 1)
+}
+
+function keepQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
+  const isInQuery = (_: number, index: number): boolean => query.has(terms[index] ?? 0)
+  return { terms: terms.filter(isInQuery), counts: counts.filter(isInQuery), length }
+}
+
+function mergeCounts(texts: readonly TermCounts[]): TermCounts {
+  const counts = new Map<number, number>()
+  for (const text of texts) {
+    for (const [index, term] of text.terms.entries())
+      counts.set(term, (counts.get(term) ?? 0) + (text.counts[index] ?? 0))
+  }
+  return toTermCounts(counts, totalLength(texts))
 }

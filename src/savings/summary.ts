@@ -5,9 +5,16 @@ import { measureInSlices, type Pause } from '../core/async.ts'
 import { toCharacterBoundary } from './excerpt.ts'
 import type { TextTools } from './selection.ts'
 import type { Segment } from './conversation.ts'
-import { type Corpus, countTerms, createCorpus, inverseFrequency, mapWithPauses, type TermCounts } from './keywords.ts'
+import {
+  type Corpus,
+  countTerms,
+  createCorpus,
+  inverseFrequency,
+  mapWithPauses,
+  type TermCounts,
+  termsOf,
+} from './keywords.ts'
 import { EXTRACTIVE, type SmallModel } from './models.ts'
-import { termsOf } from './terms.ts'
 import type { Thresholds, TierJob } from './tier.ts'
 
 export interface SummaryOptions {

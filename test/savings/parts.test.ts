@@ -6,7 +6,7 @@ import {
   hasStandingInstruction,
   splitConversation,
 } from '../../src/savings/conversation.ts'
-import { stemOf, termsOf } from '../../src/savings/terms.ts'
+import { stemOf, termsOf } from '../../src/savings/keywords.ts'
 import { createMemory, recallSnapshot } from '../../src/savings/memory.ts'
 import { parseTerms, storeTranscript } from '../../src/savings/selection-tiers.ts'
 import { summarizeByExtraction } from '../../src/savings/summary.ts'

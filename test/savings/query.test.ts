@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
 import { queryOf, splitConversation } from '../../src/savings/conversation.ts'
-import { termsOf } from '../../src/savings/terms.ts'
+import { termsOf } from '../../src/savings/keywords.ts'
 import { text } from './conversation.ts'
 
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
