@@ -8,13 +8,11 @@ import type { Native } from '../core/prompt.ts'
 export interface MemoryAnswerStoreOptions {
   readonly maxEntries: number
   readonly maxBytes: number
-  /** Returns the size of a comparable entry in the index, in bytes. */
   readonly indexBytes: (text: string) => number
-  /** Called for each removed entry, and for each entry that is too large to store. Not called for a replaced entry. */
+  /** Also called for an entry that is too large to store, but not for a replaced entry. */
   readonly onRemove: (answer: CachedAnswer) => void
 }
 
-/** Size of an entry without its strings, in bytes. */
 const OVERHEAD_BYTES = 1024
 
 interface Entry {
@@ -31,15 +29,11 @@ interface Owner {
   bytes: number
 }
 
-/**
- * Creates a store in memory, limited by count and bytes. When the store is full, the least recently used entry of the
- * owner with the largest share is evicted. An owner below an equal share therefore never loses entries to other owners.
- */
+/** Evicts from the owner with the largest share, so an owner below an equal share loses no entries to others. */
 export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): AnswerStore {
   const { maxEntries, maxBytes, indexBytes, onRemove } = options
   const entries = new Map<string, Entry>()
   const owners = new Map<string, Owner>()
-  /** Number of comparable entries, by scope. */
   const comparableCounts = new Map<string, number>()
   let bytes = 0
 
@@ -70,7 +64,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     detach(entry)
     onRemove(entry.answer)
   }
-  /** Marks the entry and its owner as most recently used. Of equal owners, `evict` takes the least recently used. */
+  /** Of owners with equal shares, `evict` takes the least recently used. */
   const touch = (entry: Entry): void => {
     const { answer, owner } = entry
     owner.entries.delete(answer.id)
@@ -141,10 +135,7 @@ function oldestOf(owner: Owner): Entry | undefined {
   return owner.evictionOrder.next().value
 }
 
-/**
- * Returns the size of an answer at two bytes per UTF-16 code unit. Native text counts twice, because it is parsed on
- * each access.
- */
+/** Two bytes per UTF-16 code unit. A native answer counts twice, because of its parsed form. */
 function bytesOf({ id, text, completion }: CachedAnswer): number {
   const { native, parts } = completion
   let length = id.length + text.length
@@ -153,7 +144,7 @@ function bytesOf({ id, text, completion }: CachedAnswer): number {
   return OVERHEAD_BYTES + 2 * length
 }
 
-/** Stores a native answer only as JSON text, because the garbage collector visits each object in a parsed value. */
+/** Drops the parsed value if the text is known, because garbage collections visit each object of a stored value. */
 function dropParsedValue(completion: Completion): Completion {
   const { native } = completion
   return native?.text === undefined
@@ -181,10 +172,7 @@ export interface Timeout {
   readonly cancellation?: Cancellation | undefined
 }
 
-/**
- * Returns the result of `work`. If it is a promise, a timeout or a cancellation rejects the returned promise, but does
- * not stop the work.
- */
+/** Rejects after a timeout or a cancellation, but does not stop the work. */
 export function runWithTimeout<T>(timeout: Timeout, work: () => MaybePromise<T>): MaybePromise<T> {
   throwIfCanceled(timeout.cancellation)
   const result = work()
@@ -193,7 +181,6 @@ export function runWithTimeout<T>(timeout: Timeout, work: () => MaybePromise<T>)
   return withTimeout(result, { ...timeout, createError })
 }
 
-/** Like `runWithTimeout`, but passes `work` a signal that is aborted when the returned promise settles. */
 export function runAbortable<T>(timeout: Timeout, work: (signal: AbortSignal) => MaybePromise<T>): MaybePromise<T> {
   const controller = new AbortController()
   const result = runWithTimeout(timeout, () => work(controller.signal))
@@ -207,7 +194,7 @@ export function throwIfCanceled(cancellation: Cancellation | undefined): void {
 const MAX_FAILURES = 3
 const PAUSE_MS = 10_000
 
-/** Pauses a component for ten seconds after three consecutive failures, so that requests do not wait for timeouts. */
+/** Pauses a failing component, so that requests do not wait for its timeouts. */
 export class FailurePause {
   readonly #now: () => number
   #failures = 0
@@ -257,7 +244,7 @@ function createGuardedCall({ runtime: { now, after }, timeoutMs: ms }: GuardOpti
   }
 }
 
-/** Returns a store whose calls have a deadline. Exception: `clear`, which delays no request. */
+/** `clear` has no deadline, because it delays no request. */
 export function guardAnswerStore(store: AnswerStore, options: GuardOptions): AnswerStore {
   const call = createGuardedCall(options)
   const { claims, peek = store.get } = store

@@ -12,29 +12,25 @@ import {
 } from '../core/prompt.ts'
 
 export interface CacheKeyOptions {
-  /** The id of the calling key, or `global` if all keys share answers. */
   readonly owner: string
   readonly modelName: string
-  /** The header `anthropic-beta`, which is forwarded to the upstream. @default none */
   readonly beta?: string | undefined
   /** True if short texts need not be hashed, because the entries stay in this process. @default false */
   readonly isLocal?: boolean
 }
 
 export interface CacheKey {
-  /** Digest of the request without the text of a last user message that has only text. A hit requires the same scope. */
+  /** A hit requires the same scope, which covers the request except the text of a text-only question. */
   readonly scope: string
-  /** Texts with the same normalized form have the same id within a scope. */
   readonly id: string
   /** The normalized text of the last user message. */
   readonly text: string
   /** The text of the preceding user message, to which a short question may refer. */
   readonly previousText: string
-  /** False if only identical text is a hit. */
   readonly comparable: boolean
 }
 
-/** Body fields that the prompt contains or that do not affect the answer. Other fields are hashed as received. */
+/** Body fields that the prompt contains or that do not affect the answer. */
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
   anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
@@ -48,15 +44,10 @@ function bodyFields(names: string): ReadonlySet<string> {
 /** Maximum length of a text that is its own digest, because hashing a short text costs more than comparing it. */
 const MAX_PLAIN_LENGTH = 512
 
-/** Longer questions are compared by hash only, because similar long texts are usually different questions. */
+/** Longer questions are not compared, because similar long texts are usually different questions. */
 const MAX_COMPARED_LENGTH = 4000
 
-/**
- * Returns the cache key of a prompt, or undefined for a prompt that must not be cached.
- *
- * A body that contains only fields shared by several formats has the same scope in each of them. Other fields and parts
- * are hashed together with the name of their format, so they match only requests in that format.
- */
+/** Requests in different formats can have the same scope. Fields of one format are hashed with its name. */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const questionIndex = lastUserIndex(prompt.messages)
   const last = prompt.messages[questionIndex]
@@ -95,7 +86,7 @@ function isComparable({ parts }: Message, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !looksLikeCode(text)
 }
 
-/** Builds the text to hash. Each value is preceded by its length, so different lists of values have different texts. */
+/** Each value is preceded by its length, so that different lists of values have different texts. */
 class KeyText {
   text = ''
 
@@ -179,13 +170,11 @@ function textOf({ parts }: Message): string {
   return parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n\n')
 }
 
-/** Sorts the top-level fields, because the order of body fields has no meaning. */
 function sortedJson(value: JsonObject): string {
   return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
 }
 
 const CODE_FENCE = /```|~~~/
-/** An indented line counts as code or structured data only if the text contains a code character. */
 const INDENTED_LINE = /\n[ \t]+\S/
 /** A nested list or the cells of a table. */
 const STRUCTURED_TEXT = /\n[ \t]+(?:[-*+•]|\d+[.)])\s|\S\t\S/
@@ -196,17 +185,13 @@ const QUOTE_CHARACTER = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
 /** Matches text that normalization may change by more than trimming, or that may contain code or quotations. */
 const MAY_NEED_NORMALIZATION = /[^ !#-_a-}]| {2}/
-/** Maximum length in UTF-16 code units. In longer texts with quotations or code, only line ends are normalized. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function looksLikeCode(text: string): boolean {
   return CODE_FENCE.test(text) || STRUCTURED_TEXT.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
 }
 
-/**
- * Applies Unicode NFC and collapses white space. In code, indentation is significant, so only line ends and trailing
- * white space are normalized.
- */
+/** Keeps the indentation of code, which is significant. */
 export function normalizeText(text: string): string {
   if (!MAY_NEED_NORMALIZATION.test(text)) return text.trim()
   const composed = text.normalize('NFC')

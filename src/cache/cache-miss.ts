@@ -12,31 +12,23 @@ import type { Lookup } from './wording-search.ts'
 
 export interface CacheMiss {
   readonly hit: false
-  /** Cost of the verifier, part of the actual cost of the request. */
+  /** Cost of the verifier. */
   readonly spent: NanoUsd
-  /** Equal for identical requests, which can share one answer. Absent if the request cannot share an answer. */
+  /** Absent if the request cannot share an answer with identical requests. */
   readonly id?: string | undefined
   /** Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): MaybePromise<boolean>
-  /** Counts the request as a hit, because it receives the answer to an identical request. */
   countAsHit(): void
-  /** Absent without `id`, or if the store has no claims. */
   readonly claim?: AnswerClaim | undefined
 }
 
-/** A request's claim to compute an answer. Other processes wait for the answer instead of computing it too. */
+/** Lets other processes wait for the answer instead of computing it too. */
 export interface AnswerClaim {
-  /**
-   * Takes the claim, or waits for the process that has it. Resolves with undefined if this process must compute the
-   * answer. Rejects only if the request is canceled.
-   *
-   * @param findStream Looks for the other process's stream. The wait ends as soon as it finds one.
-   */
+  /** Resolves with undefined if this process must compute the answer. Rejects only if the request is canceled. */
   join<Stream>(findStream?: FindStream<Stream>): Promise<CacheHit | FoundStream<Stream> | undefined>
   /** Must be called once the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
-  /** Publishes streams to other processes. Absent if the store does not support streams. */
   readonly streamStore: StreamValues | undefined
   isOwned(): boolean
 }
@@ -76,7 +68,7 @@ export function createMiss(context: CacheContext, lookup: Lookup, directives: Ca
 
 type NewAnswer = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
-/** Stores and indexes an answer. A question that cannot be indexed is found only by identical text. */
+/** If the question cannot be indexed, only identical text finds the answer. */
 function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): MaybePromise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = context.options
   const { id, scope, text } = lookup.key
@@ -99,7 +91,6 @@ const REFUSAL =
   /^(?:i(?:'|’)?m sorry,? (?:but )?i (?:can|won|am not|cannot)|i(?:'|’)?m (?:unable|not able) to|sorry, (?:but )?i (?:can|won)|i (?:cannot|can(?:'|’)t|won(?:'|’)t|will not) (?:help|assist|provide|comply|do that|create|write|answer|fulfill)|as an ai(?: language model)?,? i (?:can|am not|do not))/i
 const MAX_REFUSAL_LENGTH = 600
 
-/** Returns true for a complete text answer that is not a refusal and that can be replayed without loss. */
 export function isStorable(completion: Completion): boolean {
   if (completion.finish !== 'stop' && completion.finish !== 'stop-sequence') return false
   if (!completion.parts.every(isReplayable)) return false
@@ -128,7 +119,7 @@ function isRefusal(completion: Completion, text: string): boolean {
   return hasRefusal || (text.length <= MAX_REFUSAL_LENGTH && REFUSAL.test(text))
 }
 
-/** Words that mark a time-sensitive question. A false match only shortens the lifetime of an entry. */
+/** A false match only shortens the lifetime of an entry. */
 const LATIN_WORDS = [
   'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
   'stock price|share price|bitcoin|exchange rate|the score|last night|happening|these days|is it (?:raining|snowing)',
@@ -150,9 +141,7 @@ export function isTimeSensitive(text: string): boolean {
   return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)
 }
 
-/** Lifetime of a claim, and maximum wait for another process, in milliseconds. */
 const CLAIM_MS = 30_000
-/** The interval between polls doubles from the minimum to the maximum. */
 const MIN_POLL_MS = 25
 const MAX_POLL_MS = 500
 
@@ -183,7 +172,6 @@ function createClaim(context: CacheContext, lookup: Lookup): AnswerClaim | undef
   }
 }
 
-/** Polls until the other process releases its claim. Returns the stored answer, or the stream as soon as one exists. */
 async function waitForOtherProcess<Stream>(
   context: CacheContext,
   lookup: Lookup,

@@ -24,10 +24,7 @@ export interface SemanticCacheOptions {
   readonly similarityThreshold?: number
   /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
   readonly scope?: 'key' | 'global'
-  /**
-   * Maximum number of entries in memory. A full cache evicts the least recently used entry of the key with the largest
-   * share. @default 1000
-   */
+  /** Maximum number of entries in memory. @default 1000 */
   readonly maxEntries?: number
   /** Maximum total size of the answers and the index in memory, in bytes. @default 64 MiB */
   readonly maxBytes?: number
@@ -37,10 +34,7 @@ export interface SemanticCacheOptions {
   readonly index?: VectorIndex
   /** Stores answers. Processes that use the same database share answers. @default in memory */
   readonly answers?: AnswerStore
-  /**
-   * Verifies the best candidate that the guard accepts. If the guard accepts none, `smallModelVerifier()` verifies the
-   * nearest candidate that differs only in its wording. @default none
-   */
+  /** Decides whether the best candidate for a paraphrased question is a hit. @default none */
   readonly verifyHit?: VerifyHit
   /** Maximum duration of a call to the embedder, index, answer store or verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number
@@ -95,7 +89,6 @@ export interface AskedQuestion {
 }
 
 export interface VerifierCall {
-  /** Returns the small model of the requested model's family, if there is one. */
   readonly smallModel: () => VerifierModel | undefined
   /** Aborts at the deadline, and when the caller disconnects. */
   readonly signal: AbortSignal
@@ -114,10 +107,7 @@ export interface VerifyHit {
     entry: CachedAnswer,
     call: VerifierCall,
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
-  /**
-   * If true and the guard accepts no candidate, the verifier judges the nearest one that the guard rejects only because
-   * of its words or their order. @default false
-   */
+  /** If true, judges the nearest candidate that differs only in wording if the guard accepts none. @default false */
   readonly judgesWording?: boolean
 }
 
@@ -150,24 +140,18 @@ export function smallModelVerifier(): VerifyHit {
 }
 
 export interface CacheDirectives {
-  /** If false, no stored answer is returned (`Cache-Control: no-cache`, `no-store` or `max-age=0`). */
   readonly allowsRead: boolean
-  /** If false, the answer is not stored (`Cache-Control: no-store`). */
   readonly allowsWrite: boolean
-  /** Minimum similarity of a hit (`X-Svc-Cache-Threshold`). Applies only if it exceeds the configured threshold. */
   readonly threshold?: number
 }
 
 export const NO_DIRECTIVES: CacheDirectives = { allowsRead: true, allowsWrite: true }
 
-/** The registered Cache-Control directives. Only no-cache, no-store and max-age=0 affect the semantic cache. */
+/** The registered Cache-Control directives. */
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
-/**
- * Parses Cache-Control and X-Svc-Cache-Threshold. A threshold above 1 is treated as 1, which accepts identical text only.
- * Throws `invalid-request` for an invalid value, because ignoring a misspelled `no-store` would store the answer.
- */
+/** Throws for an unknown directive, because ignoring a misspelled `no-store` would store the answer. */
 export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
   const control = header('cache-control')
   const threshold = readThreshold(header('x-svc-cache-threshold'))

@@ -16,20 +16,12 @@ export interface CanonicalToken extends Token {
   readonly article?: 'the' | 'a'
 }
 
-/** A text without insignificant differences: case, pleasantries, contractions, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly CanonicalToken[]
-  /**
-   * A comparison forgives typos if one of the texts is English. `none`: every character is significant, as in a text
-   * about spelling.
-   */
+  /** `none`: every character is significant, as in a text about spelling. */
   readonly language: 'english' | 'unknown' | 'none'
 }
 
-/**
- * Canonicalizes a text. Removes only the final punctuation if the text is not recognized as English. Leaves a text about
- * spelling unchanged.
- */
 export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
@@ -46,7 +38,6 @@ function formOf(written: readonly Token[]): Canonical {
   return { items: markArticles(sortFinalPair(removePleasantries(removeFillers(plain)))), language: 'english' }
 }
 
-/** Returns the text to embed, without omissible articles. Converts English text to lower case. */
 export function textToEmbed(canonical: Canonical): string {
   let text = ''
   for (const item of canonical.items) {
@@ -71,11 +62,10 @@ const REQUEST = [
 ].join('')
 const MODAL = '(?:can|could|would|will)'
 const START = `(?:${QUESTION_WORD}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
-/** Beginnings of indirect questions. Excludes `how to`, because `do you know how to swim` is a direct question. */
+/** Excludes `how to`, because `do you know how to swim` is a direct question. */
 const INDIRECT_QUESTION =
   '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
 
-/** Pleasantries at the beginning of a text, matched against its words joined by spaces. One may follow another. */
 const OPENINGS = [
   /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
   new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
@@ -106,7 +96,7 @@ const OPENINGS = [
   /^at (?=what time )/,
 ]
 
-/** The first words of `OPENINGS`. Most questions begin with another word, so their text is not searched for openings. */
+/** The first words of `OPENINGS`. A text that begins with another word needs no search. */
 const FIRST_WORDS = words(
   `hi hello hey greetings good please kindly ok okay so and well by in just anyway out if sorry excuse apologies
   i my the one another a quick short small question help can could will would is tell let inform show teach explain
@@ -129,18 +119,13 @@ const FINAL_PLEASE = new RegExp(
 
 const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
 
-/** `write me a poem`, which means `write a poem`. */
+/** `write me a poem` means `write a poem`. */
 const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
 
-/** Words that mark a text that may be about a pleasantry. */
 const ABOUT_PLEASANTRIES = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
 
-/**
- * Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. Rewrites
- * equivalent forms of a question to one form.
- */
 function removePleasantries(tokens: readonly Token[]): readonly Token[] {
   let items = tokens
   let isClause = false
@@ -185,7 +170,7 @@ function removeFinalPunctuation(items: readonly Token[]): readonly Token[] {
   return items.slice(0, isFactorial(items[last], items[last + 1]) ? last + 2 : last + 1)
 }
 
-/** Returns true for an exclamation mark after a number, a letter or a symbol, as in 5! and (n - 1)! */
+/** The mark in 5!, n! and (n - 1)! is not final punctuation. */
 function isFactorial(operand: Token | undefined, mark: Token | undefined): boolean {
   return mark?.raw === '!' && !(operand?.kind === 'word' && operand.key.length > 1)
 }
@@ -211,7 +196,6 @@ function removeFillers(items: readonly Token[]): readonly Token[] {
   })
 }
 
-/** Words that are fillers in some positions. */
 const POSSIBLE_FILLERS = words('actually really basically indeed exactly in fact please guys')
 
 const QUESTION_VERBS = words('is are does do')
@@ -243,7 +227,6 @@ function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
   })
 }
 
-/** Returns true if an equivalent text may omit the article. */
 function isOmissible(article: Token, items: readonly Token[], index: number): boolean {
   const [before, next, afterNext] = [items[index - 1], items[index + 1], items[index + 2]]
   const isArticleHere =
@@ -257,7 +240,7 @@ function isOmissible(article: Token, items: readonly Token[], index: number): bo
   return !isInName && !isBeforeName && !AFTER_SIGNIFICANT_ARTICLE.has(next.key)
 }
 
-/** Returns true if the word is an article. After a noun, `a` may be a letter: vitamin A. */
+/** After a noun, `a` may be a letter: vitamin A. */
 function isArticleAfter(article: Token, before: Token): boolean {
   return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
 }

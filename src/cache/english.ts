@@ -7,13 +7,10 @@ const ENGLISH_MARKERS: ReadonlySet<string> = words(
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
-/** Words of which any two identify a text as English. A single word may belong to another language. */
+/** Weaker than `ENGLISH_MARKERS`: each word may also belong to another language. */
 const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
-/**
- * Words of languages that share words with English: Dutch `of` means or, Norwegian `for at` means so that, and Dutch
- * `been` means leg.
- */
+/** Words of languages that share words with English: Dutch `of` means or, Norwegian `for at` means so that. */
 const FOREIGN_HINTS: ReadonlySet<string> = words(
   `de het een van voor niet ik je mijn zijn wie wat waar hoe welke heeft dat
   jeg og det som ikke til på att och är er en et av med fra hva hvem hvor hvorfor
@@ -22,9 +19,7 @@ const FOREIGN_HINTS: ReadonlySet<string> = words(
   por una es un di che não os uma`,
 )
 
-/**
- * Words after which `a` is an article that may be missing, because it cannot be a letter (vitamin A) or a foreign word.
- */
+/** After these words, `a` is an article that may be missing, not a letter (vitamin A) or a foreign word. */
 export const BEFORE_ARTICLE: ReadonlySet<string> = words(
   `is are was were be been being am do does did has have had can could will would shall should may might must
   of in on at to for from by with without about into onto over under between through during before after since until
@@ -93,7 +88,7 @@ const CONTRACTIONS: ReadonlyMap<string, readonly string[]> = new Map([
 /** Words before which `'d` means would. Before other words, it can mean had. */
 const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
 
-/** British spellings and their replacements. */
+/** British and American spellings. */
 const SPELLINGS: readonly (readonly [RegExp, string])[] = [
   [/^(\w{4,})is(e|es|ed|ing|ation|ations|er|ers)$/, '$1iz$2'],
   [/^(anal|paral|catal)ys(e|es|ed|ing)$/, '$1yz$2'],
@@ -103,10 +98,7 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
   [/^(trave|cance|mode|labe|signa|leve|fue|jewe|counse)ll(ed|ing|er|ers)$/, '$1l$2'],
 ]
 
-/**
- * Words that are synonyms in any question. Must not contain numbers, negations, comparisons or words with a second
- * meaning.
- */
+/** Synonyms in any question. Must not contain numbers, negations or comparisons. */
 const SYNONYMS: ReadonlyMap<string, string> = pairs(
   `okay ok|alright ok|television tv|telephone phone|kids children|kid child|mum mom|automobile car|
   automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
@@ -135,7 +127,6 @@ const BEFORE_VERB: ReadonlySet<string> = words(
 /** Matches all words that SPELLINGS may change, so that most words need only one test. */
 const RESPELLABLE = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
-/** Returns the American spelling or a common synonym. Returns undefined if the word does not change. */
 function normalizeWord(word: string, previousWord: string): readonly string[] | undefined {
   const row = RESPELLABLE.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
@@ -162,7 +153,7 @@ const ABOUT_LETTERS: ReadonlySet<string> = words(
   rewrite edit verbatim punctuation apostrophe contraction contractions literally transcribe alphabet alphabetically`,
 )
 
-/** Words that mark a text that may be about a word. In such a text, synonyms are not replaced. */
+/** In a text about words, synonyms are significant. */
 const ABOUT_WORDS: ReadonlySet<string> = words(
   `word words synonym synonyms antonym antonyms define definition mean means meaning difference differences differ
   distinction vs versus compare compared comparison between keyword keywords command statement term terms say said called
@@ -216,7 +207,6 @@ function isNumber(token: Token | undefined): boolean {
   return token?.kind === 'number' || NUMBER_WORDS.has(token?.key ?? '')
 }
 
-/** Expands contractions. If `shouldRespell` is true, also normalizes spellings, synonyms and numbers, except in names. */
 export function rewriteWords(tokens: readonly Token[], shouldRespell: boolean): readonly Token[] {
   const rewritten: Token[] = []
   let before = ''

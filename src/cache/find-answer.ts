@@ -31,7 +31,6 @@ export interface CacheTallies {
 const MAX_CANDIDATES = 16
 const COMPARED_PER_SLICE = 4
 const MIN_LONG_TEXT_LENGTH = 1000
-/** Minimum similarity for forgiving two typos instead of one. */
 const MIN_SIMILARITY_FOR_TWO_TYPOS = 0.95
 
 export interface CacheHit {
@@ -39,22 +38,16 @@ export interface CacheHit {
   /** Entry id, which `reportWrongHit` accepts. */
   readonly id: string
   readonly completion: Completion
-  /** Tokens of the answered prompt before any tier shortened it. */
   readonly promptTokens: number
   readonly similarity: number
-  /** Time of storage in milliseconds since 1970. */
   readonly storedAt: number
-  /** Cost of the verifier, part of the actual cost of the request. @default 0 */
+  /** Cost of the verifier. @default 0 */
   readonly spent?: NanoUsd
 }
 
 type LookupResult = CacheHit | undefined
 
-/**
- * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
- * a cache component is asynchronous, the text is long, or the English lexicon is not loaded yet. Throws or rejects if a
- * component fails.
- */
+/** Returns a promise only if a component does, the text is long, or the English lexicon is not loaded yet. */
 export function findAnswer(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
   return chain(findIdentical(context, lookup), (same) => {
     if (same !== undefined) return same
@@ -88,7 +81,6 @@ interface Comparison {
   readonly lookup: Lookup
   readonly candidates: readonly Neighbor[]
   readonly lexicon: Lexicon
-  /** The nearest candidate that the guard rejected only because of its wording, if the verifier judges wording. */
   paraphrase: AcceptedCandidate | undefined
 }
 
@@ -158,7 +150,7 @@ function recordHit({ tallies, store }: CacheContext, { entry, similarity }: Acce
   return hitOf(entry, similarity)
 }
 
-/** Returns an unexpired entry. Ignores entries of other scopes, which an index may return. */
+/** An index may return entries of other scopes. */
 function findEntry(context: CacheContext, lookup: Lookup, id: string): MaybePromise<CachedAnswer | undefined> {
   const stored = runWithTimeout(timeoutOf(context, lookup), () => context.store.get(id))
   return chain(stored, (entry) => {
@@ -181,7 +173,6 @@ function countRejection({ rejections }: CacheTallies, reason: Difference | 'veri
   rejections[reason] = (rejections[reason] ?? 0) + 1
 }
 
-/** Returns the result of `work`, or `fallback` if it fails. A canceled request does not count as a failure. */
 export function attempt<T>(
   tallies: CacheTallies,
   work: () => MaybePromise<T>,

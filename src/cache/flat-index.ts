@@ -8,17 +8,12 @@ export interface FlatIndexOptions {
   readonly pause: () => Promise<void>
   readonly dimensions: number
   readonly maxEntries: number
-  /** Maximum size of vectors and signatures, in bytes. */
   readonly maxBytes: number
 }
 
-/** Maximum number of entries that one `add` checks for expiry. */
 const MAX_EXPIRY_CHECKS = 4
 
-/**
- * Creates an in-memory index, partitioned by scope, that ranks neighbors by exact cosine. A full index evicts the least
- * recently found or added entry. The probability of missing a neighbor is about 10^-9.
- */
+/** Ranks neighbors by exact cosine. The probability of missing a neighbor is about 10^-9. */
 export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }: FlatIndexOptions): VectorIndex {
   const capacity = Math.min(maxEntries, Math.floor(maxBytes / bytesPerVector(dimensions)))
   const sign = createSigner(dimensions)
@@ -46,7 +41,7 @@ export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }
       if (isFull || entry.expiresAt <= now()) remove(entry)
     }
   }
-  /** Marks the entries as used. Drops neighbors that were removed during the search. */
+  /** Drops neighbors that were removed during the search. */
   const touch = (neighbors: readonly Neighbor[]): readonly Neighbor[] => {
     const present = neighbors.filter(({ id }) => entries.has(id))
     for (const { id } of present.toReversed()) {
@@ -100,13 +95,11 @@ interface StoredVector {
   row: number
 }
 
-/** The vectors of one scope. A search keeps the arrays with which it began, because `compact` replaces them. */
+/** A search keeps the arrays with which it began, because `compact` replaces them. */
 interface Partition {
   rows: (StoredVector | undefined)[]
-  /** The signatures of the first `signedCount` rows. */
   signatures: Uint32Array
   signedCount: number
-  /** Number of rows that are not empty. */
   size: number
 }
 
@@ -162,16 +155,14 @@ interface Search extends Pick<Partition, 'rows' | 'signatures' | 'signedCount'> 
   readonly tailNorm: number
   /** Number of rows when the search began. */
   readonly rowCount: number
-  /** The signature of the query. Undefined if the partition is small. */
   readonly signature: Uint32Array | undefined
   /** Maximum number of differing bits in the first signature words, by index of the last of these words. */
   readonly bitLimits: readonly number[]
   readonly best: Neighbor[]
 }
 
-/** Minimum number of signed rows for comparing signatures. With fewer rows, comparing all vectors is cheaper. */
+/** With fewer signed rows, comparing all vectors is cheaper. */
 const MIN_SIGNED_ROWS = 256
-/** Cost of comparing two vectors. Comparing two signatures costs 1 to 2 on average. */
 const VECTOR_COST = 60
 const SIGNATURE_COST = 2
 /** Work between two pauses, in the unit of these costs: about 3 ms. */
@@ -192,7 +183,6 @@ async function searchRest(search: Search, from: number, pause: () => Promise<voi
   return search.best
 }
 
-/** Searches until the slice is done. Returns the next row. */
 function searchSlice(search: Search, from: number): number {
   const { rows, rowCount, signature, signedCount } = search
   let row = from
@@ -229,7 +219,6 @@ function compare(entry: StoredVector | undefined, search: Search): void {
   if (best.length > limit) best.pop()
 }
 
-/** Returns the norm of the last three quarters of the dimensions. */
 function tailNormOf(vector: Float32Array): number {
   return Math.sqrt(dotProduct(vector, vector, vector.length >>> 2))
 }

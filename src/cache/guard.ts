@@ -25,19 +25,11 @@ export type Difference =
   | 'word'
 
 interface TypoOptions {
-  /** Distinguishes misspellings from other words. */
   readonly lexicon: Lexicon
   readonly maxTypos: number
 }
 
-/**
- * Returns the first difference that could change the answer, or undefined if two texts ask the same question.
- *
- * The guard does not rely on embeddings: the texts must have the same content words, numbers, signs, names and
- * quotations in the same order. Both texts are canonical, so insignificant differences are already removed. In
- * addition, an article may be missing, and a word may be misspelled if one spelling is a common word and the other is
- * not a word.
- */
+/** Returns the first difference that could change the answer, or undefined if the texts ask the same question. */
 export function findDifference(left: Canonical, right: Canonical, options: TypoOptions): Difference | undefined {
   const state: ComparisonState = {
     left: left.items,
@@ -64,12 +56,11 @@ export function findDifference(left: Canonical, right: Canonical, options: TypoO
   return undefined
 }
 
-/** Returns true if two texts have the same facts in the same order. In another order, names may have other roles. */
+/** The order of the facts counts, because in another order, names may have other roles. */
 export function hasSameFacts(left: Canonical, right: Canonical): boolean {
   return factsOf(left) === factsOf(right)
 }
 
-/** Returns the numbers, names, quotations, code and negations of a text. */
 function factsOf({ items }: Canonical): string {
   const isFact = (item: CanonicalToken): boolean =>
     item.kind === 'number' ||
@@ -90,7 +81,6 @@ interface ComparisonState {
   remainingTypos: number
 }
 
-/** Returns the article that only one of the texts has at this position. */
 function extraArticleOf(a: CanonicalToken | undefined, b: CanonicalToken | undefined): CanonicalToken | undefined {
   const areBothArticles = a?.article !== undefined && b?.article !== undefined
   if (areBothArticles || a?.key === b?.key) return undefined
@@ -118,14 +108,10 @@ function compare(
   return kind === 'word' ? kindOfDifference(b, state) : kind
 }
 
-/** Symbols after which case has no meaning. After other symbols, a word may be an option (-v), a variable or a format. */
+/** After other symbols, case is significant, because the word may be an option (-v), a variable or a format. */
 const PUNCTUATION = ',;:()¿¡'
 
-/**
- * In an English text, case is significant in units (mb, MB), letters (g, G), options (-v, -V), abbreviations (Co, CO) and
- * words such as us and US. In another language, it is significant in each word that does not begin a sentence, if both
- * texts have capital letters.
- */
+/** Case is significant in units (mb, MB), letters (g, G), options (-v, -V) and abbreviations (Co, CO). */
 function isCaseSignificant(
   a: CanonicalToken,
   b: CanonicalToken,
@@ -144,7 +130,7 @@ function isCaseSignificant(
 /** Matches YouTube, iPhone and macOS, but not the identifier getName. */
 const PROPER_NAME = /^(?:\p{Ll}?\p{Lu}|mac)\p{L}+$/u
 
-/** Returns true for `youtube` and YouTube. Two words with different capitals are different identifiers. */
+/** Accepts `youtube` for YouTube. Two words with different capitals are different identifiers. */
 function isLowerCaseOf(lower: CanonicalToken, proper: CanonicalToken): boolean {
   const isLower = lower.kind === 'word' && lower.raw === lower.key && proper.kind === 'exact'
   return isLower && PROPER_NAME.test(proper.key) && proper.key.toLowerCase() === lower.key
@@ -167,16 +153,12 @@ function mayForgiveTypos(left: Canonical, right: Canonical): boolean {
   return left.language === 'english' || right.language === 'english'
 }
 
-/** Minimum length of a content word. Shorter unknown words are often names in lower case. */
 const MIN_CONTENT_WORD_LENGTH = 4
 
-/** Minimum length of a misspelled word with a capital letter. Shorter words are often names. */
+/** Shorter words with a capital letter are often names. */
 const MIN_TITLE_CASE_LENGTH = 6
 
-/**
- * Returns true if one of two words is common and the other is not a word but a misspelling of it. In a long name, two
- * letters may also be swapped if the result cannot be a word or a name: `Kisrten` is Kirsten.
- */
+/** In a long name, swapped letters are a typo if the result cannot be a word or a name: `Kisrten`. */
 function isMisspelled(a: CanonicalToken, b: CanonicalToken, state: ComparisonState): boolean {
   if (a.kind !== 'word' || b.kind !== 'word') return false
   const [left, right] = removePossessives(a.key, b.key)
@@ -197,7 +179,7 @@ function isMisspelled(a: CanonicalToken, b: CanonicalToken, state: ComparisonSta
   return isUnambiguous || isImpossible || hasContext(state.left, a, [left, right])
 }
 
-/** Classifies a word and its British spelling: `despize` is despise, not a misspelling of despite. */
+/** Also looks up the British spelling: `despize` is despise, not a misspelling of despite. */
 function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   const wordClass = lexicon(word)
   if (wordClass === 'common' || wordClass === 'real') return wordClass
@@ -209,10 +191,7 @@ function isTitleCase(item: CanonicalToken): boolean {
   return /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
 }
 
-/**
- * Returns true if the text has enough other content words. Otherwise, an unknown word may be a name in lower case (deno,
- * trino), especially if it is short or differs at its end.
- */
+/** Without enough other content words, an unknown word may be a name in lower case (deno, trino). */
 function hasContext(
   items: readonly CanonicalToken[],
   word: CanonicalToken,

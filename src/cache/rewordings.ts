@@ -120,10 +120,7 @@ function byFirstWord(
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${QUESTION_WORD} )`)
 
-/**
- * Words that introduce a clause. If the rest of the text contains one, the leading phrase is not moved to the end, where
- * it would modify the clause.
- */
+/** If the text contains one of these words, a phrase moved to its end would modify the clause. */
 const CLAUSE_WORDS = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )
@@ -131,17 +128,13 @@ const CLAUSE_WORDS = words(
 /** Words that begin the subject of a clause: `what the price is`. In `what problems were found`, `what` begins it. */
 const SUBJECT_OPENINGS = words('the a an my your his her its our their this that these those i you he she it we they')
 
-/** Forms of `how to`: `how do I`, `how can I`, `how I can`, `how does one`. `how should I` asks for advice. */
+/** Excludes `how should I`, which asks for advice. */
 const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
 
 /** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
 const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
-/**
- * Rewrites equivalent forms of a question to one form, such as `how to` for `what are the steps to`. Removes commas.
- *
- * @param isClause True if the text has the word order of a clause, as in `tell me what the price is`.
- */
+/** @param isClause True if the text has the word order of a clause, as in `tell me what the price is`. */
 export function rewordQuestion(items: readonly Token[], isClause: boolean): readonly Token[] {
   const question = isClause ? toDirectQuestion(items) : moveFrontedPhrase(items)
   const withoutCommas = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
@@ -161,10 +154,7 @@ function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
   return [...rest, ...items.slice(0, length - 1)]
 }
 
-/**
- * Converts an indirect question to a direct one: `what is the price` for `what the price is`, `where can I pay` for
- * `where I can pay`, `why do cats purr` for `why cats purr`.
- */
+/** `what is the price` for `what the price is`, `why do cats purr` for `why cats purr`. */
 function toDirectQuestion(items: readonly Token[]): readonly Token[] {
   const [first, second, third] = items
   if (first === undefined || second === undefined || !QUESTION_WORDS.has(first.key)) return items
@@ -182,7 +172,7 @@ function toDirectQuestion(items: readonly Token[]): readonly Token[] {
 const PRONOUNS = words('i you he she it we they one')
 const MODALS = words('can could should will would must may might')
 const AUXILIARIES = new Set([...MODALS, ...words('do does did have has had not to be')])
-/** Excludes `who` and `what`, which may be the subject of the clause. Their questions need no `do`. */
+/** Excludes `who` and `what`, which may be the subject and then need no `do`. */
 const ADVERBS = words('why where when')
 
 function insertDo(items: readonly Token[]): readonly Token[] {
@@ -241,7 +231,6 @@ function applyFirst(rules: readonly Rewording<RegExp>[], items: readonly Token[]
   return undefined
 }
 
-/** Joins the words with spaces for pattern matching. Placeholders replace numbers and exact tokens. */
 export function lineOf(items: readonly Token[]): string {
   let line = ''
   for (const item of items) {

@@ -14,37 +14,26 @@ import { createVectorSearch, hashingEmbedder } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
 export interface CacheQuery {
-  /** Includes the model's default settings, which are part of the cache key. */
   readonly prompt: Prompt
   readonly keyId: string
-  /** The model name as requested. */
   readonly modelName: string
-  /** The header `anthropic-beta`, which is forwarded to the upstream. @default none */
+  /** The value of `anthropic-beta`, which can change the answer. */
   readonly beta?: string | undefined
-  /** @default read and write */
   readonly directives?: CacheDirectives
   readonly cancellation?: Cancellation
   readonly requestId?: string
-  /** The small model for a verifier. @default none */
   readonly smallModel?: () => VerifierModel | undefined
 }
 
-/** Tier 1. A lookup returns a promise only if it must wait. A failure of a cache component counts as a miss. */
+/** A failure of a cache component counts as a miss. */
 export interface SemanticCache {
   lookUp(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
-  /**
-   * Like `lookUp`, but changes neither the cache nor its statistics. Does not call custom embedders or verifiers,
-   * because they may cost money, so with these only identical text is a hit.
-   */
+  /** Changes neither answers nor statistics. Calls no custom embedder or verifier, because they may cost money. */
   peek(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
-  /**
-   * Raises the entry's threshold above the similarity of its hits since the last report, or removes the entry if all of
-   * these had identical text. `id` is an entry id, or the id of one of the last 10,000 requests answered from the cache.
-   */
+  /** @param id An entry id, or the id of one of the last 10,000 requests answered from the cache. */
   reportWrongHit(id: string): MaybePromise<void>
   clear(filter?: { readonly key?: string }): MaybePromise<void>
   stats(): CacheStatistics
-  /** Resolves when all pending writes have settled. */
   flush(): Promise<void>
 }
 
@@ -69,9 +58,7 @@ const DEFAULT_THRESHOLD = 0.95
 const DEFAULT_MAX_ENTRIES = 1000
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 const DEFAULT_TIMEOUT_MS = 1000
-/** Margin by which a raised threshold exceeds the similarity of the wrong hit. */
 const THRESHOLD_STEP = 0.001
-/** Number of requests whose hits can be reported by request id. */
 const MAX_REPORTABLE_REQUESTS = 10_000
 
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
@@ -129,10 +116,7 @@ function createCacheContext(options: SemanticCacheOptions): CacheContext {
 type SearchSettings = Required<Pick<SemanticCacheOptions, 'pause' | 'timeoutMs' | 'maxEntries' | 'maxBytes'>> &
   Pick<AnswerStore, 'hasComparable'>
 
-/**
- * An in-memory cache with the offline embedder finds candidates by their words, without vectors. A local index needs no
- * limits, because the memory store removes the vector of each entry that it evicts.
- */
+/** A local index needs no limits, because the memory store removes the vector of each entry that it evicts. */
 function createSearch(options: SemanticCacheOptions, settings: SearchSettings): CandidateSearch {
   const { runtime, embedder = hashingEmbedder() } = options
   const { timeoutMs, hasComparable, pause, maxEntries, maxBytes } = settings
@@ -145,7 +129,6 @@ function createSearch(options: SemanticCacheOptions, settings: SearchSettings): 
   return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal(options), hasComparable })
 }
 
-/** Returns true if all answers and vectors are in the memory of this process. */
 function isLocal({ answers, index }: SemanticCacheOptions): boolean {
   return answers === undefined && index === undefined
 }

@@ -3,22 +3,15 @@ import { mix } from './typos.ts'
 export const SIGNATURE_WORDS = 32
 const SIGNATURE_BITS = SIGNATURE_WORDS * 32
 const ROUNDS = 3
-/**
- * Number of standard deviations above the mean number of differing bits at which a vector is skipped. The probability
- * of skipping a near vector is about 10^-10 for each number of compared words.
- */
+/** In standard deviations. The probability that a near vector exceeds the limit at one word is about 10^-10. */
 const DEVIATIONS = 6.5
-/** Tolerance in bits. Prevents rounding errors from rejecting equal vectors. */
+/** Prevents rounding errors from rejecting equal vectors. */
 const SLACK_BITS = 2
 
-/** Returns the signs of a vector's projections onto 1024 fixed random directions. */
+/** Returns the signs of projections onto 1024 random directions. A bit differs with probability angle / π. */
 export type Signer = (vector: Float32Array) => Uint32Array
 
-/**
- * Creates a signer. Near vectors have similar signatures: the probability that a bit differs is angle / π. The
- * directions are those of a randomized Hadamard transform, so a signature takes about 30,000 additions instead of a
- * million multiplications.
- */
+/** A randomized Hadamard transform takes 30,000 additions instead of a million multiplications. */
 export function createSigner(dimensions: number): Signer {
   const size = Math.max(SIGNATURE_BITS, 2 ** Math.ceil(Math.log2(dimensions)))
   const signs = Float32Array.from({ length: size * ROUNDS }, (_, index) => ((mix(index + 1) & 1) === 0 ? 1 : -1))

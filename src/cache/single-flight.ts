@@ -2,16 +2,14 @@ import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 export type FlightEnd<T> =
-  /** The value that every follower receives. */
   | { readonly shared: T }
   /** The leader's caller disconnected. The follower that has waited longest becomes the leader. */
   | 'handed-over'
-  /** The result cannot be shared. Each follower calls the upstream itself. */
+  /** Each follower calls the upstream itself. */
   | 'not-shared'
 
 export interface Leader<T, S = never> {
   readonly role: 'leader'
-  /** Publishes a stream to waiting and later requests with `followsStream`. */
   publish(stream: S): void
   /** Must be called when the work ends. Only the first call has an effect. */
   complete(end: FlightEnd<T>): void
@@ -26,16 +24,11 @@ export type FlightRole<T, S = never> =
 
 export interface JoinOptions {
   readonly cancellation?: Cancellation
-  /** If false, the request waits for the complete result. @default false */
   readonly followsStream?: boolean
 }
 
-/** Shares the work of one request with identical requests. */
 export interface SingleFlight<T, S = never> {
-  /**
-   * The first request with a key becomes the leader synchronously. Later requests wait for the leader. If a waiting
-   * caller disconnects, its promise rejects with the cancellation reason, and other requests are not affected.
-   */
+  /** The first request with a key becomes the leader synchronously. */
   join(key: string, options?: JoinOptions): MaybePromise<FlightRole<T, S>>
 }
 
@@ -44,10 +37,7 @@ export interface SingleFlightOptions {
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
-/**
- * Maximum number of waiting followers of one leader, and maximum number of followers of its stream. Further requests
- * call the upstream themselves.
- */
+/** Applies separately to waiting followers and to followers of the stream. */
 const MAX_FOLLOWERS = 1000
 
 interface Follower<T, S> {

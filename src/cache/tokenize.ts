@@ -1,7 +1,4 @@
-/**
- * `word`: letters. `number`: digits with separators (1,000.5 or 12:30). `exact`: text in which every letter matters, such
- * as quotations, code, addresses and identifiers. `symbol`: one character. `stop`: the end of a sentence.
- */
+/** `exact`: every letter matters, as in quotations, code, addresses and identifiers. `stop`: the end of a sentence. */
 type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
 export interface Token {
@@ -19,17 +16,14 @@ const QUOTED = '"[^"]*"|‘[^‘’]*’(?!\\p{L})|«[^«»]*»|„[^„“”]*
 const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
 /** Text without spaces that contains a character typical of addresses, paths or code. */
 const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
-/**
- * Mixed letters and digits (GPT4o), inner capitals (getName) or internal dots (obj.method). Does not match measurements
- * such as 5kg, which begin with a digit.
- */
+/** Mixed letters and digits (GPT4o), inner capitals (getName) or inner dots (obj.method), but not 5kg. */
 const IDENTIFIER =
   '\\p{L}[\\p{L}\\p{M}]*(?:\\p{N}[\\p{L}\\p{N}]*|\\.[\\p{L}\\p{N}]+)+|\\p{L}*\\p{Ll}\\p{Lu}[\\p{L}\\p{N}]*|\\p{Lu}{2,}\\p{Ll}[\\p{L}\\p{N}]*'
 const NUMBER = '\\p{N}+(?:[.,:]\\p{N}+)*'
 const WORD = "\\p{L}[\\p{L}\\p{M}]*(?:['’]\\p{L}+)*"
 
 const TOKEN = tokenPattern(ADDRESS)
-/** Used for texts without address characters. Matching addresses is the most expensive part of `TOKEN`. */
+/** Matching addresses is the most expensive part of `TOKEN`. */
 const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
 const ADDRESS_CHARACTER = /[/\\@_]/
 const TRAILING_PUNCTUATION = /[.,;:!?)\]}'’]+$/u
@@ -98,7 +92,7 @@ function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
   else if (character !== undefined) pushCharacter(character, text[match.index + character.length], push)
 }
 
-/** Returns true for a separate mark at the end, which may be the subject of the text: `what is the meaning of !` */
+/** A separate mark at the end may be the subject of the text: `what is the meaning of !` */
 function isDetachedEnd(text: string, index: number): boolean {
   return index === text.length - 1 && /^\s[!.]$/.test(text.slice(-2))
 }
@@ -112,7 +106,7 @@ function pushAddress(address: string, push: Push): void {
   for (const character of trailing) pushCharacter(character, undefined, push)
 }
 
-/** Adds a character. A period before a letter or digit, as in .NET, does not end a sentence. */
+/** A period before a letter or digit, as in .NET, does not end a sentence. */
 function pushCharacter(character: string, next: string | undefined, push: Push): void {
   const endsSentence =
     STOPS.includes(character) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || character.charCodeAt(0) > 0x7f)
@@ -150,10 +144,7 @@ export function toWordTokens(token: Token, keys: readonly string[]): readonly To
   }))
 }
 
-/**
- * Common words in which two swapped letters are corrected before texts are compared. `her` is excluded, because `update
- * ehr records` is not `update her records`.
- */
+/** Excludes `her`, because `update ehr records` is not `update her records`. */
 const COMMON_WORDS =
   `the and was were did does how what when where which who why that this these those there their they you your are for can
   could should would will had have with about because from been than then also after before between during through while
@@ -190,7 +181,6 @@ function letterSwaps(word: string): readonly string[] {
   ).filter((swapped) => swapped !== word)
 }
 
-/** Returns the common word for a token with two swapped letters (`the` for `teh`), or else the token. */
 export function correctSwappedLetters(token: Token): Token {
   const word = commonWordOf(token)
   return word === undefined ? token : { kind: 'word', raw: word, key: word, startsSentence: token.startsSentence }

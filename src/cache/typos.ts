@@ -2,10 +2,7 @@ import { lazy, type MaybePromise } from '../core/async.ts'
 import { words } from './english.ts'
 
 const MIN_LENGTH = 4
-/**
- * Minimum length of a long word. In a shorter word, a wrong vowel does not count as a typo: `seperate` is a typo, but
- * `woman` and `women` are two words.
- */
+/** In a shorter word, a wrong vowel is not a typo: `woman` and `women` are two words. */
 const LONG_WORD_LENGTH = 7
 const VOWELS = 'aeiouy'
 const CONSONANTS = /^[^aeiouy]+$/
@@ -14,17 +11,14 @@ const ENDINGS = 'sdryent'
 const PLAIN_WORD = /^[a-z]+$/
 const KEYBOARD_ROWS: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
-/**
- * Function words. Their misspellings are accepted even in short texts and with a wrong vowel, because names rarely
- * replace them. Personal pronouns are excluded: `tell thom` is not `tell them`.
- */
+/** Excludes personal pronouns, because names replace them: `tell thom` is not `tell them`. */
 const FUNCTION_WORDS = words(
   `about above across after again against along also although among another around because been before behind being
   below between could does doing during every from have having into only should since than their then though through
   under until upon very want were what when where whether which while whose with within without would your`,
 )
 
-/** Returns true for two words that the guard may accept as the same word. */
+/** Must accept every pair of words that the guard accepts as a typo. */
 export function mayBeTypo(left: string, right: string): boolean {
   const [leftWord, rightWord] = removePossessives(left, right)
   return isOneTypo(leftWord, rightWord) || isFunctionWordTypo(leftWord, rightWord)
@@ -34,11 +28,7 @@ export function removePossessives(left: string, right: string): readonly [string
   return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
 }
 
-/**
- * Returns true if two lower-case words differ by one typo: two adjacent letters swapped, or one letter added, missing or
- * wrong. The first letters are equal unless swapped. Changes that often lead to another word, such as a final `s`, are
- * not typos.
- */
+/** A swap, or one letter added, missing or wrong. Excludes changes that often lead to another word. */
 export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
   const long = short === left ? right : left
@@ -64,9 +54,6 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
   return from < short.length || !ENDINGS.includes(long[from] ?? '')
 }
 
-/**
- * Returns true if one word is a function word and the other is a misspelling of it, but not of another function word.
- */
 export function isFunctionWordTypo(left: string, right: string): boolean {
   const isLeftFunctionWord = FUNCTION_WORDS.has(left)
   if (isLeftFunctionWord === FUNCTION_WORDS.has(right)) return false
@@ -85,10 +72,7 @@ function isOneEdit(left: string, right: string): boolean {
   return short.slice(short.length < long.length ? from : from + 1) === long.slice(from + 1)
 }
 
-/**
- * Returns true for a typo that rarely turns one word into another: two swapped letters, a letter doubled by mistake, a
- * double letter written once, or any typo in a long word.
- */
+/** A swap, a letter doubled or not doubled, or any typo in a long word rarely turns one word into another. */
 export function isUnambiguousTypo(left: string, right: string): boolean {
   if (left.length >= LONG_WORD_LENGTH && right.length >= LONG_WORD_LENGTH) return true
   if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
@@ -97,11 +81,7 @@ export function isUnambiguousTypo(left: string, right: string): boolean {
   return long[from] === long[from - 1]
 }
 
-/**
- * Returns true for a typo that rarely turns one name into another: two swapped letters, or a wrong letter next to the
- * right letter on the keyboard. Different names often differ in vowels, doubled letters and endings (Philips,
- * Carpentier).
- */
+/** Excludes differences between names: vowels, doubled letters and endings (Philips, Carpentier). */
 export function isKeyboardError(left: string, right: string): boolean {
   if (left.length !== right.length) return false
   const from = commonPrefixLength(left, right)
@@ -116,7 +96,7 @@ export function isSwapInside(left: string, right: string): boolean {
   return from > 0 && isSwap(left, right, from)
 }
 
-/** Returns true if only the last letters differ, as in product names that are derived from words: prisma, strapi. */
+/** Product names often change the end of a word: prisma, strapi. */
 export function differsAtEnd(left: string, right: string): boolean {
   const length = Math.min(left.length, right.length)
   return left.slice(0, length - 1) === right.slice(0, length - 1)
@@ -138,16 +118,14 @@ function commonPrefixLength(left: string, right: string): number {
 }
 
 /**
- * Classifies a lower-case word. Only misspellings of `common` words are corrected. A `real` word is another word, or a
- * name, one typo away from a common word. About 1% of `unknown` words, including misspellings, are classified as common
- * or real, which prevents a hit. An `impossible` word is unknown and contains three letters that almost never occur
- * together.
+ * `real`: another word or name, one typo away from a common word. `impossible`: an unknown word with three letters that
+ * almost never occur together. About 1% of unknown words are classified as common or real.
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 
 export const noLexicon: Lexicon = () => 'unknown'
 
-/** Number of bits that each word sets in the Bloom filter of common words or of real words. */
+/** Bits per word in the Bloom filters. */
 export const COMMON_PROBES = 10
 export const REAL_PROBES = 9
 
@@ -162,14 +140,13 @@ const FORMS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/(?:ly|ness)$/, ['']],
 ]
 
-/** Returns the possible stems of a regular form, with at least four letters. */
 export function stemsOf(word: string): readonly string[] {
   return FORMS.flatMap(([ending, stems]) =>
     ending.test(word) ? stems.map((stem) => word.replace(ending, stem)) : [],
   ).filter((stem) => stem.length >= 4)
 }
 
-/** Hashes UTF-16 code units to 32 bits (FNV-1a with a final mix). The result is the same on every platform. */
+/** FNV-1a over UTF-16 code units, with a final mix. */
 export function hash32(text: string, seed: number): number {
   let hash = (0x811c9dc5 ^ seed) >>> 0
   for (let index = 0; index < text.length; index += 1) {
@@ -178,7 +155,7 @@ export function hash32(text: string, seed: number): number {
   return mix(hash)
 }
 
-/** The finalizer of MurmurHash3: each input bit affects all output bits. */
+/** The finalizer of MurmurHash3. */
 export function mix(value: number): number {
   let hash = value
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
@@ -186,14 +163,12 @@ export function mix(value: number): number {
   return (hash ^ (hash >>> 16)) >>> 0
 }
 
-/** Returns the bit indexes of a word in a filter of `size` bits. */
 export function bitsOfWord(word: string, size: number, probes: number): readonly number[] {
   const first = hash32(word, 0x5eed)
   const step = hash32(word, 0x0dd5) | 1
   return Array.from({ length: probes }, (_, probe) => ((first + Math.imul(step, probe)) >>> 0) % size)
 }
 
-/** Returns the trigrams of a word of lower-case letters, padded with a blank on each side, as numbers below 19,683. */
 export function trigramsOf(word: string): readonly number[] {
   const letters = [0, ...Array.from(word, (letter) => letter.charCodeAt(0) - 0x60), 0]
   return letters.slice(2).map((last, index) => (letters[index] ?? 0) * 729 + (letters[index + 1] ?? 0) * 27 + last)
@@ -236,7 +211,6 @@ export async function loadEnglishLexicon(): Promise<Lexicon> {
 let loadedLexicon: Lexicon | undefined
 const loadOnce = lazy(async () => (loadedLexicon = await loadEnglishLexicon()))
 
-/** Returns the lexicon, which the first call loads. If it cannot be loaded, no typo is forgiven. */
 export function englishLexicon(): MaybePromise<Lexicon> {
   return loadedLexicon ?? loadOnce().catch(() => noLexicon)
 }

@@ -12,15 +12,11 @@ export interface VectorSearchOptions {
   readonly runtime: Pick<Runtime, 'now' | 'after'>
   readonly timeoutMs: number
   readonly index: VectorIndex
-  /**
-   * True if only this process writes to the index. The first question of a scope is then embedded together with the
-   * second one. In a shared index, each vector is added immediately.
-   */
+  /** If false, each vector is added immediately, because other processes may search the index. */
   readonly isLocal: boolean
   readonly hasComparable: (scope: string) => MaybePromise<boolean>
 }
 
-/** Maximum number of pending questions embedded together with a new one. */
 const MAX_EMBEDDED_TOGETHER = 32
 
 interface PendingQuestion {
@@ -28,7 +24,6 @@ interface PendingQuestion {
   readonly expiresAt: number
 }
 
-/** Size of an entry of the index without its vector, in bytes. */
 const OVERHEAD_BYTES = 528
 
 export function bytesPerVector(dimensions: number): number {
@@ -95,7 +90,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
   }
 }
 
-/** Embeds the caller's text, followed by pending questions of the scope. Requires a usable vector only for the first. */
+/** The first text is the caller's. Only its vector must be usable. */
 type EmbedTexts = (texts: readonly string[], caller: Pick<Lookup, 'keyId' | 'cancellation'>) => MaybePromise<Vectors>
 
 function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions): EmbedTexts {
@@ -139,10 +134,7 @@ function toUnitVector(vector: Float32Array | undefined, dimensions: number): Flo
 
 const MAX_FAILING_KEYS = 1000
 
-/**
- * Counts failures per key, so that the texts of one key cannot pause the embedder for other keys. Failures of several
- * keys pause it for all keys.
- */
+/** Counts failures per key, so that the texts of one key cannot pause the embedder for other keys. */
 function createEmbedderHealth(now: () => number) {
   const pauseByKey = new LRUCache<string, FailurePause>({ max: MAX_FAILING_KEYS })
   const globalPause = new FailurePause(now)
@@ -166,15 +158,11 @@ function createEmbedderHealth(now: () => number) {
 
 const DIMENSIONS = 1024
 
-/**
- * Weight of each feature type, as a share of the squared norm. Letters tolerate typos. Words, word pairs and
- * character n-grams distinguish texts with the same letters.
- */
+/** Shares of the squared norm. Letters tolerate typos. The others distinguish texts with the same letters. */
 const SHARES = { letters: 0.9, ngrams: 0.06, words: 0.02, pairs: 0.02 } as const
 
 const MIN_NGRAM = 3
 const MAX_NGRAM = 5
-/** Maximum number of embedded characters. Only the start and the end of a longer text are embedded. */
 const MAX_LENGTH = 16_384
 
 const OFFLINE_EMBEDDER: Embedder = {
@@ -183,11 +171,7 @@ const OFFLINE_EMBEDDER: Embedder = {
   embed: (texts) => texts.map(hashEmbedding),
 }
 
-/**
- * Returns an embedder that needs neither a network nor a model. It hashes features of the canonical text into 1024
- * dimensions. Texts with nearly the same words have similar vectors, but synonyms do not. A text has the same vector on
- * every platform.
- */
+/** Needs neither a network nor a model. A text has the same vector on every platform. */
 export function hashingEmbedder(): Embedder {
   return OFFLINE_EMBEDDER
 }
@@ -213,10 +197,7 @@ function embedText(text: string): Float32Array {
   return norm === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / norm)
 }
 
-/**
- * Counts each letter once, combined with the first letter of its word. Swapping or doubling later
- * letters has no effect, and a wrong letter has a small effect.
- */
+/** Combines each letter with the first of its word, so swapping or doubling later letters has no effect. */
 function lettersOf(word: string): readonly number[] {
   const first = word.charCodeAt(0)
   const letters = new Set<number>()
@@ -235,10 +216,6 @@ function ngramsOf(word: string): readonly number[] {
   return ngrams
 }
 
-/**
- * Adds one feature type. The weight of each feature is the square root of its number of occurrences, with a sign
- * derived from its hash.
- */
 function addFeatures(
   sum: Float64Array,
   words: readonly string[],

@@ -6,7 +6,7 @@ import type { VerifierModel } from './cache-options.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
 import { mayBeTypo } from './typos.ts'
 
-/** A question to look up or store. `form` and `vector` are computed on first use. */
+/** `form` and `vector` are computed on first use. */
 export interface Lookup {
   readonly key: CacheKey
   readonly keyId: string
@@ -21,7 +21,6 @@ export interface Lookup {
 
 export interface CandidateSearch {
   bytesOf(text: string): number
-  /** Returns at most `limit` candidates, best first. Rejects if the embedder or the index fails or times out. */
   find(lookup: Lookup, limit: number): MaybePromise<readonly Neighbor[]>
   add(lookup: Lookup, expiresAt: number): MaybePromise<void>
   remove(scope: string, id: string): MaybePromise<void>
@@ -30,14 +29,13 @@ export interface CandidateSearch {
 
 const TYPO_COST = 0.01
 const MAX_TYPOS = 2
-/** Maximum number of pending questions that one lookup canonicalizes, which takes about 2 ms. */
+/** Canonicalizing this number of questions takes about 2 ms. */
 const MAX_CANONICALIZED_PER_LOOKUP = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
 /** The canonical form is not stored, because few questions are compared and it can be computed from the text. */
 interface Wording {
   readonly id: string
-  /** The canonical words without articles, in lower case. */
   readonly words: readonly string[]
   readonly key: string
 }
@@ -54,15 +52,10 @@ interface Scope {
   /** The first question, until it is canonicalized. Most scopes have only one question. */
   firstQuestion: { readonly id: string; readonly text: string } | undefined
   pending: Map<string, string> | undefined
-  /** Created by the first lookup in the scope, or by the first question that is added with its form. */
   wordings: Wordings | undefined
 }
 
-/**
- * Finds candidates by their words, for the offline embedder. The guard requires every content word, so a candidate has
- * the same words in the same order, except for a few typos. Computes no vectors, because texts with the same canonical
- * words have similarity 1, and each typo lowers it by a fixed amount.
- */
+/** The guard requires every content word in order, so candidates can be found by their words, without vectors. */
 export function createWordingSearch(): CandidateSearch {
   const scopes = new Map<string, Scope>()
   return {
@@ -148,10 +141,7 @@ function wordsOf(form: Canonical): readonly string[] {
   return words
 }
 
-/**
- * Returns at most `limit` questions: first those with equal words, then those with typos. Searches for typos only in
- * questions that contain the rarest word or a word one typo away from it, because each match contains one of these.
- */
+/** Each match contains the rarest word or a word one typo away from it, so other questions are not compared. */
 function findMatches(wordings: Wordings, form: Canonical, limit: number): readonly Neighbor[] {
   const words = wordsOf(form)
   const equal = wordings.byKey.get(words.join(' ')) ?? new Set()
@@ -195,7 +185,6 @@ function neighborsOf(wordings: Wordings, word: string): readonly string[] {
   return neighbors
 }
 
-/** Returns undefined if there are too many typos or the words differ otherwise. */
 function typosBetween(left: readonly string[], right: readonly string[]): number | undefined {
   if (left.length !== right.length) return undefined
   let typos = 0
@@ -216,7 +205,6 @@ function isPlain(word: string): boolean {
   return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
 }
 
-/** Returns true if the key is new. */
 function addToSet<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined) sets.set(key, new Set([value]))
@@ -224,7 +212,6 @@ function addToSet<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean 
   return set === undefined
 }
 
-/** Returns true if the set became empty, which removes the key. */
 function removeFromSet<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined || !set.delete(value) || set.size > 0) return false

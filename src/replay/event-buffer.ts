@@ -1,9 +1,9 @@
 import { GatewayError } from '../core/errors.ts'
 
 export interface CapacityShare {
-  /** Reserves bytes. Reserves none and returns false if they would exceed a limit. */
+  /** Reserves nothing and returns false if the bytes would exceed a limit. */
   reserve(bytes: number): boolean
-  /** Releases the capacity. Further calls have no effect. */
+  /** Only the first call has an effect. */
   release(): void
 }
 
@@ -24,25 +24,19 @@ interface StreamEnd {
   readonly text: string | undefined
 }
 
-/** An event stream that can be read from its beginning. */
 export type Recording = Pick<EventBuffer, 'follow' | 'count' | 'ended'>
 
 interface Reader {
   readonly sink: EventSink
-  /** Number of chunks read. */
   position: number
   eventsToSkip: number
   isBlocked: boolean
 }
 
-/**
- * An event stream with several readers. Each can start at any event and reads at its own speed. The producer is paused
- * only while all readers are blocked, so the fastest reader determines its speed.
- */
+/** The producer pauses only while all readers are blocked, so the fastest reader determines its speed. */
 export class EventBuffer {
-  /** Resolves when the stream has ended. Never rejects. */
+  /** Never rejects. */
   readonly ended: Promise<StreamEnd>
-  /** Called with false when all readers are blocked, and with true when a reader accepts events again. */
   onDemandChange: ((hasDemand: boolean) => void) | undefined
 
   readonly #capacity: CapacityShare | undefined
@@ -70,15 +64,11 @@ export class EventBuffer {
     return this.#attach(this.#original)
   }
 
-  /**
-   * Sends all events after the first `after` events to a sink. Returns a function that detaches the sink. If the events
-   * exceed the capacity, the sink fails with `too-large`.
-   */
+  /** Skips the first `after` events. The sink fails with `too-large` if the events are not stored. */
   follow(after: number, sink: EventSink): () => void {
     return this.#attach({ sink, position: 0, eventsToSkip: after, isBlocked: false })
   }
 
-  /** Returns the number of events so far, or 0 if they are not stored. */
   count(): number {
     return this.#isStored ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
@@ -102,7 +92,7 @@ export class EventBuffer {
     this.#updateDemand()
   }
 
-  /** Writes to the only reader without storing the chunk. A reader that is not blocked has read all earlier chunks. */
+  /** A reader that is not blocked has read all earlier chunks, so the chunk is not stored. */
   #forward(chunk: EventChunk, reader: Reader): void {
     this.#droppedChunks += 1
     reader.position += 1
@@ -111,7 +101,6 @@ export class EventBuffer {
     this.#updateDemand()
   }
 
-  /** Adds the last events and ends all readers. Further calls have no effect. */
   finish(last: EventChunk, isComplete: boolean): void {
     if (this.#hasEnded) return
     this.push(last)
@@ -185,14 +174,12 @@ export class EventBuffer {
     this.#capacity?.release()
   }
 
-  /** If events are not stored, drops the chunks that the original reader has read. */
   #dropReadChunks(): void {
     if (this.#isStored) return
     const readChunks = (this.#original?.position ?? Infinity) - this.#droppedChunks
     this.#droppedChunks += this.#chunks.splice(0, Math.min(readChunks, this.#chunks.length)).length
   }
 
-  /** Releases the capacity once the stream has ended and the original reader has finished or disconnected. */
   #releaseCapacity(): void {
     if (this.#hasEnded && this.#original === undefined) this.#capacity?.release()
   }
@@ -206,7 +193,6 @@ export class EventBuffer {
   }
 }
 
-/** Returns the chunk without the events that the reader skips. */
 function skipForReader(reader: Reader, chunk: EventChunk): EventChunk {
   if (reader.eventsToSkip === 0) return chunk
   const text = textOf(chunk)
@@ -234,7 +220,6 @@ export function countEvents(text: string): number {
   return count
 }
 
-/** Returns the string after its first `count` events. */
 export function skipEvents(text: string, count: number): string {
   let index = 0
   for (let skipped = 0; skipped < count; skipped += 1) {

@@ -18,10 +18,7 @@ interface IdempotentRequest {
   readonly timeoutMs: number
 }
 
-/**
- * An answer that can be sent again, without the headers that apply to a single response only, such as the request id and
- * the rate limits.
- */
+/** Without headers that apply to a single response, such as the request id and the rate limits. */
 interface RepeatableAnswer {
   readonly status: number
   readonly head: Readonly<Record<string, string>>
@@ -33,26 +30,22 @@ interface CompleteAnswer {
   readonly answer: RepeatableAnswer
 }
 
-/** An answer that is being streamed and can be followed. */
 interface LiveAnswer {
   readonly kind: 'live'
   readonly head: RepeatableAnswer['head']
   readonly recording: Recording
 }
 
-/** The answer to the first request. `leave` detaches this caller from the stream. */
+/** `leave` ends this caller's subscription to the first request. */
 export type ReplayedAnswer = CompleteAnswer | (LiveAnswer & { readonly leave: () => void })
 
-/** Reports the end of the first request. Only the first report has an effect. Never rejects. */
+/** Only the first report has an effect. */
 export interface FirstRequest {
-  /** Sends the answer to waiting requests, and to later ones until it expires. Resolves when the answer is stored. */
+  /** Sends the answer to waiting requests, and to later ones until it expires. */
   remember(answer: RepeatableAnswer): Promise<void>
   /** Sends the stream to waiting requests. Stores the stream only if it is complete. */
   share(head: RepeatableAnswer['head'], recording: Recording): void
-  /**
-   * Sends the answer to waiting requests without storing it. Without an answer, waiting and later requests call the
-   * upstream one at a time.
-   */
+  /** Does not store the answer. Without an answer, waiting and later requests call the upstream one at a time. */
   release(answer?: RepeatableAnswer): Promise<void>
 }
 
@@ -64,17 +57,14 @@ export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'afte
   readonly store: Store
 }
 
-/** How long an answer is stored, in milliseconds: 24 hours. */
+/** 24 hours. */
 const RETENTION_MS = 86_400_000
 /** How long the claim of a dead process remains valid, in milliseconds. */
 const LEASE_MS = 30_000
-/** Interval between polls for another process's answer. */
 const POLL_MS = 250
-/** Maximum pause between attempts while store reads lag behind writes. */
 const MAX_BACKOFF_MS = 5_000
 const MAX_DOUBLINGS = 10
 
-/** Processes a request once for each Idempotency-Key. */
 export class Idempotency {
   readonly #options: IdempotencyOptions
   readonly #runs = new Map<string, Run>()
@@ -84,16 +74,11 @@ export class Idempotency {
     this.#options = options
   }
 
-  /** Number of unfinished requests. */
   get size(): number {
     return this.#runs.size
   }
 
-  /**
-   * Claims the key, or waits for the answer to the first request with it. Throws `conflict` if the key was used for a
-   * different request, or if the first request is still running after `timeoutMs`. Rejects if the store fails or the
-   * caller disconnects.
-   */
+  /** Throws `conflict` for another request's key, or if the first request is still running after `timeoutMs`. */
   async claim(request: IdempotentRequest): Promise<RequestClaim> {
     const { now, after } = this.#options
     const name = `idempotency:${request.owner}:${encodeURIComponent(request.idempotencyKey)}`
@@ -112,7 +97,6 @@ export class Idempotency {
     }
   }
 
-  /** Resolves when the answers to all ended requests are stored. */
   async flush(): Promise<void> {
     while (this.#closing.size > 0) await Promise.all(this.#closing)
   }
@@ -203,7 +187,6 @@ export class Idempotency {
 /** Undefined if the first request ended without an answer to share. */
 type Outcome = CompleteAnswer | LiveAnswer | undefined
 
-/** An unfinished request with an Idempotency-Key in this process. */
 class Run {
   readonly request: Pick<IdempotentRequest, 'fingerprint' | 'subscribers'>
   /** Resolves with true once the request runs as the first one with its key, or with false if it ends before that. */
@@ -228,7 +211,7 @@ class Deferred<T> {
   readonly promise = new Promise<T>((resolve) => (this.resolve = resolve))
 }
 
-/** Returns undefined if the first request ended without an answer. The key can then be claimed again. */
+/** Returns undefined if the key can be claimed again. */
 async function join(
   { request: first, begun, outcome, over }: Run,
   request: IdempotentRequest,
@@ -259,7 +242,7 @@ type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
   | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }
 
-/** One line of JSON, followed by the raw body of the answer. */
+/** One line of JSON, followed by the raw body, because serializing a long string as JSON is slow. */
 function writeClaim(record: ClaimRecord): string {
   if (record.state === 'running') return JSON.stringify(record)
   const { status, head, body } = record.answer

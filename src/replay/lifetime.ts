@@ -4,24 +4,21 @@ import type { Quota, Store } from '../core/store.ts'
 
 /** This process's claim on a name in the store, renewed until `end`. If the process dies, the claim expires. */
 export interface Lease {
-  /**
-   * Ends the lease. Replaces the stored value with `value`, or deletes it. Has no effect if the store fails or another
-   * process holds the lease. Never rejects.
-   */
+  /** Replaces the stored value, or deletes it if `value` is undefined. Never rejects. */
   end(value: string | undefined, ttlMs?: number): Promise<unknown>
 }
 
 interface LeaseRequest {
   readonly name: string
-  /** The value that the lease replaces. Undefined if the name must not have a value yet. */
+  /** Undefined if the name must not have a value yet. */
   readonly expected: string | undefined
-  /** The value during the lease. Must be unique to the process. */
+  /** Must be unique to the process. */
   readonly value: string
   readonly leaseMs: number
   readonly quota: Quota
 }
 
-/** Number of renewals within the duration of a lease. More than one, so that a single renewal may fail. */
+/** More than one, so that a single renewal may fail. */
 const RENEWALS_PER_LEASE = 3
 
 /** Resolves with undefined if the stored value is not the expected one. Rejects if the store fails. */
@@ -57,16 +54,12 @@ export async function acquireLease(
   }
 }
 
-/**
- * Counts the subscribers of a request, which runs while it has at least one. A second request with the same
- * Idempotency-Key, or a follower of the stream, keeps the request running after the first client disconnects.
- */
+/** A request runs while it has a subscriber: its caller, a repeated request, or a follower of its stream. */
 export class Subscribers {
   #count = 0
   #isOver = false
   readonly #onLastLeave: () => void
 
-  /** @param onLastLeave Called once, when the last subscriber leaves. */
   constructor(onLastLeave: () => void) {
     this.#onLastLeave = onLastLeave
   }
@@ -76,7 +69,7 @@ export class Subscribers {
     return this.#isOver
   }
 
-  /** Adds a subscriber. Returns a function that removes the subscriber. Only its first call has an effect. */
+  /** Returns a function that removes the subscriber. */
   join(): () => void {
     let isPresent = true
     this.#count += 1
@@ -102,13 +95,12 @@ export class DetachedWork {
     this.#after = after
   }
 
-  /** Tracks work until `ended` settles. `end` requests an early end. */
+  /** `end` requests an early end. */
   add({ end, ended }: { readonly end: () => void; readonly ended: Promise<unknown> }): void {
     const forget = (): void => void this.#running.delete(end)
     this.#running.set(end, ended.then(forget, forget))
   }
 
-  /** Ends all work. Resolves when all work has ended, or after five seconds. */
   async close(): Promise<void> {
     for (const end of this.#running.keys()) end()
     const ended = Promise.all(this.#running.values())

@@ -6,10 +6,8 @@ import { textOf, type EventSink, type Recording } from './event-buffer.ts'
 import { acquireLease, type Subscribers } from './lifetime.ts'
 
 /**
- * The location of a stream that one process generates and others follow through the store. A follower writes
- * `live-wanted:<name>`. The generating process polls for that key, so a stream without followers costs one read per poll
- * and no writes. Once the key exists, the process writes the events as `live:<name>:<token>:<n>`. The process holds
- * `live:<name>` as a lease, and at the end replaces its value with the number of parts.
+ * A follower writes `live-wanted:<name>`, for which the generating process polls. That process then holds `live:<name>`
+ * as a lease, writes the events as `live:<name>:<token>:<n>`, and at the end replaces the lease with the number of parts.
  */
 export interface StreamLocation {
   readonly store: Pick<Store, 'get' | 'set' | 'swap'>
@@ -26,15 +24,13 @@ export interface LiveStream {
   readonly subscribers?: Subscribers | undefined
 }
 
-/** Interval at which the generating process polls for the key of a follower. */
 const WANTED_POLL_MS = 250
-/** Interval at which a follower renews its key, which expires after `WANTED_TTL_MS`. */
+/** Interval at which a follower renews its key. */
 const RENEW_MS = 3_000
 const WANTED_TTL_MS = 12_000
 const PART_INTERVAL_MS = 40
 const PART_TTL_MS = 300_000
 const LEASE_MS = 10_000
-/** Initial interval between a follower's polls. The interval doubles, up to `MAX_POLL_MS`, while no part arrives. */
 const MIN_POLL_MS = 20
 const MAX_POLL_MS = 200
 const MAX_FAILURES = 3
@@ -163,10 +159,7 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/**
- * Returns a function that requests the stream. The function resolves with the stream, or with undefined if no process
- * is publishing it.
- */
+/** The returned function requests the stream, and resolves with undefined if no process publishes it yet. */
 export function createStreamSearch(
   location: StreamLocation,
   runtime: FollowRuntime,
@@ -267,7 +260,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   return undefined
 }
 
-/** Renews the follower's key until the client reads again. If the key expired, the stream would no longer be published. */
+/** If the key expired, the stream would no longer be published. */
 async function renewUntil(drained: Promise<void>, { request, runtime }: FollowContext): Promise<void> {
   let isDrained = false
   const done = drained.then(() => void (isDrained = true))

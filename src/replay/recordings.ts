@@ -6,7 +6,6 @@ import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
 import type { CapacityShare, Recording } from './event-buffer.ts'
 
 export type StoredAnswer =
-  /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
   /** An answer sent as one JSON string, and its metrics. Its events are created on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
@@ -30,7 +29,6 @@ interface Registration {
 interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
   readonly isEnabled?: boolean
-  /** How long a finished answer is retained, in seconds. @default 3600 */
   readonly retentionSeconds?: number
 }
 
@@ -38,9 +36,8 @@ const MIB = 1024 * 1024
 const HOUR_SECONDS = 3600
 /** How long the name of a recording remains claimed after its process dies, in milliseconds. */
 const LEASE_MS = 30_000
-/** Kind of the value that represents a recording in progress. */
 const LIVE = 'live'
-/** Matches the ids of all formats. Answers with other ids are not stored. */
+/** Matches the ids of all formats. */
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 /** Stores answers that can be streamed again, by owner (key id) and id. */
@@ -63,12 +60,10 @@ export class Recordings {
     this.#capacity = new RecordingCapacity({ entries, bytes, maxBytesPerStream })
   }
 
-  /** Reserves capacity for the recording of one stream. Returns undefined if the owner's capacity is exhausted. */
   reserveCapacity(owner: string): CapacityShare | undefined {
     return this.#capacity.reserve(owner)
   }
 
-  /** Registers a stream under an id, and stores it at its end. Replaces an older stream with the same id. */
   register(recording: Recording, registration: Registration): void {
     const { owner, id, subscribers, isDetached } = registration
     if (!this.isEnabled || !SAFE_ID.test(id)) return
@@ -80,13 +75,11 @@ export class Recordings {
     if (isDetached) void this.#trackWrite(`${name} live`, this.#publish(live, name, owner))
   }
 
-  /** Stores an answer that was not streamed. Returns immediately. */
   storeAnswer(answer: StoredAnswer, owner: string, id: string): void {
     const text = this.isEnabled && SAFE_ID.test(id) ? this.#serialize(answer) : undefined
     if (text !== undefined) void this.#trackWrite(nameOf(owner, id), this.#put(owner, id, text))
   }
 
-  /** Rejects if the store fails. */
   async find(owner: string, id: string): Promise<FoundRecording | undefined> {
     if (!SAFE_ID.test(id)) return undefined
     const name = nameOf(owner, id)
@@ -96,7 +89,6 @@ export class Recordings {
     return readStored(await this.#options.store.get(name))
   }
 
-  /** Returns a function that looks for the stream of a recording that another process is generating. */
   async createStreamSearch(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>> {
     const { createStreamSearch } = await import('./live-stream.ts')
     const location = { store: this.#options.store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
@@ -139,7 +131,6 @@ export class Recordings {
     return publishStream(stream, location, this.#options)
   }
 
-  /** Returns undefined if the answer is too large to be stored. */
   #serialize(answer: StoredAnswer): string | undefined {
     const text = writeStored(answer)
     return 2 * text.length > this.#maxBytes ? undefined : text
@@ -181,11 +172,9 @@ function readStored(value: string | undefined): FoundRecording | undefined {
   return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { answer: { kind: 'whole', text, metrics } } : undefined
 }
 
-/** Limits on the recordings in progress. Each UTF-16 code unit counts as two bytes. */
 interface CapacityLimits {
   readonly entries: number
   readonly bytes: number
-  /** Maximum size of one recording, in bytes. */
   readonly maxBytesPerStream: number
 }
 
@@ -194,10 +183,7 @@ interface OwnerUsage {
   bytes: number
 }
 
-/**
- * Capacity shared by all recordings in progress. An owner may use at most as much as remains free, so that no owner can
- * block the others. The first recording of an owner is exempt.
- */
+/** An owner with several recordings may use at most as much as remains free, so that it cannot block the others. */
 export class RecordingCapacity {
   entries = 0
   bytes = 0
@@ -208,7 +194,6 @@ export class RecordingCapacity {
     this.#limits = limits
   }
 
-  /** Reserves capacity for one recording. Returns undefined if the owner's capacity is exhausted. */
   reserve(owner: string): CapacityShare | undefined {
     const usage = this.#usages.get(owner) ?? { entries: 0, bytes: 0 }
     const freeEntries = this.#limits.entries - this.entries - 1

@@ -41,10 +41,7 @@ const WEIGHTS = {
   otherScript: 1.7,
 }
 
-/**
- * Estimates the number of o200k tokens in a string in one pass. The error is typically 10% for a single string, and 1%
- * on average. The estimate is between an eighth of the UTF-8 bytes and the bytes.
- */
+/** Estimates o200k tokens. The error is typically 10% for a single string, and 1% on average. */
 export function estimateTokens(text: string): number {
   let sum = 0
   let index = 0
@@ -78,10 +75,7 @@ function endOfRun(text: string, start: number, kind: number): number {
   return end
 }
 
-/**
- * Returns the end of a run of uppercase letters and the lowercase letters after it. The tokenizer splits `fooBar`
- * before `Bar`.
- */
+/** The tokenizer splits `fooBar` before `Bar`. */
 function endOfWord(text: string, start: number): number {
   let end = start
   while (end < text.length && CLASSES[text.charCodeAt(end)] === UPPER) end++
@@ -122,12 +116,8 @@ function symbolTokens(text: string, start: number, end: number): number {
 
 /** Quantities for computing upper bounds on a prompt's tokens without a tokenizer. */
 export interface PromptWeight {
-  /**
-   * UTF-8 bytes of the body without base64 images, plus those of decoded documents. A string never has more tokens than
-   * bytes.
-   */
+  /** UTF-8 bytes without base64 images, plus decoded text documents. A string never has more tokens than bytes. */
   readonly bytes: number
-  /** Number of base64 images. */
   readonly images: number
   /** Tokens that a vendor adds to the request, messages and tools, such as role markers. */
   readonly overhead: number
@@ -135,7 +125,6 @@ export interface PromptWeight {
   readonly translation: number
 }
 
-/** Tokens that a vendor adds per request, message and tool. Some vendors add a line of text per request. */
 const REQUEST_OVERHEAD = 64
 const MESSAGE_OVERHEAD = 8
 const TOOL_OVERHEAD = 16
@@ -147,16 +136,11 @@ const TRANSLATED_ITEM_TOKENS = 32
 /** Tokens of an instruction that replaces a setting without an equivalent in the other format. */
 const TRANSLATED_SHAPE_TOKENS = 128
 const CUSTOM_TOOL_TOKENS = 160
-/**
- * Maximum growth of decoded base64. Every 4 characters encode 3 bytes, and an invalid byte becomes a 3-byte character.
- */
+/** 4 characters of base64 can decode to 9 bytes: 3 invalid bytes, each replaced by a 3-byte character. */
 const DECODED_GROWTH = 1.25
-/** Maximum growth of a number with an exponent, in bytes. Such a number becomes at most 25 characters. */
+/** A number with an exponent, of at least 3 bytes, becomes at most 25 bytes. */
 const EXPONENT_GROWTH = 22
-/**
- * Maximum growth per character of a call's name or id, in bytes. A translation writes it up to three times, with escapes
- * of 6 bytes.
- */
+/** A translation writes a call's name or id up to three times, with escapes of 6 bytes. */
 const NAME_GROWTH = 18
 
 type MutableWeight = { -readonly [Field in keyof PromptWeight]: PromptWeight[Field] }
@@ -176,10 +160,7 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   return weight
 }
 
-/**
- * Adds the weight of a tool that is not a function, and of the tools in a group. Their translated names start with the
- * group's name.
- */
+/** The translated names of the tools in a group start with the group's name. */
 function weighTool(tool: JsonObject, weight: MutableWeight, groupNameLength: number): void {
   weight.translation += CUSTOM_TOOL_TOKENS + groupNameLength
   const nameLength = typeof tool['name'] === 'string' ? tool['name'].length : 0
@@ -224,14 +205,13 @@ function weighPart(part: Part, weight: MutableWeight): void {
   }
 }
 
-/** Returns the maximum number of bytes that a translation adds to a call's arguments, which it may escape. */
+/** Returns the maximum number of bytes that a translation adds. The translation may escape the input. */
 function translatedInputGrowth(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
   return growth
 }
 
-/** Returns undefined unless the source is a base64 image. */
 export function imageData({ source }: ImagePart): string | undefined {
   return source.type === 'base64' && source.mediaType.startsWith('image/') ? source.data : undefined
 }
@@ -240,12 +220,10 @@ export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: b
   return weight.bytes + (isTranslated ? weight.translation : 0) + tokensOutsideText(weight, model)
 }
 
-/** Returns the maximum number of tokens of images and of the vendor's additions. */
 export function tokensOutsideText({ overhead, images }: PromptWeight, model: Model): number {
   return overhead + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
-/** Returns the upstream's context window, which limits the prompt and the answer together. */
 export function contextWindowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }

@@ -1,8 +1,5 @@
 const waitingComputations: (() => void)[] = []
-/**
- * Minimum duration of a long step, such as parsing a body of 30 MB. After a long step, computations pause for as long as
- * the step took, up to `MAX_PAUSE_MS`.
- */
+/** After a longer step, such as parsing a body of 30 MB, computations pause for as long as the step took. */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 
@@ -12,14 +9,10 @@ const runLater: (callback: () => void) => unknown =
   typeof setImmediate === 'function' ? setImmediate : (callback) => wait(callback, 0)
 
 let isScheduled = false
-/** Undefined if no step is running. */
 let stepStart: number | undefined
 let pausedUntil = 0
 
-/**
- * Resolves in a later turn of the event loop. Only one waiting computation continues per turn, so a short request waits
- * for at most one step.
- */
+/** Only one waiting computation continues per turn, so that a short request waits for at most one step. */
 export function yieldToEventLoop(): Promise<void> {
   endStep()
   return new Promise((resolve) => {

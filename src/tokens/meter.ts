@@ -23,29 +23,22 @@ const MIN_CACHED_LENGTH = 64
 const CERTAIN_MULTIPLE = 1.6
 const ANSWER_OVERHEAD_TOKENS = 3
 
-/** Overhead in tokens of each message (role and separators), tool call and tool. */
 const MESSAGE_OVERHEAD_TOKENS = 4
 const TOOL_CALL_OVERHEAD_TOKENS = 4
 const TOOL_OVERHEAD_TOKENS = 8
-/** Estimated tokens of an image. A typical charge for about one megapixel. */
+/** A typical charge for about one megapixel. */
 export const IMAGE_TOKENS = 1600
-/** Estimated tokens of a document page, including its image, and its length in base64 characters. */
+/** Estimates for one page of a document: its tokens, including its image, and its base64 characters. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
 /** Maximum length of an unknown part's JSON that counts as text. The rest counts as document pages. */
 const MAX_UNKNOWN_LENGTH = 8000
 
-/** The sizes of one string: the estimate, the exact counts and the UTF-8 bytes. */
 type Sizes = { [Size in 'estimate' | Vocabulary | 'bytes']?: number }
 
 type CountedItem = Message | Tool
 
-/**
- * Creates the default meter.
- *
- * @param seed Returns a secret number that keys the shared cache of counts. Called on the first count, because Workers
- * provide no random numbers before the first request.
- */
+/** @param seed Returns a secret. Called on the first count: Workers have no random numbers before the first request. */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
   const sizesByItem = new WeakMap<CountedItem, Sizes>()
@@ -188,10 +181,7 @@ function documentTokens(source: DocumentPart['source']): number {
   return Math.ceil(source.data.length / PAGE_CHARACTERS) * PAGE_TOKENS
 }
 
-/**
- * Yields the text of the body's fields for a tokenizer. A list yields one string per element. Strings are unescaped, as in
- * vendors' prompt templates, and base64 images are omitted.
- */
+/** Strings are unescaped, as in vendors' prompt templates, and base64 images are omitted. */
 function* textsOfBody(prompt: Prompt): Generator<string> {
   const images = imageBlocks(prompt)
   for (const [name, value] of Object.entries(prompt.native.value)) {
@@ -230,10 +220,7 @@ function toUnescapedText(value: Json | undefined, images: ReadonlyMap<JsonObject
   return pieces.join('')
 }
 
-/**
- * Removes base64 data from a field of an image block. The data may be the value itself, part of a data URL, or nested
- * in an object.
- */
+/** The data may be the value itself, part of a data URL, or nested in an object. */
 function removeImage(field: Json | undefined, data: string): Json | undefined {
   if (typeof field === 'string') {
     const isImage = field.length - data.length <= MAX_DATA_URL_PREFIX_BYTES && field.endsWith(data)
@@ -255,7 +242,7 @@ function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
   return blocks
 }
 
-/** Creates the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
+/** The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
 export function createTokenizer(): Tokenizer {
   const counterOf = (vocabulary: Vocabulary): (() => Promise<ExactCounter>) =>
     lazy(async () => (await import('./exact.ts')).createExactCounter(vocabulary))

@@ -26,7 +26,6 @@ import {
 /** Complete events, as sent to the caller. */
 export type TranslatedChunk = Uint8Array | string
 
-/** Maximum size of a complete answer, in bytes. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 export interface TranslatorOptions {
@@ -37,19 +36,12 @@ export interface TranslatorOptions {
   readonly mayForward?: boolean
   /** True if events have ids, counted from 1. A client can then resume after any event. */
   readonly isNumbered: boolean
-  /** Returns the error for a faulty stream. `problem` completes "The provider …". */
   readonly toError: (problem: string, cause?: unknown) => GatewayError
 }
 
-/**
- * Translates an upstream's stream for the caller, and collects the answer. With `mayForward`, the received bytes of
- * plain events (those that `canForward` accepts) after the first content are forwarded unparsed. `ReceivedAnswer` stores
- * the bytes for the completion.
- */
+/** After the first content, forwards events that `canForward` accepts unparsed. `ReceivedAnswer` keeps the bytes. */
 export class AnswerTranslator {
-  /** The upstream's id for the answer. */
   answerId: string | undefined = undefined
-  /** True after the first content. */
   hasContent = false
   /** True after the protocol's last event. */
   isComplete = false
@@ -81,10 +73,7 @@ export class AnswerTranslator {
     this.#receivedAnswer = this.#canForward && options.format && new ReceivedAnswer(options.format.createReader())
   }
 
-  /**
-   * Reads bytes from the upstream, which can be split at any position. Returns the events that can be sent. Throws
-   * `upstream` for a faulty stream. If valid events precede the fault, returns these events and sets `failure`.
-   */
+  /** If valid events precede a fault, returns them and sets `failure`. Otherwise, throws the error. */
   push(bytes: Uint8Array): TranslatedChunk {
     this.#receivedBytes += bytes.byteLength
     if (this.#receivedBytes > MAX_ANSWER_BYTES) throw this.#options.toError('streamed an answer larger than 32 MiB')
@@ -101,13 +90,11 @@ export class AnswerTranslator {
     return joinChunks(chunks)
   }
 
-  /** Reads a chunk, such as one from a provider without a wire format. */
   pushChunk(chunk: StreamChunk): string {
     this.#collect(chunk)
     return this.write(this.writer.write(chunk))
   }
 
-  /** Returns the last events, at the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
     const events = this.#parser?.end() ?? []
     if (this.#hasForwarded) this.#receivedAnswer?.read(true)
@@ -140,7 +127,6 @@ export class AnswerTranslator {
     return (forwarded ?? this.#collector).completion()
   }
 
-  /** Serializes events for the caller, with ids if events are numbered. */
   write(events: readonly SseEvent[]): string {
     let text = ''
     for (const event of events) {
@@ -166,7 +152,7 @@ export class AnswerTranslator {
     if (end < bytes.length) this.#parse(bytes.subarray(end), chunks)
   }
 
-  /** Forwards plain events unparsed. If not all are plain, halves the events until each half is plain or short. */
+  /** If `canForward` does not accept all events, halves them until it accepts a half or the half is short. */
   #forwardOrParse(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
     if (this.hasFinishReason) return this.#parse(events, chunks)
@@ -200,7 +186,6 @@ export class AnswerTranslator {
   }
 
   #translate(event: SseEvent): string {
-    // Events after the protocol's last event are dropped.
     if (this.isComplete || this.#reader === undefined) return ''
     const { toError } = this.#options
     if (isTooDeep(event.data)) throw toError('sent an event that is nested too deeply')
@@ -237,7 +222,7 @@ export class AnswerTranslator {
 }
 
 const LF = 10
-/** Size in bytes up to which events are parsed without being split. Splitting them takes longer than parsing. */
+/** Parsing events of this size takes less time than splitting them. */
 const MAX_UNSPLIT_BYTES = 256
 const encoder = new TextEncoder()
 
@@ -251,13 +236,12 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
 }
 
 const INITIAL_BUFFER_BYTES = 16 * 1024
-/** Number of unparsed bytes at which the next `add` parses them. Parsing short events of this size takes about 20 ms. */
+/** Parsing this number of bytes takes about 20 ms if the events are short. */
 const MAX_UNREAD_BYTES = 256 * 1024
 
 /**
- * Collects an answer from its bytes. A short answer is parsed only when its completion is read. A long answer is parsed
- * while it arrives, because parsing 32 MiB at once would block the event loop for seconds. The bytes are copied into
- * one buffer, because thousands of small retained chunks would slow down garbage collections.
+ * A long answer is parsed while it arrives, because parsing 32 MiB at once would block the event loop for seconds. One
+ * buffer receives all bytes, because thousands of small retained chunks would slow down garbage collections.
  */
 class ReceivedAnswer {
   readonly #collector = new Collector()
@@ -282,7 +266,7 @@ class ReceivedAnswer {
     this.#unreadBytes = size
   }
 
-  /** Parses all unparsed bytes. If `isEndOfStream` is true, also parses a last event that no blank line follows. */
+  /** @param isEndOfStream If true, also parses a last event that no blank line follows. */
   read(isEndOfStream: boolean = false): Collector {
     // The translator limits the size of the answer.
     const parser = (this.#parser ??= createSseParser(Infinity))

@@ -18,10 +18,8 @@ export interface Upstream {
   embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamAnswer<EmbeddingResult>>
 }
 
-/** Returns the stream for the caller from a route's answer. */
 export type CreateStream = (route: Route, answer: AsyncIterable<StreamChunk> | AnswerSource) => UpstreamStream
 
-/** Fields that all provider calls of a request share. */
 export interface UpstreamRequest {
   readonly headers: Readonly<Record<string, string>>
   readonly cancellation: Cancellation
@@ -32,7 +30,6 @@ export interface UpstreamRequest {
 }
 
 export interface UpstreamCall extends UpstreamRequest {
-  /** Returns the prompt for a route, because providers require different fields. */
   readonly promptFor: (route: Route) => Prompt
 }
 
@@ -48,9 +45,8 @@ export interface UpstreamAnswer<Answer> extends ProviderAnswer<Answer> {
 type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>
 
 /**
- * One upstream call. The vendor charges for a call that the upstream accepts (status 200), and for a call that the
- * gateway ends before the answer because of a timeout or a disconnected client. Calls that are rejected or do not reach
- * the upstream are free.
+ * The vendor charges for a call that the upstream accepts, and for a sent call that the gateway ends before the answer
+ * because of a timeout or a disconnected client.
  */
 export class AttemptRecord {
   readonly route: Route
@@ -80,7 +76,6 @@ export class AttemptRecord {
   }
 }
 
-/** The upstream calls of one request, including retries and fallbacks. */
 export class Attempts {
   readonly #cancellation: Cancellation
   readonly #records: AttemptRecord[] = []
@@ -95,22 +90,20 @@ export class Attempts {
     return record
   }
 
-  /** True if at least one billable call has no reported prompt tokens. */
   get hasUnreportedPrompt(): boolean {
     return this.#records.some(({ isBillable, usage }) => isBillable && promptTokens(usage) === 0)
   }
 
-  /** Returns the cost of all billable calls. `countPrompt` supplies prompt tokens that an upstream did not report. */
+  /** `countPrompt` supplies prompt tokens that an upstream did not report. */
   cost(countPrompt: () => number): NanoUsd {
     return costOfBillable(this.#records, countPrompt)
   }
 
-  /** Returns the cost of all billable calls except the last, which produced the answer. */
+  /** Excludes the last call, which produced the answer. */
   costOfUnusedCalls(countPrompt: () => number): NanoUsd {
     return this.#records.length < 2 ? ZERO : costOfBillable(this.#records.slice(0, -1), countPrompt)
   }
 
-  /** Returns the last call if it is billable. */
   lastIfBillable(): AttemptRecord | undefined {
     const record = this.#records.at(-1)
     return record?.isBillable === true ? record : undefined
@@ -123,10 +116,7 @@ function costOfBillable(records: readonly AttemptRecord[], countPrompt: () => nu
   }, ZERO)
 }
 
-/**
- * Adds the local count of the prompt to usage that lacks prompt tokens. A prompt is never empty, so 0 means that the
- * upstream did not count it.
- */
+/** A prompt is never empty, so 0 means that the upstream did not count it. */
 export function addMissingPromptTokens(usage: Usage, countPrompt: () => number): Usage {
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: countPrompt() }
 }
@@ -135,12 +125,11 @@ function isTimeoutAfterSend(error: unknown): boolean {
   return GatewayError.is(error) && error.kind === 'upstream-timeout' && error.details.isUnsent !== true
 }
 
-/** `problem` completes "The provider …". The message does not contain the provider's address. */
+/** @param problem Completes "The provider …". */
 export function upstreamError(provider: string, problem: string, cause?: unknown): GatewayError {
   return new GatewayError('upstream', `The provider "${provider}" ${problem}.`, cause === undefined ? {} : { cause })
 }
 
-/** Returns the error of a call that received no response. Returns a GatewayError unchanged. */
 export function connectError(provider: string, connectMs: number, cause: unknown): GatewayError {
   if (GatewayError.is(cause)) return cause
   const code = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
@@ -149,7 +138,7 @@ export function connectError(provider: string, connectMs: number, cause: unknown
   return new GatewayError('upstream-timeout', message, { isUnsent: true, cause })
 }
 
-/** Removes the provider's secrets from a failure, because some upstreams repeat a rejected key in their errors. */
+/** Some upstreams repeat a rejected key in their errors. */
 export function redactSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
   const redact = (text: string): string =>
     secrets.reduce((redacted, secret) => redacted.replaceAll(secret, '[removed]'), text)
@@ -175,7 +164,6 @@ export function timeoutError(provider: string, ms: number): GatewayError {
   return new GatewayError('upstream-timeout', `The provider "${provider}" did not answer within ${ms / 1000} seconds.`)
 }
 
-/** Returns true if prompts in this dialect need no translation. */
 export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
   return provider.dialect === dialect || provider.secondDialect === dialect
 }

@@ -24,9 +24,8 @@ export interface StreamListener extends StreamEndListener {
 }
 
 /**
- * A streamed answer that passes through a translator. The stream is open after its first content. If the stream fails
- * before that, another route can be attempted. A stream without content is opened after a delay, because the client
- * needs the response's headers and heartbeats to stay connected.
+ * Open after the first content. If it fails before that, another route can be attempted. A stream without content is
+ * opened after a delay, because the client needs the response's headers and heartbeats to stay connected.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
@@ -44,10 +43,7 @@ export class UpstreamStream implements SourceReceiver {
     this.translator = translator
   }
 
-  /**
-   * Reads until the first content, for at most `holdMs` milliseconds. Rejects with the failure of a stream that fails
-   * before that.
-   */
+  /** Resolves after the first content or `holdMs` milliseconds. Rejects if the stream fails before that. */
   open({ after }: Pick<Runtime, 'after'>, holdMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpen = resolve
@@ -62,7 +58,6 @@ export class UpstreamStream implements SourceReceiver {
     if (this.#outcome !== undefined) notify(observer, this.#outcome)
   }
 
-  /** Passes earlier chunks to the listener immediately, and later chunks as they are received. */
   attach(listener: StreamListener): void {
     this.#listener = listener
     for (const chunk of this.#buffered.splice(0)) listener.onChunk(chunk)
@@ -77,10 +72,7 @@ export class UpstreamStream implements SourceReceiver {
     if (this.#outcome === undefined) this.#source.resume()
   }
 
-  /**
-   * Closes the connection. The listener is not called again. If the stream is not open yet, `open` rejects with the
-   * reason.
-   */
+  /** The listener is not called again. If the stream is not open yet, `open` rejects with the reason. */
   abort(reason?: unknown): void {
     this.#listener = undefined
     if (this.#outcome !== undefined) return
@@ -92,7 +84,6 @@ export class UpstreamStream implements SourceReceiver {
     this.#onFailure?.(reason)
   }
 
-  /** Closes the connection and ends the stream with an error. */
   fail(error: unknown): void {
     this.#abortSource()
     this.#settle({ error })
@@ -146,12 +137,11 @@ export class UpstreamStream implements SourceReceiver {
     if (this.translator.failure !== undefined) this.fail(this.translator.failure)
   }
 
-  /** Ignores errors thrown by a custom source, so that the request still ends. */
   #abortSource(): void {
     try {
       this.#source.abort()
     } catch {
-      // A source that throws must close its own connection.
+      // The request must end even if a custom source throws.
     }
   }
 
@@ -184,7 +174,6 @@ function notify(listener: StreamEndListener | undefined, outcome: StreamOutcome)
   else listener?.onComplete()
 }
 
-/** Returns a source that emits the chunks of a stored answer. */
 export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource {
   const ignore = (): void => {}
   return {
@@ -198,7 +187,6 @@ export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource
   }
 }
 
-/** Returns a source that emits the chunks of a provider without a wire format. Reads only while it is not paused. */
 export function createChunkSource(chunks: AsyncIterable<StreamChunk>, provider: string): AnswerSource {
   const iterator = chunks[Symbol.asyncIterator]()
   let isOver = false
