@@ -126,9 +126,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
 
 function toUnitVector(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
-  let squares = 0
-  for (const value of vector) squares += value * value
-  const norm = Math.sqrt(squares)
+  const norm = normOf(vector)
   return Number.isFinite(norm) && norm > 0 ? vector.map((value) => value / norm) : undefined
 }
 
@@ -240,7 +238,7 @@ function addFeatures(
   }
 }
 
-function normOf(vector: Float64Array): number {
+function normOf(vector: Float32Array | Float64Array): number {
   let squares = 0
   for (const value of vector) squares += value * value
   return Math.sqrt(squares)

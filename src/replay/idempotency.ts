@@ -63,7 +63,6 @@ const RETENTION_MS = 86_400_000
 const LEASE_MS = 30_000
 const POLL_MS = 250
 const MAX_BACKOFF_MS = 5_000
-const MAX_DOUBLINGS = 10
 
 export class Idempotency {
   readonly #options: IdempotencyOptions
@@ -140,7 +139,7 @@ export class Idempotency {
         const lease = await acquireLease({ store, after }, { name, expected, value, leaseMs: LEASE_MS, quota })
         if (lease !== undefined) return { lease }
         // The next read usually finds the first request. A pause is needed only if store reads lag behind writes.
-        if (failures > 0) await pause(Math.min(MAX_BACKOFF_MS, POLL_MS * 2 ** Math.min(failures - 1, MAX_DOUBLINGS)))
+        if (failures > 0) await pause(Math.min(MAX_BACKOFF_MS, POLL_MS * 2 ** (failures - 1)))
         failures += 1
       } else if (record.fingerprint !== fingerprint) {
         throw keyReusedError()

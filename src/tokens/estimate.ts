@@ -168,10 +168,10 @@ function weighTool(tool: JsonObject, weight: MutableWeight, groupNameLength: num
 }
 
 /** A custom call is translated to a function call with one JSON argument. */
-function weighOpaque({ input, namespace, ...item }: JsonObject, weight: MutableWeight): void {
+function weighOpaque({ input, namespace, tools }: JsonObject, weight: MutableWeight): void {
   if (typeof input === 'string') weight.translation += translatedInputGrowth(input)
   if (typeof namespace === 'string') weight.translation += namespace.length
-  for (const tool of asArray(item['tools'])) if (isJsonObject(tool)) weighTool(tool, weight, 0)
+  for (const tool of asArray(tools)) if (isJsonObject(tool)) weighTool(tool, weight, 0)
 }
 
 function weighPart(part: Part, weight: MutableWeight): void {
