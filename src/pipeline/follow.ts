@@ -1,5 +1,4 @@
 import { type AnswerClaim, type CacheMiss, isStorable } from '../cache/cache-miss.ts'
-import type { Leader } from '../cache/single-flight.ts'
 import {
   type AnswerSource,
   type SourceReceiver,
@@ -18,6 +17,7 @@ import { createReader as responsesReader } from '../formats/responses/answer-rea
 import { createSseParser, type SseParser } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, type LiveStream, publishStream, type StreamLocation } from '../replay/live-stream.ts'
+import type { Leader } from '../replay/shared-work.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { hitBill } from './charge.ts'
 import {

@@ -2,7 +2,7 @@ import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json
 import type { Runtime } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import type { LiveStream } from './live-stream.ts'
-import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
+import { type Lease, type Subscribers, acquireLease } from './shared-work.ts'
 import type { CapacityShare, Recording } from './event-buffer.ts'
 
 export type StoredAnswer =

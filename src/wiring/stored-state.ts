@@ -11,8 +11,8 @@ import type { FindKeyById } from '../pipeline/process-item.ts'
 import { createWriteContext } from '../pipeline/response.ts'
 import type { FindKey, Turns } from '../pipeline/services.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
-import { DetachedWork } from '../replay/lifetime.ts'
 import { Recordings } from '../replay/recordings.ts'
+import { DetachedWork } from '../replay/shared-work.ts'
 
 export interface Governance {
   readonly keys: Keys

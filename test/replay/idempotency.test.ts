@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
 import { type RequestClaim, type FirstRequest, Idempotency } from '../../src/replay/idempotency.ts'
-import { Subscribers } from '../../src/replay/lifetime.ts'
+import { Subscribers } from '../../src/replay/shared-work.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 

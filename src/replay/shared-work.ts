@@ -1,5 +1,113 @@
-import type { Cancellation, MaybePromise } from '../core/async.ts'
+import { withTimeout, type Cancellation, type MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
+import type { Quota, Store } from '../core/store.ts'
+
+/** This process's claim on a name in the store, renewed until `end`. If the process dies, the claim expires. */
+export interface Lease {
+  /** Replaces the stored value, or deletes it if `value` is undefined. Never rejects. */
+  end(value: string | undefined, ttlMs?: number): Promise<unknown>
+}
+
+interface LeaseRequest {
+  readonly name: string
+  /** Undefined if the name must not have a value yet. */
+  readonly expected: string | undefined
+  /** Must be unique to the process. */
+  readonly value: string
+  readonly leaseMs: number
+  readonly quota: Quota
+}
+
+/** More than one, so that a single renewal may fail. */
+const RENEWALS_PER_LEASE = 3
+
+/** Resolves with undefined if the stored value is not the expected one. Rejects if the store fails. */
+export async function acquireLease(
+  { store, after }: { readonly store: Pick<Store, 'swap'> } & Pick<Runtime, 'after'>,
+  { name, expected, value, leaseMs, quota }: LeaseRequest,
+): Promise<Lease | undefined> {
+  let hasEnded = false
+  let cancel: () => void = () => {}
+  try {
+    if (!(await store.swap(name, expected, value, { ttlMs: leaseMs, quota }))) return undefined
+  } catch (error) {
+    // The swap may have succeeded although its reply was lost.
+    store.swap(name, value, undefined).catch(() => {})
+    throw error
+  }
+
+  const renew = async (): Promise<void> => {
+    const isOurs = await store.swap(name, value, value, { ttlMs: leaseMs, quota }).catch(() => true)
+    if (isOurs && !hasEnded) renewLater()
+  }
+  const renewLater = (): void => {
+    cancel = after(leaseMs / RENEWALS_PER_LEASE, () => void renew(), { isBackground: true })
+  }
+  renewLater()
+
+  return {
+    end: async (finalValue, ttlMs) => {
+      hasEnded = true
+      cancel()
+      return store.swap(name, value, finalValue, ttlMs === undefined ? {} : { ttlMs, quota }).catch(() => false)
+    },
+  }
+}
+
+/** A request runs while it has a subscriber: its caller, a repeated request, or a follower of its stream. */
+export class Subscribers {
+  #count = 0
+  #isOver = false
+  readonly #onLastLeave: () => void
+
+  constructor(onLastLeave: () => void) {
+    this.#onLastLeave = onLastLeave
+  }
+
+  /** True after the last subscriber has left. The request is then canceled, and later subscribers get no result. */
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  /** Returns a function that removes the subscriber. */
+  join(): () => void {
+    let isPresent = true
+    this.#count += 1
+    return () => {
+      if (!isPresent) return
+      isPresent = false
+      this.#count -= 1
+      if (this.#count > 0 || this.#isOver) return
+      this.#isOver = true
+      this.#onLastLeave()
+    }
+  }
+}
+
+const CLOSE_TIMEOUT_MS = 5_000
+
+/** Tracks work that continues after its caller disconnects. */
+export class DetachedWork {
+  readonly #running = new Map<() => void, Promise<void>>()
+  readonly #after: Runtime['after']
+
+  constructor({ after }: Pick<Runtime, 'after'>) {
+    this.#after = after
+  }
+
+  /** `end` requests an early end. */
+  add({ end, ended }: { readonly end: () => void; readonly ended: Promise<unknown> }): void {
+    const forget = (): void => void this.#running.delete(end)
+    this.#running.set(end, ended.then(forget, forget))
+  }
+
+  async close(): Promise<void> {
+    for (const end of this.#running.keys()) end()
+    const ended = Promise.all(this.#running.values())
+    const createError = (): Error => new Error('The work did not end in time.')
+    await withTimeout(ended, { ms: CLOSE_TIMEOUT_MS, after: this.#after, createError }).catch(() => {})
+  }
+}
 
 export type FlightEnd<T> =
   | { readonly shared: T }
@@ -22,7 +130,7 @@ export type FlightRole<T, S = never> =
   /** The request calls the upstream itself. Other requests do not wait for its result. */
   | { readonly role: 'alone' }
 
-export interface JoinOptions {
+interface JoinOptions {
   readonly cancellation?: Cancellation
   readonly followsStream?: boolean
 }
@@ -32,7 +140,7 @@ export interface SingleFlight<T, S = never> {
   join(key: string, options?: JoinOptions): MaybePromise<FlightRole<T, S>>
 }
 
-export interface SingleFlightOptions {
+interface SingleFlightOptions {
   /** Maximum time that a follower waits. Needed because the leader's caller may read slowly. @default unlimited */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
