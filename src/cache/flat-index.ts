@@ -244,7 +244,7 @@ const DEVIATIONS = 6.5
 /** Prevents rounding errors from rejecting equal vectors. */
 const SLACK_BITS = 2
 
-/** Returns the signs of projections onto 1024 random directions. Two vectors differ in a bit with probability angle / π. */
+/** The signs of projections onto 1024 random directions. Two vectors differ in a bit with probability angle / π. */
 type Signer = (vector: Float32Array) => Uint32Array
 
 /** A randomized Hadamard transform takes 30,000 additions instead of a million multiplications. */
