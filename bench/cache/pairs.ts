@@ -1,7 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { canonicalize } from '../../src/cache/canonical.ts'
-import { normalizeText } from '../../src/cache/cache-key.ts'
+import { normalizeText } from '../../src/cache/cacheability.ts'
 import { findDifference } from '../../src/cache/guard.ts'
 import { loadEnglishLexicon } from '../../src/cache/typos.ts'
 import { createWordingSearch } from '../../src/cache/wording-search.ts'

@@ -107,7 +107,10 @@ export interface VerifyHit {
     entry: CachedAnswer,
     call: VerifierCall,
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
-  /** If true, judges the nearest candidate that differs only in wording if the guard accepts none. @default false */
+  /**
+   * If true and the guard accepts no candidate, the verifier judges the nearest one that the guard rejects only because
+   * of its words or their order. @default false
+   */
   readonly judgesWording?: boolean
 }
 

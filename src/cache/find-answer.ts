@@ -1,8 +1,9 @@
 import type { Completion } from '../core/answer.ts'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { AnswerStore, CachedAnswer, Neighbor } from '../core/cache.ts'
+import type { AnswerClaims, AnswerStore, CachedAnswer, Neighbor, StreamValues } from '../core/cache.ts'
 import { add, type NanoUsd } from '../core/money.ts'
-import { runAbortable, runWithTimeout, type Timeout } from './answer-store.ts'
+import type { Runtime } from '../core/ports.ts'
+import { runAbortable, runWithTimeout, throwIfCanceled, type Timeout } from './answer-store.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
 import { findDifference, hasSameFacts, type Difference } from './guard.ts'
@@ -189,4 +190,85 @@ export function attempt<T>(
   } catch {
     return countFailure()
   }
+}
+
+/** Lets other processes wait for the answer instead of computing it too. */
+export interface AnswerClaim {
+  /** Resolves with undefined if this process must compute the answer. Rejects only if the request is canceled. */
+  join<Stream>(findStream?: FindStream<Stream>): Promise<CacheHit | FoundStream<Stream> | undefined>
+  /** Must be called once the answer is stored or cannot be stored. Never rejects. */
+  release(): Promise<void>
+  readonly id: string
+  readonly streamStore: StreamValues | undefined
+  isOwned(): boolean
+}
+
+type FindStream<Stream> = () => Promise<Stream | undefined>
+
+interface FoundStream<Stream> {
+  readonly stream: Stream
+}
+
+const CLAIM_MS = 30_000
+const MIN_POLL_MS = 25
+const MAX_POLL_MS = 500
+
+export function createClaim(context: CacheContext, lookup: Lookup): AnswerClaim | undefined {
+  const { claims } = context.store
+  if (claims === undefined) return undefined
+  const { cancellation, key } = lookup
+  let isOwned = false
+  return {
+    id: key.id,
+    streamStore: claims.values,
+    isOwned: () => isOwned,
+    join: async (findStream) => {
+      try {
+        isOwned = await claims.acquire(key.id, CLAIM_MS)
+        return isOwned ? undefined : await waitForOtherProcess(context, lookup, { claims, findStream })
+      } catch {
+        throwIfCanceled(cancellation)
+        return undefined
+      }
+    },
+    release: async () => {
+      if (!isOwned) return
+      isOwned = false
+      // Without a release, the claim expires.
+      await claims.release(key.id).catch(() => {})
+    },
+  }
+}
+
+async function waitForOtherProcess<Stream>(
+  context: CacheContext,
+  lookup: Lookup,
+  { claims, findStream }: { readonly claims: AnswerClaims; readonly findStream: FindStream<Stream> | undefined },
+): Promise<CacheHit | FoundStream<Stream> | undefined> {
+  const { runtime } = context.options
+  const { cancellation, key } = lookup
+  const deadline = runtime.now() + CLAIM_MS
+  for (let ms = MIN_POLL_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_POLL_MS)) {
+    await sleep(ms, runtime, cancellation)
+    throwIfCanceled(cancellation)
+    if (!(await claims.isHeld(key.id))) {
+      return attempt(context.tallies, () => findIdentical(context, lookup), undefined, cancellation)
+    }
+    const stream = await findStream?.()
+    if (stream !== undefined) return { stream }
+  }
+  return undefined
+}
+
+function sleep(ms: number, { after }: Pick<Runtime, 'after'>, cancellation: Cancellation | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    let unsubscribe: (() => void) | undefined
+    const done = (): void => {
+      cancel()
+      unsubscribe?.()
+      resolve()
+    }
+    const cancel = after(ms, done)
+    unsubscribe = cancellation?.onCancel(done)
+  })
 }

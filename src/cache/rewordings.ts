@@ -154,7 +154,7 @@ function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
   return [...rest, ...items.slice(0, length - 1)]
 }
 
-/** `what is the price` for `what the price is`, `why do cats purr` for `why cats purr`. */
+/** Returns `what is the price` for `what the price is`, `why do cats purr` for `why cats purr`. */
 function toDirectQuestion(items: readonly Token[]): readonly Token[] {
   const [first, second, third] = items
   if (first === undefined || second === undefined || !QUESTION_WORDS.has(first.key)) return items

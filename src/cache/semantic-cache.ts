@@ -1,13 +1,21 @@
 import { LRUCache } from 'lru-cache'
+import type { Completion } from '../core/answer.ts'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { AnswerStore, StoreSize } from '../core/cache.ts'
-import { ZERO } from '../core/money.ts'
+import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache.ts'
+import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createMemoryAnswerStore, guardAnswerStore, guardVectorIndex } from './answer-store.ts'
-import { cacheKeyOf } from './cache-key.ts'
-import { createMiss, UNCACHEABLE, type CacheMiss } from './cache-miss.ts'
+import { cacheKeyOf, isStorable, isTimeSensitive } from './cacheability.ts'
 import { NO_DIRECTIVES, type CacheDirectives, type SemanticCacheOptions, type VerifierModel } from './cache-options.ts'
-import { attempt, findAnswer, type CacheHit, type CacheContext, type CacheTallies } from './find-answer.ts'
+import {
+  attempt,
+  createClaim,
+  findAnswer,
+  type AnswerClaim,
+  type CacheHit,
+  type CacheContext,
+  type CacheTallies,
+} from './find-answer.ts'
 import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
 import { createVectorSearch, hashingEmbedder } from './vector-search.ts'
@@ -23,6 +31,18 @@ export interface CacheQuery {
   readonly cancellation?: Cancellation
   readonly requestId?: string
   readonly smallModel?: () => VerifierModel | undefined
+}
+
+export interface CacheMiss {
+  readonly hit: false
+  /** Cost of the verifier. */
+  readonly spent: NanoUsd
+  /** Absent if the request cannot share an answer with identical requests. */
+  readonly id?: string | undefined
+  /** Returns false if the answer is not stored. Never rejects. */
+  store(completion: Completion, promptTokens: number): MaybePromise<boolean>
+  countAsHit(): void
+  readonly claim?: AnswerClaim | undefined
 }
 
 /** A failure of a cache component counts as a miss. */
@@ -162,6 +182,54 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
     tallies.hits += 1
     tallies.exactHits += hit.similarity === 1 && hit.id === key.id ? 1 : 0
     return lookup.spent === ZERO ? hit : { ...hit, spent: lookup.spent }
+  })
+}
+
+const UNCACHEABLE: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
+
+function createMiss(context: CacheContext, lookup: Lookup, directives: CacheDirectives): CacheMiss {
+  const { tallies, writes } = context
+  const isShareable = directives.allowsRead && directives.allowsWrite
+  let isCounted = directives.allowsRead
+  return {
+    hit: false,
+    spent: lookup.spent,
+    id: isShareable ? lookup.key.id : undefined,
+    claim: isShareable ? createClaim(context, lookup) : undefined,
+    store: (completion, promptTokens) => {
+      if (!directives.allowsWrite || !isStorable(completion)) return false
+      const stored = attempt(tallies, () => storeAnswer(context, lookup, { completion, promptTokens }), false)
+      if (!isPromise(stored)) return stored
+      writes.add(stored)
+      return stored.finally(() => writes.delete(stored))
+    },
+    countAsHit: () => {
+      if (!isCounted) return
+      isCounted = false
+      tallies.misses -= 1
+      tallies.hits += 1
+    },
+  }
+}
+
+type NewAnswer = Pick<CachedAnswer, 'completion' | 'promptTokens'>
+
+/** If the question cannot be indexed, only identical text finds the answer. */
+function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): MaybePromise<boolean> {
+  const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = context.options
+  const { id, scope, text } = lookup.key
+  const needsFreshAnswer = isTimeSensitive(text) || isTimeSensitive(lookup.key.previousText)
+  const seconds = needsFreshAnswer ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
+  const storedAt = runtime.now()
+  const expiresAt = storedAt + 1000 * seconds
+  const comparable = lookup.key.comparable && context.threshold < 1
+  const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answer, storedAt, expiresAt, comparable }
+  return chain(context.store.put(entry), (isStored) => {
+    if (!isStored || !comparable) return isStored
+    // Indexing continues after the caller disconnects, because the answer is complete.
+    const uncanceledLookup = { ...lookup, cancellation: undefined }
+    const indexed = attempt(context.tallies, () => context.search.add(uncanceledLookup, expiresAt), undefined)
+    return chain(indexed, () => true)
   })
 }
 

@@ -81,7 +81,7 @@ export function isUnambiguousTypo(left: string, right: string): boolean {
   return long[from] === long[from - 1]
 }
 
-/** Excludes differences between names: vowels, doubled letters and endings (Philips, Carpentier). */
+/** Excludes typical differences between names: vowels, doubled letters and endings (Philips, Carpentier). */
 export function isKeyboardError(left: string, right: string): boolean {
   if (left.length !== right.length) return false
   const from = commonPrefixLength(left, right)

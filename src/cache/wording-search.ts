@@ -1,7 +1,7 @@
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Neighbor } from '../core/cache.ts'
 import type { NanoUsd } from '../core/money.ts'
-import type { CacheKey } from './cache-key.ts'
+import type { CacheKey } from './cacheability.ts'
 import type { VerifierModel } from './cache-options.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
 import { mayBeTypo } from './typos.ts'

@@ -1,4 +1,6 @@
-import { type AnswerClaim, type CacheMiss, isStorable } from '../cache/cache-miss.ts'
+import { isStorable } from '../cache/cacheability.ts'
+import type { AnswerClaim } from '../cache/find-answer.ts'
+import type { CacheMiss } from '../cache/semantic-cache.ts'
 import {
   type AnswerSource,
   type SourceReceiver,

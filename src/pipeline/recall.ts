@@ -1,4 +1,4 @@
-import type { CacheMiss } from '../cache/cache-miss.ts'
+import type { CacheMiss } from '../cache/semantic-cache.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'

@@ -1,5 +1,5 @@
 const waitingComputations: (() => void)[] = []
-/** After a longer step, such as parsing a body of 30 MB, computations pause for as long as the step took. */
+/** After a longer step, such as parsing 30 MB, computations pause for as long as it took, at most `MAX_PAUSE_MS`. */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 

@@ -24,8 +24,8 @@ export interface StreamListener extends StreamEndListener {
 }
 
 /**
- * Open after the first content. If it fails before that, another route can be attempted. A stream without content is
- * opened after a delay, because the client needs the response's headers and heartbeats to stay connected.
+ * The stream is open after its first content. If it fails before that, another route can be attempted. A stream without
+ * content is opened after a delay, because the client needs the response's headers and heartbeats to stay connected.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator

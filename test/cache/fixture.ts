@@ -6,8 +6,12 @@ import type { Prompt } from '../../src/core/prompt.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import { createFlatIndex, type FlatIndexOptions } from '../../src/cache/flat-index.ts'
 import type { CacheHit } from '../../src/cache/find-answer.ts'
-import type { CacheMiss } from '../../src/cache/cache-miss.ts'
-import { createSemanticCache, type CacheQuery, type SemanticCache } from '../../src/cache/semantic-cache.ts'
+import {
+  createSemanticCache,
+  type CacheMiss,
+  type CacheQuery,
+  type SemanticCache,
+} from '../../src/cache/semantic-cache.ts'
 import type { Lookup } from '../../src/cache/wording-search.ts'
 import { readPrompt as readMessagePrompt } from '../../src/formats/messages/client.ts'
 import { readPrompt as readChatPrompt } from '../../src/formats/chat/client.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { normalizeText } from '../../src/cache/cache-key.ts'
+import { normalizeText } from '../../src/cache/cacheability.ts'
 
 describe('normalizeText', () => {
   it.each([

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
-import { isTimeSensitive } from '../../src/cache/cache-miss.ts'
-import { isStorable } from '../../src/cache/cache-miss.ts'
+import { isStorable, isTimeSensitive } from '../../src/cache/cacheability.ts'
 import { textAnswer } from './fixture.ts'
 
 describe('isStorable', () => {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
-import { normalizeText } from '../../src/cache/cache-key.ts'
+import { normalizeText } from '../../src/cache/cacheability.ts'
 import { findDifference, type Difference } from '../../src/cache/guard.ts'
 import { loadEnglishLexicon } from '../../src/cache/typos.ts'
 

@@ -1,6 +1,7 @@
 import { sha256 } from '#hash'
+import type { Completion } from '../core/answer.ts'
 import { digestJson } from '../core/cache.ts'
-import { asArray, type Json, type JsonObject } from '../core/json.ts'
+import { asArray, asObject, type Json, type JsonObject } from '../core/json.ts'
 import {
   lastUserIndex,
   type Dialect,
@@ -211,4 +212,58 @@ function normalizeLines(composed: string): string {
   const lines = composed.split(/\r\n?|\n/).map((line) => line.trimEnd())
   const hasText = (line: string): boolean => line !== ''
   return lines.slice(Math.max(0, lines.findIndex(hasText)), lines.findLastIndex(hasText) + 1).join('\n')
+}
+
+const REFUSAL =
+  /^(?:i(?:'|’)?m sorry,? (?:but )?i (?:can|won|am not|cannot)|i(?:'|’)?m (?:unable|not able) to|sorry, (?:but )?i (?:can|won)|i (?:cannot|can(?:'|’)t|won(?:'|’)t|will not) (?:help|assist|provide|comply|do that|create|write|answer|fulfill)|as an ai(?: language model)?,? i (?:can|am not|do not))/i
+const MAX_REFUSAL_LENGTH = 600
+
+export function isStorable(completion: Completion): boolean {
+  if (completion.finish !== 'stop' && completion.finish !== 'stop-sequence') return false
+  if (!completion.parts.every(isReplayable)) return false
+  const text = completion.parts
+    .map((part) => (part.type === 'text' ? part.text : ''))
+    .join('')
+    .trim()
+  return text !== '' && !isRefusal(completion, text)
+}
+
+/** Citations are lost if an answer is replayed in a different form, such as a stream. */
+function isReplayable(part: Part): boolean {
+  const { citations, annotations } = part.native?.value ?? {}
+  return (
+    (part.type === 'text' || part.type === 'thinking') &&
+    ![citations, annotations].some((list) => asArray(list).length > 0)
+  )
+}
+
+function isRefusal(completion: Completion, text: string): boolean {
+  if (completion.parts.some((part) => part.native?.value['type'] === 'refusal')) return true
+  const hasRefusal = asArray(completion.native?.value['choices']).some((choice) => {
+    const refusal = asObject(asObject(choice)?.['message'])?.['refusal']
+    return typeof refusal === 'string' && refusal !== ''
+  })
+  return hasRefusal || (text.length <= MAX_REFUSAL_LENGTH && REFUSAL.test(text))
+}
+
+/** A false match only shortens the lifetime of an entry. */
+const LATIN_WORDS = [
+  'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
+  'stock price|share price|bitcoin|exchange rate|the score|last night|happening|these days|is it (?:raining|snowing)',
+  'what (?:day|date) is|(?:what|which) year is (?:it|this)|next (?:bus|train|flight|game|match)',
+  'at the moment|so far|what time|time is it|(?:this|next|last) (?:morning|week|weekend|month|quarter|year)',
+  'heute|gestern|morgen|jetzt|aktuell(?:e[mnrs]?)?|derzeit|gerade|wie spät|neueste[nrs]?|wetter|nachrichten|uhrzeit',
+  "aujourd['’]hui|hier|demain|maintenant|actuel|actuelle|actuellement|derni(?:er|ère)s?|récente?s?|quelle heure|météo",
+  'hoy|ayer|mañana|ahora|actual|actualmente|últim[oa]s?|recientes?|qué hora|noticias|hoje|ontem|amanhã|agora|atual|atualmente|recentes?|que horas|notícias',
+  'oggi|ieri|domani|adesso|ora|attuale|ultim[aeio]|notizie|che or[ae]|vandaag|gisteren|nu|laatste|hoe laat|nieuws|dzisiaj|teraz|bugün|şimdi|idag|nyheter',
+].join('|')
+const NON_LATIN_WORDS =
+  'сегодня|вчера|завтра|сейчас|последн|текущ|новост|недавн|нынешн|который час|今天|今日|昨天|明天|现在|現在|最新|目前|今の|最近|今年|今何時|几点|幾點|新闻|新聞|ニュース|오늘|지금|현재|최신|최근|올해|몇 시|اليوم|الآن|الأخير|أخبار|كم الساعة|आज|अभी'
+const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${NON_LATIN_WORDS}`, 'iu')
+
+const SEARCHED_LENGTH = 2000
+
+export function isTimeSensitive(text: string): boolean {
+  const isLong = text.length > SEARCHED_LENGTH * 2
+  return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)
 }
