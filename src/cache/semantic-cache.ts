@@ -58,17 +58,14 @@ export interface SemanticCache {
 }
 
 export interface CacheStatistics {
-  /** `hits` divided by `totalRequests`, or 0 before the first lookup. */
   readonly hitRate: number
   /** Number of lookups by cacheable requests that accept stored answers. */
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
-  /** Number of hits on identical text. */
   readonly exactHits: number
   /** Number of candidates above the threshold that the guard or the verifier rejected, by reason. */
   readonly rejections: Readonly<Partial<Record<Difference | 'verifier', number>>>
-  /** Number of operations in which a cache component failed or timed out. */
   readonly failures: number
   readonly entries: number
   readonly bytes: number
