@@ -253,7 +253,8 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
       readAt = runtime.now()
       continue
     }
-    if (head?.token !== token || head.partCount !== undefined) return head?.partCount === part ? head : undefined
+    if (head?.token !== token) return undefined
+    if (head.partCount !== undefined) return head.partCount === part ? head : undefined
     await pause(pollMs, runtime, false)
     pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
   }

@@ -114,6 +114,18 @@ describe('a stream that another process follows', () => {
     expect(received).toMatchObject({ text: `${numbers.join('')}end`, end: 'complete' })
   })
 
+  it('fails for a follower of a lost stream, even if a later stream has as many parts as the follower read', async () => {
+    const { store, buffer, pass, findStream } = createTestStreams()
+    const { received, sink } = createSink()
+    const live = await findStream()
+    live.follow(sink)
+    buffer.push('one ')
+    await pass(SECOND)
+    await store.set('live:answer', JSON.stringify({ token: 'later', parts: 1, summary: {} }))
+    await pass(SECOND)
+    expect(received).toMatchObject({ text: 'one ', end: expect.stringContaining('interrupted') })
+  })
+
   it.each(Array.from({ length: 8 }, (_, at) => 10 + at / 2))(
     'is published as complete only with its last events, if it ends %s s after the last request of a follower',
     async (seconds) => {
