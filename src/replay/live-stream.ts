@@ -234,7 +234,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   let pollMs = MIN_POLL_MS
   let readAt = runtime.now()
   while (!reader.isDisconnected() && runtime.now() - readAt < runtime.idleMs) {
-    // Also while every read finds a part, as for a follower that reads slower than the stream is published.
+    // Renewed even if every read finds a part, because a follower can read more slowly than the process publishes.
     await request().catch(() => {})
     const result = await readPart(location, token, part).catch((error: unknown) => ({ error }))
     if ('error' in result) {
