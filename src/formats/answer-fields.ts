@@ -15,7 +15,6 @@ export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id
   return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }
 }
 
-/** Omits the text if the body was modified. */
 export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
   return text === undefined || body !== received ? { dialect, value: body } : { dialect, value: body, text }
 }
@@ -33,7 +32,6 @@ export function eventData(event: SseEvent): JsonObject {
 type BlockType = 'text' | 'refusal' | 'thinking'
 
 export interface BlockState {
-  /** The type of the open block. A delta of the same type continues the block. */
   openType: BlockType | undefined
 }
 
@@ -50,17 +48,13 @@ const SPACE = 32
 const CLOSE_BRACE = 125
 const LOWER_N = 110
 
-/**
- * Patterns start with a byte that is rare in events. A search stops at each occurrence of the first byte of its
- * pattern, and an event contains about 30 quotes.
- */
+/** Each pattern starts with a rare byte, because a search stops at each occurrence of the first byte. */
 const ERROR_KEY = 'rror"'
 const USAGE_KEY = 'usage"'
 const FINISH_REASON_KEY = '_reason"'
 
 function isAlwaysNull(search: ByteSearch, keyEnd: string): boolean {
   for (let offset = search.find(keyEnd); offset !== -1; offset = search.find(keyEnd, offset + 1)) {
-    // Skips the colon and one optional space.
     let valueStart = offset + keyEnd.length + 1
     if (search.bytes[valueStart] === SPACE) valueStart++
     if (search.bytes[valueStart] !== LOWER_N) return false
@@ -68,10 +62,7 @@ function isAlwaysNull(search: ByteSearch, keyEnd: string): boolean {
   return true
 }
 
-/**
- * Returns true if every event starts with one of `prefixes`, which end inside the data line, and that line ends both the
- * object and the event. Events with comments, several data lines or incomplete objects must be parsed.
- */
+/** `prefixes` end inside the data line. Events with comments or several data lines must be parsed. */
 function isEveryEventAnObject(search: ByteSearch, prefixes: readonly Uint8Array[]): boolean {
   const { bytes } = search
   let start = 0
@@ -103,7 +94,7 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
 
 const PLAIN_CHAT_PREFIXES = ['data: {', 'data:{'].map(toBytes)
 
-/** Allows only chunks with plain content. Chunks with tool calls must be parsed, because ids may be missing. */
+/** Chunks with tool calls must be parsed, because ids may be missing. */
 export function canForwardChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('_call') !== -1 || search.find('\r') !== -1) return false
   if (search.find(ERROR_KEY) !== -1) return false
@@ -114,7 +105,7 @@ export function canForwardChat(search: ByteSearch): boolean {
   )
 }
 
-/** Deltas and pings. The event name must equal the type in the data, because the name is forwarded too. */
+/** The event name must equal the type in the data, because the name is forwarded too. */
 const PLAIN_MESSAGE_PREFIXES = ['content_block_delta', 'ping'].flatMap((name) =>
   ['', ' '].map((space) => toBytes(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
@@ -125,7 +116,6 @@ export function canForwardMessages(search: ByteSearch): boolean {
   return isEveryEventAnObject(search, PLAIN_MESSAGE_PREFIXES)
 }
 
-/** Events that need not be parsed. */
 const DELTA_EVENTS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
@@ -197,10 +187,7 @@ function ensureChatCallId(call: JsonObject): JsonObject {
   return nonEmptyString(call['id']) === undefined ? { ...call, id: generateCallId('call') } : call
 }
 
-/**
- * Returns a function that adds ids to the tool calls of a stream. A piece of a call without an index belongs to the
- * preceding call unless it has a name.
- */
+/** A piece of a call without an index belongs to the preceding call unless it has a name. */
 export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, { hasUpstreamId: boolean }>()
   const fill = (piece: JsonObject, choice: Json | undefined): JsonObject => {
@@ -258,7 +245,6 @@ function ensureResponseCallId(item: JsonObject, known?: string): JsonObject {
   return { ...item, call_id: known ?? nonEmptyString(item['id']) ?? generateCallId('call') }
 }
 
-/** Returns a function that adds the same `call_id` to all events of a tool call. The output index identifies the call. */
 export function createResponseCallIdFiller(): (event: JsonObject) => JsonObject {
   const ids = new Map<Json | undefined, string>()
   const fill = (item: JsonObject, index: Json | undefined): JsonObject => {

@@ -84,7 +84,6 @@ function readVector(value: Json | undefined): Embedding | undefined {
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
-/** Converts only vectors that are not in the requested encoding. */
 export function writeEmbeddings(answer: EmbeddingResult, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',

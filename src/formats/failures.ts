@@ -2,7 +2,6 @@ import type { SseEvent } from '../core/answer.ts'
 import type { FailureKind, GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 
-/** The default status, type and code of each failure kind. */
 const FAILURE_DEFAULTS: Readonly<
   Record<FailureKind, { readonly status: number; readonly type: string; readonly code?: string }>
 > = {
@@ -41,7 +40,6 @@ interface FailureDescription {
   readonly details: Json | undefined
 }
 
-/** The details of the failure override those of the upstream, which override the defaults of the kind. */
 export function describeFailure(failure: GatewayError): FailureDescription {
   const { kind, message, details } = failure
   const { upstream } = details
@@ -61,22 +59,18 @@ export function failureStatus(failure: GatewayError): number {
   return failure.details.upstream?.status ?? FAILURE_DEFAULTS['upstream-rejected'].status
 }
 
-/** Maximum delay in seconds after which clients should retry. */
 const MAX_RETRY_SECONDS = 60
 
 const MILLISECONDS = /^\d{1,15}(\.\d{1,9})?$/
-/** A number of seconds, or an HTTP date. */
 const RETRY_AFTER = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const BOOLEAN = /^(true|false)$/
 
-/** The kinds of failures for which the upstream's `retry-after` headers are forwarded. */
 const KINDS_WITH_RETRY_HEADERS: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
 ])
 
-/** Returns additional response headers, with lowercase names. */
 export function failureHeaders(failure: GatewayError): Record<string, string> {
   const headers: Record<string, string> = {}
   const { details } = failure
@@ -102,7 +96,6 @@ function setIfMatching(
   if (value !== undefined && pattern.test(value)) headers[name] = value
 }
 
-/** Writes the error body of the chat and responses formats. */
 export function writeChatFailure(failure: GatewayError): JsonObject {
   const { message, type, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
@@ -135,10 +128,7 @@ export function writeMessageFailureEvent(failure: GatewayError, requestId: strin
   return { event: 'error', data: JSON.stringify(writeMessageFailure(failure, requestId)) }
 }
 
-/**
- * Writes the fields both at the top level, as the vendor documents, and in `error`, as its servers do, because clients
- * read either.
- */
+/** Clients read the fields at the top level, as the vendor documents, or in `error`, as its servers send them. */
 export function writeResponseFailureEvent(failure: GatewayError, sequenceNumber: number): SseEvent {
   const { message, type, param, code } = describeFailure(failure)
   const fields = { code: code ?? type, message, param: param ?? null }

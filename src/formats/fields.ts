@@ -4,7 +4,6 @@ import { type Part, type Source, isSafeModelName } from '../core/prompt.ts'
 
 const MAX_ECHO_LENGTH = 100
 
-/** Returns the error for an invalid field. `expected` completes "expected …". */
 export function fieldError(param: string, value: Json | undefined, expected: string): GatewayError {
   return new GatewayError('invalid-request', `${param} is ${describeValue(value)}; expected ${expected}.`, { param })
 }
@@ -48,7 +47,6 @@ export function booleanAt(value: Json | undefined, param: string): boolean | und
 export interface NumberBounds {
   readonly min: number
   readonly max?: number
-  /** @default false */
   readonly isInteger?: boolean
 }
 
@@ -78,7 +76,7 @@ export function modelNameError(details: FailureDetails = {}): GatewayError {
   )
 }
 
-/** Returns the error for a prompt with too much text. Clients recognize the code and shorten the prompt. */
+/** Clients recognize the code and shorten the prompt. */
 export function promptTooLongError(limit: number): GatewayError {
   return new GatewayError(
     'invalid-request',
@@ -91,7 +89,6 @@ export function nameSet(names: string): ReadonlySet<string> {
   return new Set(names.split(' '))
 }
 
-/** Returns true for undefined, null, false and the empty array. */
 export function isUnset(value: Json | undefined): boolean {
   return isAbsent(value) || value === false || (Array.isArray(value) && value.length === 0)
 }
@@ -128,7 +125,6 @@ export function readMessageList<T>(value: Json | undefined, read: (item: Json, p
 
 const BASE64_SUFFIX = ';base64'
 
-/** Converts a base64 `data:` URL to a base64 source, and any other URL to a URL source. */
 export function urlSource(url: string): Source {
   if (!url.startsWith('data:')) return { type: 'url', url }
   const comma = url.indexOf(',')
@@ -141,10 +137,7 @@ export function urlSource(url: string): Source {
 const MAX_REASON_LENGTH = 100
 const REPLACEMENT_CHARACTER = '\uFFFD'
 
-/**
- * Parses JSON. Throws `invalid-request`. If `text` is only part of the body, the message omits the position, which
- * would be relative to that part.
- */
+/** If `isPart` is true, the message omits the position, which would be relative to the part. */
 export function parseJsonText(text: string, isPart: boolean): unknown {
   try {
     return JSON.parse(text)
@@ -165,7 +158,6 @@ export function decodeUtf8(bytes: Uint8Array): string {
   return text.includes(REPLACEMENT_CHARACTER) ? createUtf8Decoder()(bytes, false) : text
 }
 
-/** Returns a decoder for consecutive chunks. The decoder throws `invalid-request` for invalid UTF-8. */
 export function createUtf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   return (bytes, hasMore) => {

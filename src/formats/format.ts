@@ -14,10 +14,6 @@ import type {
 import { replaceModel } from './parse-body.ts'
 import type { BodyChanges } from './settings.ts'
 
-/**
- * Returns the values of `svc_metrics`: the summary for the messages format, or the details for the chat and responses
- * formats. Money is in dollars with six decimals.
- */
 export type WriteMetrics = (kind: 'summary' | 'details') => JsonObject
 
 export interface WriteContext {
@@ -36,17 +32,15 @@ export interface WrittenPrompt {
 }
 
 export interface StreamWriter {
-  /** Returns the events to send now. The event that contains the bill is held until `end`. */
   write(chunk: StreamChunk): readonly SseEvent[]
   /** Called with complete events that are forwarded without `write`. */
   observeForwarded?(events: ByteSearch): void
   /** Returns the final events of a complete stream, including the bill. */
   end(writeMetrics: WriteMetrics): readonly SseEvent[]
-  /** Returns the final events of a broken stream. @default the event that `writeFailureEvent` returns */
+  /** @default the event that `writeFailureEvent` returns */
   fail?(failure: GatewayError): readonly SseEvent[]
 }
 
-/** An answered request that later requests can refer to. */
 export interface StoredTurn {
   readonly id: string
   /** The entire conversation of the request, as items of the format. */
@@ -56,9 +50,9 @@ export interface StoredTurn {
 
 export interface References {
   readonly previousTurnId: string | undefined
-  /** The turns whose answers contain referenced items, without duplicates. */
+  /** The turns whose answers contain referenced items. */
   readonly referencedTurnIds: readonly string[]
-  /** Referenced items that no stored turn contains, without duplicates. The upstream may store these items. */
+  /** Referenced items whose ids the gateway did not create. The upstream may store these items. */
   readonly foreignItemIds: readonly string[]
 }
 
@@ -70,38 +64,29 @@ export interface RecalledTurns {
   readonly upstreamIds: ReadonlySet<string>
 }
 
-/** Implemented by formats whose requests can refer to earlier answers. */
 export interface TurnFormat {
   /** Invalid fields are ignored, because `readPrompt` reports them. */
   referencesIn(body: JsonObject): References
-  /** Returns the body with every reference resolved. Throws `invalid-request` for an unknown reference. */
+  /** Throws `invalid-request` for an unknown reference. */
   resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject
-  /**
-   * Returns the turn to store, or undefined if the caller opts out. `serialized` is the body or the data of the last
-   * event.
-   */
+  /** `serialized` is the body of the answer, or the data of its last event. */
   turnToStore(context: WriteContext, serialized: string): StoredTurn | undefined
   idsOf(answer: JsonObject): readonly string[]
-  /** Reads an answer that its upstream stores. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject): Completion
-  /** Returns true for an answer that the upstream has not finished. */
   isUnfinished(completion: Completion): boolean
   answerId(requestId: string): string
   /** Returns true if the prompt refers to data that only the upstream has. */
   refersToUpstream(prompt: Prompt): boolean
 }
 
-/** The upstream side of a wire format. Uses no clock, network or store. */
 export interface UpstreamFormat extends StreamFormat {
-  /** Returns the request body. Throws `invalid-request` for content that this format cannot express. */
+  /** Throws `invalid-request` for content that this format cannot express. */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
-  /** Parses a response body. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
-  /** Reads an error of any status. `body` is undefined if it is not a JSON object. */
+  /** `body` is undefined if it is not a JSON object. */
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
 
-/** A format that is loaded on the first request that needs it. */
 export interface UpstreamFormatModule {
   readonly dialect: UpstreamDialect
   readonly load: () => Promise<UpstreamFormat>
@@ -109,13 +94,9 @@ export interface UpstreamFormatModule {
 
 export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObject
 
-/** The client side of a wire format. Uses no clock, network or store. */
 export interface ClientFormat {
   readonly dialect: Dialect
-  /**
-   * Parses a request body. Validates the fields that the gateway uses. Throws `invalid-request` with the path of the
-   * invalid field as `param`.
-   */
+  /** Validates the fields that the gateway uses. Throws `invalid-request`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string
   createStreamWriter(context: WriteContext): StreamWriter
@@ -124,11 +105,9 @@ export interface ClientFormat {
   readonly heartbeat: SseEvent | 'comment'
   /** Returns the id of a stream that can be resumed. Idempotent. Absent if streams cannot be resumed. */
   readonly answerId?: (id: string) => string
-  /** Absent if requests cannot refer to earlier requests. */
   readonly turns?: TurnFormat
 }
 
-/** Functions that write prompts of other formats. Loaded on demand. */
 type Translators = Readonly<Record<'openai' | 'anthropic', UpstreamFormat['writePrompt']>>
 
 let translators: Translators | undefined
@@ -142,7 +121,7 @@ export function translate(dialect: keyof Translators, prompt: Prompt, model: str
   return translators[dialect](prompt, model)
 }
 
-/** Returns the error for content that the target format cannot express. `description` completes "… cannot be sent". */
+/** `description` completes "… cannot be sent". */
 export type CreateContentError = (param: string, description: string, details?: Json) => GatewayError
 
 export function contentErrorFor(target: string): CreateContentError {
@@ -166,13 +145,11 @@ export function urlOf(source: Source, param: string, createError: CreateContentE
   }
 }
 
-/** Returns undefined for a document that is not text. */
 export function documentText({ source, title }: DocumentPart): string | undefined {
   if (source.type !== 'text') return undefined
   return title === undefined ? source.text : `${title}\n\n${source.text}`
 }
 
-/** Returns true if every item was read from the value at its index. */
 export function isAsReceived(items: readonly { readonly native?: Native }[], receivedValues: readonly Json[]): boolean {
   return (
     items.length === receivedValues.length &&
@@ -180,7 +157,6 @@ export function isAsReceived(items: readonly { readonly native?: Native }[], rec
   )
 }
 
-/** Returns the `tools` field if it differs from the body. */
 export function changedTools(
   before: readonly Json[],
   tools: readonly Tool[],
@@ -190,12 +166,11 @@ export function changedTools(
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
 }
 
-/** Merges changes to different fields. An object literal with several spreads is many times slower. */
+/** An object literal with several spreads is many times slower. */
 export function mergeChanges(...changes: readonly BodyChanges[]): BodyChanges {
   return Object.assign({}, ...changes)
 }
 
-/** Writes a prompt in its own format. Replaces the model in the received bytes, unless a received field changes. */
 export function writeNativeBody({ native }: Prompt, model: string, changes: BodyChanges): WrittenPrompt {
   const { value, received } = native
   const onlyAddsFields = Object.keys(changes).every((name) => changes[name] !== undefined && value[name] === undefined)

@@ -13,7 +13,7 @@ import type { LongString, Steps } from './scan-json.ts'
 
 interface ReceivedForm {
   readonly bytes: Uint8Array
-  /** The fields without the files. A field that appears more than once is an array. */
+  /** Does not contain the files. A field that appears more than once is an array. */
   readonly fields: JsonObject
   readonly modelSpan: Span | undefined
 }
@@ -25,22 +25,17 @@ interface FormPart extends Span {
 
 const MAX_PARTS = 1_000
 const MAX_PART_HEAD_BYTES = 8 * 1024
-/** Maximum size of all fields except files, in bytes. */
 const MAX_TEXT_BYTES = 1024 * 1024
 
 /** Does not match additional parameters, or a boundary with spaces, because not all parsers trim the spaces. */
 const FORM_TYPE = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i
 
-/** Returns the boundary of a form, or undefined for another content type. */
 export function boundaryOf(contentType: string): string | undefined {
   const match = FORM_TYPE.exec(contentType)
   return match?.[1] ?? match?.[2]
 }
 
-/**
- * Parses a form. Throws `invalid-request` for a form that a vendor's parser could read differently, because the caller
- * could then use a model that the gateway did not authorize or bill.
- */
+/** Rejects ambiguous forms, because a vendor could read a model that the gateway did not authorize or bill. */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const valuesByName = new Map<string, string[]>()
   let modelSpan: ReceivedForm['modelSpan']
@@ -92,10 +87,7 @@ function readParts(search: ByteSearch, boundary: string): readonly FormPart[] {
   return parts
 }
 
-/**
- * Matches the `Content-Disposition` header of a part. Does not match an empty `filename`, or `filename*` without
- * `filename`, because not all parsers treat such a part as a file.
- */
+/** Does not match an empty `filename` or a lone `filename*`, because not all parsers treat such a part as a file. */
 const DISPOSITION =
   /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))( *; *filename=(?:"(?:[^"\\]|\\.)+"|[^\s;"]+)(?: *; *filename\*=[^\s;"]+)?)? *$/i
 
@@ -133,9 +125,8 @@ function formError(problem: string, param?: string): GatewayError {
 const STEP_BYTES = 1024 * 1024
 
 /**
- * Parses a large body. `JSON.parse` would block the event loop for several milliseconds per megabyte. The `strings`, in
- * ascending order, are replaced with placeholders and parsed in separate steps. `placeholder` is random, so that callers
- * cannot send it. Throws `invalid-request` for invalid JSON or UTF-8.
+ * `JSON.parse` blocks the event loop for several milliseconds per megabyte, so `strings` are parsed in separate steps.
+ * `placeholder` must be random, so that callers cannot send it.
  */
 export function* parseInSteps(bytes: Uint8Array, strings: readonly LongString[], placeholder: string): Steps<unknown> {
   let outline = ''
@@ -172,7 +163,7 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
 // oxlint-disable-next-line no-control-regex -- JSON strings must escape control characters
 const NEEDS_PARSING = /[\0-\x1f\\]/
 
-/** Parses base64 that has no escapes, after an optional `data:` prefix. */
+/** The base64 data has no escapes, but the `data:` prefix may have some. */
 function* parseBase64(bytes: Uint8Array): Steps<string> {
   const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_DATA_URL_PREFIX_BYTES)))
   if (!isPlain) return yield* parseString(bytes)

@@ -7,24 +7,18 @@ import { scanJson, scanSmallJson, type JsonScan, type LongString, type ParseLimi
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** True if an object repeats a key. The last value wins. The body is serialized again, because servers differ. */
+  /** If true, the body is serialized again, because servers differ in which of the values they use. */
   readonly hasRepeatedKeys: boolean
-  /** The bytes without a byte order mark. Absent if the body must be serialized again. */
+  /** Absent if the body must be serialized again. */
   readonly received?: ReceivedBody
   /** Maximum size of the body in bytes if it is serialized again. Numbers can grow: `1e20` becomes 21 digits. */
   readonly maxSerializedBytes: number
 }
 
-/**
- * Maximum growth of a serialized number, in bytes. `JSON.stringify` writes at most 25 characters, and a number that
- * grows has at least 3.
- */
+/** `JSON.stringify` writes at most 25 bytes for a number, and a number that grows has at least 3. */
 const EXPONENT_GROWTH = 22
 
-/**
- * Parses a JSON object. Throws `invalid-request` for other input. The structure is checked before `JSON.parse`, which
- * accepts nesting depths in the millions.
- */
+/** The structure is checked before `JSON.parse`, which accepts nesting depths in the millions. */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
   if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
   const steps = parseSteps(bytes, limits)
@@ -39,7 +33,6 @@ interface ParseRuntime {
   readonly uuid: () => string
 }
 
-/** Like `parseBody`, but parses larger bodies in steps. */
 export function parseBodyInSteps(
   bytes: Uint8Array,
   limits: ParseLimits,
@@ -70,14 +63,12 @@ async function finishInSteps(steps: Steps<ParsedBody>, pause: () => Promise<void
   }
 }
 
-/** Returns the body as JSON. Serializes it again if it repeats a key. */
 export function jsonTextOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
 type LargeBodyParser = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
-/** Maximum size of a body that is parsed in one step, in bytes. */
 const SMALL_BODY_BYTES = 16 * 1024
 
 function parseSmallBody(received: Uint8Array, limits: ParseLimits): ParsedBody {
@@ -102,11 +93,9 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Lar
 
 interface ScannedBody {
   readonly scan: JsonScan
-  /** The body without a byte order mark. */
   readonly bytes: Uint8Array
-  /** The decoded body. Empty for a large body that is parsed in steps. */
+  /** Empty for a large body that is parsed in steps. */
   readonly text: string
-  /** Size of the received body, in bytes. */
   readonly size: number
 }
 
@@ -128,7 +117,6 @@ const OPEN_BRACE = 123
 /** Maximum size in bytes at which joining strings is faster than joining bytes. */
 const MAX_SPLICED_TEXT_BYTES = 64 * 1024
 
-/** Replaces the model name, and inserts `addedFields` after the opening brace. */
 export function replaceModel(received: ReceivedBody, model: string, addedFields: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received
   const fieldsStart = bytes.indexOf(OPEN_BRACE) + 1

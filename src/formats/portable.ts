@@ -42,7 +42,7 @@ function removeSamplingParameters(prompt: Prompt, ignoredFields: string[]): Prom
   return { ...prompt, settings }
 }
 
-/** Efforts in ascending order. */
+/** In ascending order. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 
 function adaptEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignoredFields: string[]): Prompt {
@@ -63,7 +63,6 @@ function nearestEffort(effort: string, supportedEfforts: readonly string[]): str
   return supportedEfforts.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
-/** Omits unsupported parts, tools and settings. */
 function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFields: string[]): Prompt {
   const { pathOf, settingNames } = sourceFormatOf(prompt)
   const kept = prompt.messages.flatMap((message, index) => {
@@ -103,7 +102,6 @@ function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readon
   return isUnchanged ? parts : portable
 }
 
-/** Returns false for content that only its own vendor accepts, and for URLs that the target format does not support. */
 function isPortable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':
@@ -129,7 +127,6 @@ export interface PortablePrompt {
   readonly ignored: readonly string[]
 }
 
-/** Converts custom and namespaced tools to functions. Omits vendor-side tools. */
 function portableResponsesPrompt(prompt: Prompt): PortablePrompt {
   const toolset = collectToolset(prompt)
   const ignoredFields = new Set(toolset.ignoredFields)
@@ -215,7 +212,6 @@ interface Toolset {
 const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
-/** Includes tools that are declared in items. The name of a tool in a namespace is flattened. */
 export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
   const toolset: Toolset = { tools: [], originalsByName: new Map(), ignoredFields: [] }
   for (const tool of tools) addTool(toolset, tool.native.value, undefined)
@@ -277,7 +273,6 @@ function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): strin
   return unused
 }
 
-/** Returns the name that the model receives. A tool that is no longer declared gets the flattened name. */
 function portableName(toolset: Toolset, name: string, namespace: string | undefined): string {
   for (const [flatName, tool] of toolset.originalsByName)
     if (tool.name === name && tool.namespace === namespace) return flatName

@@ -2,10 +2,7 @@ import { isUnset, nameSet, promptTooLongError } from './fields.ts'
 import { asArray, isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
-/**
- * Throws `invalid-request` for a prompt whose text exceeds `limit` UTF-16 code units. The size of the body is not enough
- * for this check, because only the parsed prompt shows whether a base64 string is media or text.
- */
+/** `limit` is in UTF-16 code units. Only the parsed prompt shows whether a base64 string is media or text. */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
   for (const { parts } of messages) for (const part of parts) length += partLength(part)
@@ -44,7 +41,6 @@ const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
   ['inferencegeo', ['global', 'not_available']],
 ])
 
-/** Returns the name of a field for which the vendor charges more than the list price. */
 export function findSurchargedField({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
     const normalized = cachedNormalizedName(name)
@@ -57,7 +53,6 @@ export function findSurchargedField({ native: { value: body } }: Prompt): string
   return undefined
 }
 
-/** Body fields that make the vendor read data outside the body or run tools, by normalized name. */
 const VENDOR_FIELDS: ReadonlySet<string> = nameSet(
   'mcpservers container websearchoptions websearch searchparameters enablesearch plugins thread conversation ' +
     'previousresponseid',
@@ -69,15 +64,10 @@ const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
 )
 /** Tools of the messages format that the vendor defines and the caller runs. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
-/** Names of models that search the web before they answer. */
 const SEARCHING_MODEL = /:online$/
-/** Names of fields that refer to data outside the body. */
 const REFERENCE_FIELD = /^(file_id|\w*_?ur[li])$/
 
-/**
- * Returns the path of a field that makes the vendor read data outside the body or run tools. For such a request, the
- * body size is not an upper bound on the tokens. Returns undefined for a self-contained prompt.
- */
+/** If the vendor reads data outside the body or runs tools, the body size does not bound the number of tokens. */
 export function findVendorWork(prompt: Prompt): string | undefined {
   return findVendorField(prompt) ?? findVendorTool(prompt.tools) ?? findExternalContent(prompt.messages)
 }
@@ -90,7 +80,6 @@ function findVendorField({ native, model }: Prompt): string | undefined {
   return undefined
 }
 
-/** Caches normalized names. Most bodies use the same few fields. */
 const normalizedNames = new Map<string, string>()
 const MAX_CACHED_NAMES = 200
 const MAX_CACHED_NAME_LENGTH = 40
@@ -146,7 +135,6 @@ function declaresVendorTool({ tools }: JsonObject): boolean {
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
 
-/** `name` is the name of the field that contains the value. A `data:` URL is not a reference. */
 function containsReference(value: Json | undefined, name = ''): boolean {
   if (typeof value === 'string') return REFERENCE_FIELD.test(name) && !value.startsWith('data:')
   if (Array.isArray(value)) return (value as readonly Json[]).some((element) => containsReference(element))

@@ -26,10 +26,7 @@ function messageOfStatus(kind: FailureKind, status: number): string {
   return MESSAGES[kind] ?? `The model provider failed with status ${status}. Retry later.`
 }
 
-/**
- * Reads an error response in any format. Keeps the message if the caller's request caused the error. Reports other
- * failures, such as rejected credentials, without details.
- */
+/** Keeps the upstream's message only if the caller's request caused the error. */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
   if (kind !== 'upstream-rejected') return new GatewayError(kind, messageOfStatus(kind, status), faultDetails(status))
@@ -74,7 +71,6 @@ function redactedString(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? redactText(value) : undefined
 }
 
-/** The statuses of errors that an answer of status 200 reports by code or type. */
 const NAMED_STATUSES: ReadonlyMap<string, number> = new Map([
   ['invalid_request_error', 400],
   ['context_length_exceeded', 400],
@@ -95,10 +91,7 @@ function namedStatus(name = ''): number | undefined {
   return NAMED_STATUSES.get(name) ?? (CONTENT_CODE.test(name) ? 400 : undefined)
 }
 
-/**
- * Reads the error in an answer of status 200, or in an event of a stream. Some servers send the status as `code`. The
- * code takes precedence over the type, which is less specific.
- */
+/** Some servers send the status as `code`. The code takes precedence over the type, which is less specific. */
 export function answerFailure(body: JsonObject): GatewayError {
   const { code, type } = asObject(body['error']) ?? {}
   const isStatus = typeof code === 'number' && code >= 400 && code < 600
@@ -112,9 +105,8 @@ const MAX_TEXT_LENGTH = 2000
 const MAX_DETAILS_LENGTH = 4096
 
 /**
- * Removes private data from upstream text, in linear time. Upstreams may repeat credentials, addresses and host names
- * in forms that no list of patterns covers. Therefore, only atoms with a safe shape are kept. Other atoms become
- * `[removed]`. An atom is the text between two separators, such as spaces, quotes and brackets.
+ * Keeps only atoms with a safe shape, because no list of patterns covers all forms of credentials and addresses that
+ * upstreams repeat. An atom is the text between two separators.
  */
 export function redactText(text: string): string {
   const state: RedactionState = { nextRule: 'none', labelRule: 'none', previousWord: '' }
@@ -125,7 +117,6 @@ export function redactText(text: string): string {
     .join('')
 }
 
-/** Removes private data from keys and values of error details. Omits details of more than 4,096 characters. */
 export function redactDetails(details: Json | undefined): Json | undefined {
   if (details === undefined || details === null) return undefined
   try {
@@ -151,7 +142,6 @@ function redactJson(value: Json): Json {
 type RedactionRule = 'none' | 'names' | 'all'
 
 interface RedactionState {
-  /** The rule for the next atom. */
   nextRule: RedactionRule
   /** The rule for the value after a colon or equals sign, as in `password: …`. */
   labelRule: RedactionRule
@@ -183,12 +173,11 @@ function updateRules(state: RedactionState, word: string): void {
   state.previousWord = word
 }
 
-/** Returns true for text with `//`, `@`, a backslash or percent-encoding. */
 function isAddress(chunk: string): boolean {
   return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
 }
 
-/** Truncates the text at a space, because a fragment of an address may look safe. */
+/** A fragment of an address may look safe. */
 function truncateAtSpace(text: string): string {
   if (text.length <= MAX_TEXT_LENGTH) return text
   const prefix = text.slice(0, MAX_TEXT_LENGTH)
@@ -223,7 +212,6 @@ function hasSafeShape(atom: string): boolean {
   return segments.every(isSafeName)
 }
 
-/** Dots are allowed in abbreviations, in one version number (`gpt-4.1-mini`) and in paths of known fields. */
 function isSafeName(name: string): boolean {
   if (name.includes('.')) {
     if (isFieldPath(name) || ABBREVIATIONS.has(name.toLowerCase())) return true
@@ -236,7 +224,7 @@ function isSafeName(name: string): boolean {
   return name.toLowerCase() !== 'localhost' && pieces.every(isSafePiece)
 }
 
-/** Accepts words, numbers, and short mixes such as `4o`, `8x22b` and `qwen2`. The random part of a key is longer. */
+/** Short mixes such as `8x22b` are parts of model names. The random part of a key is longer. */
 function isSafePiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS

@@ -9,25 +9,21 @@ export type Steps<T> = Generator<void, T, undefined>
 
 /** Limits on a JSON body. They bound how long `JSON.parse` blocks the event loop. */
 export interface ParseLimits {
-  /** Maximum nesting depth of objects and arrays. @default 64 */
   readonly depth?: number
-  /** Maximum number of keys and array elements, except numbers in arrays. @default 100,000 */
+  /** Maximum number of keys and array elements, except numbers in arrays. */
   readonly keys?: number
-  /** Maximum number of numbers in arrays. Integers of up to 9 digits count once, others four times. @default 500,000 */
+  /** Maximum number of numbers in arrays. Integers of up to 9 digits count once, others four times. */
   readonly numbers?: number
-  /** Maximum number of bytes outside strings. @default 4 MiB */
+  /** Maximum number of bytes outside strings. */
   readonly syntaxBytes?: number
-  /** Maximum number of bytes in all strings except base64 data. @default unlimited */
+  /** Maximum number of bytes in strings, except long strings of base64. */
   readonly textBytes?: number
 }
 
 export interface JsonScan {
   readonly keyCount: number
   readonly exponentCount: number
-  /**
-   * The byte range of the value of the top-level `model`, with its quotes. Undefined unless the value is a string and
-   * the key appears exactly once, without escapes.
-   */
+  /** The string value of the top-level `model` with its quotes, if the key appears exactly once, without escapes. */
   readonly modelSpan: Span | undefined
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
   readonly longStrings: readonly LongString[]
@@ -35,10 +31,7 @@ export interface JsonScan {
 
 /** A byte range between quotes. */
 export interface LongString extends Span {
-  /**
-   * True for base64 without escapes, after an optional `data:` prefix. Always false if the body is not larger than
-   * `textBytes`, because its strings are not checked.
-   */
+  /** True only for base64 without escapes, after an optional `data:` prefix. */
   readonly isBase64: boolean
 }
 
@@ -74,38 +67,29 @@ class ScanState implements JsonScan {
   }
 }
 
-/** Number of bytes between two yields of the scan. */
 const SLICE_BYTES = 256 * 1024
 /** Maximum number of digits of an integer that V8 stores without an object. */
 const MAX_SMALL_INTEGER_DIGITS = 9
 /** Parse time of any other number, relative to a small integer. */
 const OTHER_NUMBER_WEIGHT = 4
-/** Minimum size of a long string, in bytes. Shorter strings count as text, even if they are base64. */
 const MIN_LONG_STRING_BYTES = 4096
-/**
- * Minimum number of bytes per escape in base64, which may contain escaped slashes and line breaks. Strings with more
- * frequent escapes count as text, because they are slow to parse.
- */
+/** Base64 may contain escaped slashes and line breaks. More frequent escapes are slow to parse and count as text. */
 const MIN_BYTES_PER_ESCAPE = 16
 
-/**
- * Counts the structural elements of JSON in one linear pass. Throws `invalid-request` at the first exceeded limit.
- * Ignores syntax errors, which `JSON.parse` reports. Yields between slices.
- */
+/** Ignores syntax errors, which `JSON.parse` reports. */
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
   const state = new ScanState(bytes, limits)
   while (!scanSlice(state)) yield
   return state
 }
 
-/** Like `scanJson`, for bodies that are too small to pause for. */
 export function scanSmallJson(bytes: Uint8Array, limits: ParseLimits): JsonScan {
   const state = new ScanState(bytes, limits)
   while (!scanSlice(state));
   return state
 }
 
-/** Scans the next slice. Returns true at the end of the body. */
+/** Returns true at the end of the body. */
 function scanSlice(state: ScanState): boolean {
   const sliceEnd = Math.min(state.position + SLICE_BYTES, state.bytes.length)
   while (state.position < sliceEnd) {
@@ -266,7 +250,7 @@ function findStringEnd(state: ScanState, sliceEnd: number): void {
   state.escapeCount = 0
 }
 
-/** Checks the next slice of the string. Returns true when the check is complete, at the end of the string or earlier. */
+/** Returns true when the check is complete. */
 function checkBase64(state: ScanState): boolean {
   const { bytes, position, stringStart, stringEnd } = state
   const limit = Math.min(position + SLICE_BYTES, stringEnd)

@@ -80,7 +80,6 @@ function readStopSequences(value: Json | undefined): readonly string[] | undefin
   return arrayAt(value, 'stop', MAX_STOP_SEQUENCES).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
-/** Returns undefined for an absent choice, and for an object without the name of a function. */
 function readToolChoice(
   choice: Json | undefined,
   nameOf: (choice: JsonObject) => Json | undefined,
@@ -92,7 +91,6 @@ function readToolChoice(
   return typeof name === 'string' ? { type: 'tool', name } : undefined
 }
 
-/** Returns undefined for plain text and for unknown formats, which are forwarded unchanged. */
 function readShape(value: Json | undefined, param: string, nestedField?: string): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, param)
@@ -109,7 +107,6 @@ function readShape(value: Json | undefined, param: string, nestedField?: string)
   }
 }
 
-/** Returns the fields of a body that must change to match the settings. For an empty body, returns all settings. */
 export function changedChatSettings(body: JsonObject, settings: Settings, model: string): BodyChanges {
   const before = readChatSettings(body)
   const { toolChoice: choice } = settings
@@ -217,7 +214,6 @@ function readChatTool(item: Json, param: string): Tool {
     : { name: asString(asObject(value[type])?.['name']) ?? type, native }
 }
 
-/** Reads only the name of a tool that is not a function. */
 export function readResponseTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {

@@ -35,7 +35,6 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? omitted : [...omitted, 'top_k'] }
 }
 
-/** Omits `top_k`, which the chat format does not support. Omits tool settings if there are no tools. */
 function settingsForChat(settings: Settings, hasTools: boolean): Settings {
   const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
   return {
@@ -59,13 +58,13 @@ function canBeStrict(schema: Json): boolean {
   return isClosed && requiresEveryField && Object.values(schema).every((inner) => canBeStrict(inner ?? null))
 }
 
-/** The instruction to answer with any JSON object. The messages format has no equivalent setting. */
+/** The messages format has no setting for a JSON answer without a schema. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
 }
 
-/** The default output limit in tokens. The messages format requires a limit. */
+/** In tokens. The messages format requires a limit. */
 const DEFAULT_MAX_TOKENS = 4096
 
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
@@ -115,10 +114,7 @@ function writeTools(prompt: Prompt): JsonObject {
 
 const blockError = contentErrorFor('this model, which uses the messages format')
 
-/**
- * Replaces the ids of tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the
- * messages format requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
- */
+/** The messages format requires unique ids of letters, digits, `_` and `-`. Some chat clients repeat ids. */
 function makeCallIdsUnique(messages: readonly Message[]): readonly Message[] {
   const newIds = new Map<string, string>()
   // The last number appended to each used id. A search from the first number takes quadratic time for repeated ids.
@@ -145,11 +141,7 @@ function findUnusedId(id: string, suffixes: Map<string, number>): string {
   return unused
 }
 
-/**
- * Returns the names of omitted fields. Unless the gateway allows lossy translations, throws the error from
- * `createError` for a field that may change the answer. Always throws for an essential field, and for a tool that is not
- * a function.
- */
+/** Throws for a field that may change the answer, unless the translation is lossy and the field is not essential. */
 export function omittedFields(prompt: Prompt, createError: CreateContentError, toolField = ''): readonly string[] {
   const source = sourceFormatOf(prompt)
   const body = prompt.native.value
@@ -186,10 +178,7 @@ function* unsupportedFields(prompt: Prompt, source: SourceFormat): UnsupportedFi
   yield* source.findNestedUnsupported(prompt)
 }
 
-/**
- * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without a preceding
- * call, because the upstream's error is less specific. Calls in the last turn need no result.
- */
+/** The upstream's error would be less specific. Calls in the last turn need no result. */
 function checkToolPairs(turns: readonly JsonObject[]): void {
   let openCallIds = new Set<string>()
   for (const turn of turns) {
@@ -212,10 +201,7 @@ function unpairedCallError(id: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
 }
 
-/**
- * The messages format rejects tool blocks if no tools are declared, so the tools that the conversation calls are
- * declared without parameters. The body must set `tool_choice` to `none` to prevent their use.
- */
+/** The messages format rejects tool blocks if no tools are declared. The body must set `tool_choice` to `none`. */
 function undeclaredTools(prompt: Prompt): readonly JsonObject[] {
   const parts = prompt.messages.flatMap((message) => message.parts)
   const names = new Set(parts.flatMap((part) => (part.type === 'tool-call' ? [part.name] : [])))

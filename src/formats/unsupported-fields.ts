@@ -3,7 +3,6 @@ import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
 import { isUnset, nameSet } from './fields.ts'
 import { itemsOf } from './responses/items.ts'
 
-/** Content that the target format cannot express and that may change the answer. */
 interface UnsupportedField {
   readonly param: string
   /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
@@ -15,7 +14,6 @@ interface UnsupportedField {
 
 export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 
-/** Describes the caller's format, so that the writers of other formats need not know its fields. */
 export interface SourceFormat {
   /** Body fields that are part of the prompt, or that affect only the gateway and the caller. */
   readonly handledFields: ReadonlySet<string>
@@ -23,7 +21,6 @@ export interface SourceFormat {
   readonly hintFields: ReadonlySet<string>
   /** Body fields that may be omitted if the function returns true for their value. */
   readonly harmlessFields: ReadonlyMap<string, (value: Json) => boolean>
-  /** Body fields that refer to data stored by the vendor. */
   readonly referenceFields: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
   /** Fields of messages, tools and content parts that are translated or harmless, by type. */
   readonly knownFieldsByType: ReadonlyMap<string, ReadonlySet<string>>
@@ -34,7 +31,6 @@ export interface SourceFormat {
   readonly findNestedUnsupported: (prompt: Prompt) => UnsupportedFields
   /** Returns the path of a message in the caller's body, such as `messages[3]`. */
   readonly pathOf: (prompt: Prompt, index: number) => string
-  /** The caller's names for settings, used in errors and in the list of ignored fields. */
   readonly settingNames: Readonly<Record<'shape' | 'effort' | 'stop', string>>
 }
 
@@ -148,7 +144,6 @@ const MESSAGES: SourceFormat = {
   findNestedHints: ({ native }) =>
     otherOutputFields(native.value).includes(OUTPUT_HINT) ? [`output_config.${OUTPUT_HINT}`] : [],
   findNestedUnsupported: unsupportedInMessages,
-  /** A system prompt outside `messages` is the first message of the prompt. */
   pathOf: (prompt, index) => {
     const systemMessageCount =
       prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
@@ -233,7 +228,6 @@ const RESPONSES: SourceFormat = {
       for (const part of message.parts) yield* unsupportedInItemPart(part, path)
     }
   },
-  /** One message of the prompt may consist of several items. */
   pathOf: ({ messages, native: { value } }, index) => {
     const systemMessageCount = typeof value['instructions'] === 'string' ? 1 : 0
     if (index < systemMessageCount) return 'instructions'
@@ -274,7 +268,6 @@ function* unknownFields(
   for (const name of unknownNames(source, value, type)) yield unsupportedField(path, name)
 }
 
-/** Returns no names for an unknown type. */
 function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
   const known = typeof type === 'string' ? source.knownFieldsByType.get(type) : undefined
   return known === undefined
@@ -282,7 +275,6 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
-/** Returns the inner fields that are set, except those that are part of the prompt. */
 function nestedFields(source: SourceFormat, body: JsonObject, field: string, ...promptFields: string[]): string[] {
   const value = asObject(body[field]) ?? {}
   return Object.keys(value).filter((name) => !promptFields.includes(name) && !source.isUnset(value[name]))

@@ -32,7 +32,7 @@ export const RESPONSE_USAGE_FIELDS: UsageFieldNames = {
   completionDetails: 'output_tokens_details',
 }
 
-/** The returned counts do not overlap. Returns undefined if the prompt count or the completion count is invalid. */
+/** The returned counts do not overlap. */
 export function readUsage(value: Json | undefined, names: UsageFieldNames): Usage | undefined {
   const usage = asObject(value) ?? {}
   const prompt = asTokens(usage[names.prompt])
@@ -78,7 +78,6 @@ export function totalTokens(usage: Usage): number {
 /** Vendor-side work that is counted separately: summaries of the conversation, and advice from another model. */
 const SEPARATE_ITERATIONS: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
-/** The returned counts do not overlap. Includes the billable work in `iterations`. */
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
   const separate = iterations.filter((iteration) => SEPARATE_ITERATIONS.has(iteration['type']))
@@ -132,10 +131,7 @@ export function writeMessageUsage(usage: Usage): JsonObject {
   }
 }
 
-/**
- * Reads the usage object of a Gemini answer. The returned counts do not overlap. `promptTokenCount` includes cached
- * tokens, and `candidatesTokenCount` excludes reasoning. Returns undefined if the prompt count is missing.
- */
+/** `promptTokenCount` includes cached tokens, and `candidatesTokenCount` excludes reasoning. */
 export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value) ?? {}
   const prompt = asTokens(usage['promptTokenCount'])

@@ -61,9 +61,8 @@ function textOfMessage(message: JsonObject = {}): string {
 
 type OpaquePart = Extract<Part, { readonly type: 'opaque' }>
 
-/** Fields of a message that become opaque parts. */
 const CHAT_ONLY_FIELDS = ['annotations', 'audio', 'images'] as const
-/** Top-level fields that become opaque parts. The text refers to their elements by number. */
+/** The text refers to the elements of these fields by number. */
 const SOURCE_FIELDS = ['citations', 'search_results'] as const
 
 function opaqueParts(object: JsonObject, fields: readonly string[]): readonly OpaquePart[] {
@@ -117,7 +116,6 @@ function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
   return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecatedCall['arguments']) ?? '' }]
 }
 
-/** The data of the event that ends a stream. */
 export const DONE_DATA = '[DONE]'
 
 interface ReaderState extends BlockState {
@@ -128,11 +126,7 @@ interface ReaderState extends BlockState {
   readonly finishedChoices: Set<number>
 }
 
-/**
- * Converts the first choice to stream parts, and the other choices to `unmappedText`.
- *
- * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
- */
+/** Many local servers close a stream without `[DONE]`, which is complete if every choice has a finish reason. */
 export function createReader(): StreamReader {
   const state: ReaderState = {
     hasStarted: false,
@@ -234,10 +228,7 @@ interface Call {
   pendingInput: string
 }
 
-/**
- * Upstreams number calls from 0 or from 1, or use the same index for all calls. Some repeat the id and name in each
- * chunk. Others omit the index. The reader starts each call once, when its name is known, and numbers calls from 0.
- */
+/** Upstreams number calls from 0 or from 1, use one index for all calls, or omit it. Some repeat the id and name. */
 function createCallReader() {
   const calls = new Map<string | number, Call>()
   let callCount = 0

@@ -8,10 +8,6 @@ import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { CHAT_USAGE_FIELDS, WIRE_REASONS, writeUsage } from '../usage.ts'
 import type { Part, Prompt } from '../../core/prompt.ts'
 
-/**
- * Forwards chunks of this format. Holds the last chunk with a finish reason and all later chunks until the bill is known.
- * Sends the usage only if the caller requested it.
- */
 export function createStreamWriter(context: WriteContext): StreamWriter {
   const { prompt } = context
   const wantsUsage = prompt.native.dialect === 'openai' && requestsUsage(prompt.native.value)
@@ -38,7 +34,6 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
   }
 }
 
-/** Creates chunks with a common id, time and model. The first chunk contains the role. */
 function createChunkBuilder({ prompt, createdSeconds: created }: WriteContext) {
   let commonFields: JsonObject | undefined
   let finish: FinishReason | undefined
@@ -70,10 +65,7 @@ function createChunkBuilder({ prompt, createdSeconds: created }: WriteContext) {
   }
 }
 
-/**
- * Returns a function that converts stream parts to deltas. A call without arguments gets `{}`, because clients parse the
- * arguments as JSON.
- */
+/** A call without arguments gets `{}`, because clients parse the arguments as JSON. */
 function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
   const callsWithoutInput = new Set<number>()
   const argumentsDelta = (index: number, text: string): JsonObject => ({
@@ -105,13 +97,10 @@ function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
   }
 }
 
-/** Maximum number of chunks after the end of the answer. Some vendors send a few such chunks. Further chunks are dropped. */
+/** Some vendors send a few chunks after the end of the answer. Further chunks are dropped. */
 const MAX_LATE_CHUNKS = 64
 
-/**
- * Forwards chunks, but holds the chunk that ends the answer and all later chunks. Each of the requested `choices` ends
- * with its own chunk. Only the last of these chunks is held.
- */
+/** Holds the chunk that ends the last choice, and all later chunks, until the bill is known. */
 function createChunkRelay(choices: number) {
   let finishChunk: SseEvent | undefined
   let usageChunk: SseEvent | undefined
@@ -144,7 +133,6 @@ function createChunkRelay(choices: number) {
   }
 }
 
-/** Parses a chunk again only if it may contain the usage, or if several choices were requested. */
 function chunkKind(chunk: StreamChunk, event: SseEvent, choices: number): 'done' | 'usage' | 'finish' | 'content' {
   const hasPart = (type: string) => chunk.parts.some((part) => part.type === type)
   if (hasPart('done')) return 'done'
@@ -171,14 +159,12 @@ function removeUsage(event: SseEvent): SseEvent {
   return isJsonObject(usage) ? { ...event, data: JSON.stringify(others) } : event
 }
 
-/** Adds or replaces a field. Serializes the other fields again only if the field may already exist. */
 function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   const data = event.data.trimEnd()
   if (data.includes(`"${name}"`)) return { ...event, data: JSON.stringify({ ...eventData(event), [name]: value }) }
   return { ...event, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
-/** Forwards an answer of this format as received, except for call ids that the gateway added. */
 export function writeCompletion(completion: Completion, _writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)
@@ -192,7 +178,6 @@ export function writeCompletion(completion: Completion, _writeMetrics: WriteMetr
   })
 }
 
-/** Reasoning goes into a separate field, which clients may ignore. */
 function writeMessage(parts: readonly Part[]): JsonObject {
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const thoughts = parts.flatMap((part) => (part.type === 'thinking' && part.redacted !== true ? [part.text] : []))
@@ -219,7 +204,6 @@ function usesDeprecatedFunctions({ native: { dialect, value } }: Prompt): boolea
   return dialect === 'openai' && asArray(value['functions']).length > 0 && asArray(value['tools']).length === 0
 }
 
-/** Replaces the calls of a message or a delta. A message has only one deprecated call. */
 function withDeprecatedCall({ tool_calls: calls, ...others }: JsonObject): JsonObject {
   const call = asArray(calls).filter(isJsonObject)[0]
   if (call === undefined || (call['index'] ?? 0) !== 0) return others

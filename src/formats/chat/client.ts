@@ -85,7 +85,6 @@ function callIdOf(value: JsonObject, param: string): string {
   return stringAt(value['name'], `${param}.name`)
 }
 
-/** Fields that make an assistant message valid without content. */
 const CONTENT_ALTERNATIVES = [
   'tool_calls',
   'function_call',
@@ -158,7 +157,6 @@ function readPart(value: Json, param: string): Part {
   }
 }
 
-/** A file with neither an id nor base64 data becomes an opaque part. */
 function readFile(file: JsonObject, native: Native): Part {
   const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
   if (typeof file['file_id'] === 'string') {

@@ -49,7 +49,6 @@ function changedMessages(value: JsonObject, { messages }: Prompt): BodyChanges {
   return { messages: writeMessages(messages, (index) => `messages[${index}]`) }
 }
 
-/** Unchanged messages keep their received form. */
 export function writeMessages(messages: readonly Message[], paramOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const native = nativeOf(message.native)
@@ -79,7 +78,6 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/** Writes each tool result as a message, and the images and documents in results in the following user message. */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const attachments = results.flatMap(attachmentsOf)
@@ -107,7 +105,6 @@ function markFailed(text: string): string {
   return /^\W*error/i.test(text) ? text : `Error: ${text}`
 }
 
-/** Returns the content that a tool message cannot contain, preceded by a line with the id of the call. */
 function attachmentsOf(result: ToolResultPart): readonly ContentPart[] {
   const attached = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   if (attached.length === 0) return []

@@ -129,7 +129,6 @@ interface ContentState {
   readonly toolNames: Map<string, string>
 }
 
-/** Omits the reasoning of earlier answers. */
 function writePart(part: Part, state: ContentState): readonly JsonObject[] {
   switch (part.type) {
     case 'text':
@@ -178,7 +177,6 @@ function signFirstCall(parts: JsonObject[]): void {
 
 const contentError: CreateContentError = contentErrorFor('a Gemini model')
 
-/** The upstream side of `generateContent`. The gateway does not accept requests in this format. */
 export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
   writePrompt,
@@ -194,7 +192,6 @@ function readFailure(status: number, body: JsonObject | undefined): GatewayError
   return readAnyFailure(isGatewayKeyRejected ? 401 : status, body)
 }
 
-/** A blocked prompt has no candidates. Its answer is marked as filtered. */
 function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -226,7 +223,6 @@ function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
 
 type AnswerPart = Extract<Part, { readonly type: 'text' | 'thinking' | 'tool-call' }>
 
-/** Drops content that only this vendor supports, such as executed code. */
 function readPart(part: JsonObject): readonly AnswerPart[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {

@@ -43,7 +43,6 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
 
 interface ReaderState {
   readonly readBlockEvent: BlockReader
-  /** The latest value of each usage field. */
   usage: JsonObject
   hasStarted: boolean
   hasStopReason: boolean
@@ -52,7 +51,6 @@ interface ReaderState {
 
 const EMPTY_CHUNK: StreamChunk = { parts: [] }
 
-/** Adds missing call ids, and uses the type in the data as the event name. Drops events after `message_stop`. */
 export function createReader(): StreamReader {
   const state: ReaderState = {
     readBlockEvent: createBlockReader(),
@@ -150,13 +148,12 @@ function readStop(state: ReaderState): readonly StreamPart[] {
 
 type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
 
-/** Events with the same index belong to one block. */
 type BlockReader = (event: BlockEvent, data: JsonObject) => readonly StreamPart[]
 
 interface ToolBlock {
   readonly kind: 'tool'
   readonly index: number
-  /** The input in the start event. Some upstreams do not stream the input. */
+  /** Some upstreams send the whole input in the start event. */
   readonly input: Json | undefined
   hasStreamedInput: boolean
 }
@@ -223,7 +220,6 @@ function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly S
   }
 }
 
-/** Applies an unknown delta. Appends strings and replaces other fields. */
 function mergeDelta(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
   return fields.reduce((merged, [name, value]) => {
@@ -247,7 +243,6 @@ function stopParts(block: OpenBlock): readonly StreamPart[] {
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
-/** Returns the block as it appears in an answer that is not streamed. */
 function completeBlock({ block, inputPieces: input }: OpaqueBlock): JsonObject {
   const value = asObject(parseJson(input.join('')))
   return value === undefined ? block : { ...block, input: value }

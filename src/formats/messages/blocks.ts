@@ -66,7 +66,6 @@ function readDocument(native: Native, path: string): Part {
   return { type: 'document', source, ...(title !== undefined && { title }), native }
 }
 
-/** Returns undefined for a source that is not text. */
 function readTextSource(block: JsonObject, path: string): DocumentPart['source'] | undefined {
   const source = objectAt(block['source'], `${path}.source`)
   if (source['type'] === 'text') return { type: 'text', text: stringAt(source['data'], `${path}.source.data`) }
@@ -76,7 +75,6 @@ function readTextSource(block: JsonObject, path: string): DocumentPart['source']
   return texts.length === parts.length ? { type: 'text', text: texts.join('\n') } : undefined
 }
 
-/** Returns undefined for an unknown type of source. */
 function readSource(block: JsonObject, path: string): Source | undefined {
   const sourcePath = `${path}.source`
   const source = objectAt(block['source'], sourcePath)
@@ -96,15 +94,12 @@ function readSource(block: JsonObject, path: string): Source | undefined {
   }
 }
 
-/** The format requires an object, but models sometimes write other text. Such text becomes `{ "raw": "<text>" }`. */
+/** The format requires an object, but models sometimes write other text. */
 export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
-/**
- * Writes blocks of this format unchanged. Returns undefined for content that the format rejects: text without a visible
- * character, and thinking without a signature. Throws `invalid-request` for content that the format cannot express.
- */
+/** Returns undefined for content that the format rejects, such as text without a visible character. */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
   switch (part.type) {
@@ -131,7 +126,6 @@ export function writeBlocks(parts: readonly Part[], path: string): readonly Json
     .filter((block) => block !== undefined)
 }
 
-/** Returns blocks of this format as received. */
 export function blocksOf(message: Message, path: string): readonly Json[] {
   if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
   const content = message.native.value['content']
@@ -198,7 +192,6 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
   }
 }
 
-/** A refusal becomes text. Other opaque parts of other formats are rejected. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
     throw unsupportedBlockError(path, 'a content part of another format', 'Remove it or send it as text.')

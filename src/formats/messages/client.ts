@@ -10,7 +10,6 @@ import { fieldError, booleanAt, isAbsent, readMessageList, readModelName, object
 import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
 import { writeMessageFailure, writeMessageFailureEvent } from '../failures.ts'
 
-/** Forwards an answer received in this format with all its fields. Adds the token total and `svc_metrics`. */
 function writeCompletion(completion: Completion, writeMetrics: WriteMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : messageOf(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
@@ -26,7 +25,7 @@ function messageOf(completion: Completion): JsonObject {
   })
 }
 
-/** Omits content that only another format supports. Adds citations, which arrive as separate deltas, to their text. */
+/** Citations arrive as separate deltas and are added to their text. */
 function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
   const blocks: JsonObject[] = []
   for (const part of parts) {

@@ -13,7 +13,6 @@ export class MessageStreamWriter implements StreamWriter {
   #usage: Usage = NO_USAGE
   #finish: FinishReason = 'stop'
   #stopSequence: string | undefined
-  /** The upstream's last events, held until the bill is known. */
   #heldDelta: SseEvent | undefined
   #heldStop: SseEvent | undefined
 
@@ -34,10 +33,7 @@ export class MessageStreamWriter implements StreamWriter {
     this.#stopSequence = part.stopSequence
   }
 
-  /**
-   * If an event other than `ping` or `message_stop` follows a held `message_delta`, that delta was not the last one and
-   * is sent unchanged.
-   */
+  /** A held `message_delta` was not the last one if an event other than `ping` or `message_stop` follows. */
   #forward(event: SseEvent): readonly SseEvent[] {
     if (event.event === 'ping') return [event]
     this.#isStarted = true
@@ -94,12 +90,10 @@ interface Block {
   isClosed: boolean
 }
 
-/** Writes content blocks one after another, even if the deltas of several blocks are interleaved. */
 class BlockWriter {
   /** Blocks that are not closed. Only one block may be open for the client, so deltas of later blocks are queued. */
   readonly #queue: Block[] = []
   readonly #calls = new Map<number, Block>()
-  /** The block that the next delta of the same kind continues. */
   #current: { readonly kind: 'text' | 'thinking'; readonly block: Block } | undefined
   #index = 0
 
@@ -162,7 +156,6 @@ class BlockWriter {
     return block
   }
 
-  /** Adds a block that only this format supports, or a delta of the preceding block. */
   #addNative(value: JsonObject): void {
     if (isDelta(value)) {
       this.#queue.at(-1)?.deltas.push(value)
@@ -226,13 +219,11 @@ export function isDelta(value: JsonObject): boolean {
   return typeof value['type'] === 'string' && value['type'].endsWith('_delta')
 }
 
-/** Returns a message without content, with the given fields. */
 export function createMessage({ id, model }: Pick<Completion, 'id' | 'model'>, fields: JsonObject): JsonObject {
   const end = { stop_reason: null, stop_sequence: null }
   return { id: messageId(id), type: 'message', role: 'assistant', model, content: [], ...end, ...fields }
 }
 
-/** Returns the id with the prefix that clients expect. Idempotent. */
 export function messageId(id: string): string {
   return id.startsWith('msg_') ? id : `msg_${id.replace(/^chatcmpl-/, '')}`
 }

@@ -57,7 +57,6 @@ function isTopLevelSystem(first: Message | undefined, body: JsonObject): first i
 
 export interface MessageWithPath {
   readonly message: Message
-  /** The path in the caller's request, such as `messages[3]`. */
   readonly path: string
 }
 
@@ -66,10 +65,7 @@ interface Turn {
   readonly members: { readonly native: JsonObject | undefined; readonly blocks: readonly Json[] }[]
 }
 
-/**
- * Joins adjacent messages with the same role into one turn, except system messages. Drops empty messages, except those
- * received in this format. A user turn begins with one result per call.
- */
+/** Joins adjacent messages of one role, except system messages. Drops empty messages of other formats. */
 export function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[] {
   const turns: Turn[] = []
   for (const { message, path } of messages) {
@@ -156,7 +152,6 @@ function readStopSequences(value: Json | undefined): readonly string[] | undefin
   )
 }
 
-/** Returns undefined for an unknown choice, which is forwarded unchanged. */
 function readToolChoice(choice: JsonObject): ToolChoice | undefined {
   const type = stringAt(choice['type'], 'tool_choice.type')
   if (type === 'tool') return { type, name: stringAt(choice['name'], 'tool_choice.name') }
@@ -171,7 +166,6 @@ function readShape(body: JsonObject): AnswerShape | undefined {
   return schema === undefined ? undefined : { type: 'schema', schema }
 }
 
-/** Returns undefined if no setting affects `tool_choice`. */
 function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
@@ -185,7 +179,6 @@ function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
 
-/** Settings that correspond to one body field each. */
 const FIELD_NAMES = [
   ['maxTokens', 'max_tokens'],
   ['temperature', 'temperature'],
@@ -194,7 +187,6 @@ const FIELD_NAMES = [
   ['stop', 'stop_sequences'],
 ] as const
 
-/** Returns the fields of `body` that must change to match `settings`. For an empty body, returns all settings. */
 export function changedSettings(body: JsonObject, settings: Settings): BodyChanges {
   const before = readSettings(body)
   const changes: BodyChanges = {}
@@ -215,7 +207,6 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
   return JSON.stringify(left) === JSON.stringify(right)
 }
 
-/** Minimum thinking budget in tokens. */
 const MIN_THINKING_TOKENS = 1024
 
 /** Keeps the thinking budget below the output limit, because thinking tokens count as output. */
@@ -231,7 +222,6 @@ function changedThinking(body: JsonObject, before: number | undefined, after: nu
 /** The format documents no limit, and agents with many MCP servers declare hundreds of tools. */
 const MAX_TOOLS = 10_000
 
-/** A tool with a vendor-defined `type` may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
@@ -253,7 +243,6 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** Adds `type` to a schema without one. */
 export function writeMessageTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   return {

@@ -81,7 +81,6 @@ interface ReaderState {
   readonly calls: Map<unknown, Call>
 }
 
-/** Keeps the data of an event, adds missing call ids, and uses the type in the data as the event name. */
 export function createReader(): StreamReader {
   const state: ReaderState = { hasStarted: false, hasRefusal: false, unmappedItems: new Set(), calls: new Map() }
   const fillCallIds = createResponseCallIdFiller()
@@ -101,7 +100,6 @@ const MAPPED_ITEMS: ReadonlySet<unknown> = new Set(['message', 'reasoning', 'fun
 /** Deltas that become parts, and audio data, which is not text. */
 const MAPPED_DELTA = /^response\.(output_text|refusal|reasoning\w*|function_call_arguments|audio)\.delta$/
 
-/** Returns the text that the model wrote in items without an equivalent, such as the input of a custom tool. */
 function unmappedTextOf(state: ReaderState, type: string, data: JsonObject): string {
   const index = data['output_index']
   if (type === 'response.output_item.done') {

@@ -28,7 +28,6 @@ import { readCompletion, LAST_EVENTS } from './answer-reader.ts'
 import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem, echoedFields } from './items.ts'
 import { customAndNamespacedTools, OutputWriter, type ResponseEvent } from './output-items.ts'
 
-/** Fields that refer to data stored by the server. */
 const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
@@ -117,7 +116,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((object) => asString(asObject(object)?.['id']) ?? [])
 }
 
-/** Returns the id of a referenced item. An item without a type and a role is a reference. */
+/** An item without a type and a role is a reference. */
 function referencedId(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -176,10 +175,6 @@ function turnToStore({ prompt, requestBody }: WriteContext, serialized: string):
   return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
 }
 
-/**
- * Writes named events with sequence numbers. Forwards events of this format unchanged, except that the last event is
- * held and receives the bill.
- */
 function createStreamWriter(context: WriteContext): StreamWriter {
   const writer = createResponseWriter(context)
   let sequence = 0
@@ -220,7 +215,6 @@ function createResponseWriter(context: WriteContext) {
   let usage: Usage | undefined
   let finish: FinishReason = 'stop'
 
-  /** Adds the first events of the response to `events`, unless they have been written. */
   const open = (events: ResponseEvent[], id = '', model = context.prompt.model): OpenedResponse => {
     if (opened !== undefined) return opened
     const stem = idStem(context.requestId ?? id)
@@ -260,10 +254,7 @@ function createResponseWriter(context: WriteContext) {
   }
 }
 
-/**
- * Forwards an answer received in this format with all its fields. Other answers are written like the last event of a
- * stream, so that streamed and non-streamed answers are the same.
- */
+/** Reuses the stream writer, so that streamed and non-streamed answers are the same. */
 function writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics('details') })
@@ -272,7 +263,6 @@ function writeCompletion(completion: Completion, writeMetrics: WriteMetrics, con
   return JSON.stringify(writer.end(writeMetrics).at(-1)?.['response'])
 }
 
-/** The client side of the responses format. Errors outside streams use the chat format. */
 export const responsesClient: ClientFormat & { readonly turns: TurnFormat } = {
   dialect: 'responses',
   readPrompt,

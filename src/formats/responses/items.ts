@@ -3,10 +3,7 @@ import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, fieldError, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 import type { WriteContext } from '../format.ts'
 
-/**
- * Returns no items if the message was rewritten. The native form of a message with one item is the item. With several
- * items (reasoning, text, calls), it is `{ items }`.
- */
+/** Returns no items if the message was rewritten. */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
   const { value } = message.native
@@ -19,7 +16,6 @@ function nativeFromItems(items: readonly JsonObject[]): Native {
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
 
-/** A string is one user message. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
@@ -65,10 +61,7 @@ function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
   return groups
 }
 
-/**
- * Text or reasoning after text starts another answer, because the vendor rejects a text without its reasoning. Text after
- * a call belongs to the same answer if no result precedes it.
- */
+/** Text or reasoning after text starts another answer, because the vendor rejects a text without its reasoning. */
 function belongsTo(group: ItemGroup, { role, parts }: InputItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
   const containsPart = (type: Part['type']): boolean =>
@@ -121,7 +114,7 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
   }
 }
 
-/** Reads the full reasoning text if present, otherwise the summary. Ignores invalid fields, which upstreams may send. */
+/** Ignores invalid fields, which upstreams may send. */
 export function readReasoning(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
@@ -162,7 +155,6 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** A file in an unknown form is forwarded unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -173,10 +165,7 @@ function readFile(block: JsonObject, native: Native): Part {
   return source?.type === 'base64' ? { type: 'document', source, ...title, native } : { type: 'opaque', native }
 }
 
-/**
- * Prefixes in `encrypted_content` that distinguish signatures and encrypted reasoning of other formats from the
- * vendor's own content.
- */
+/** Prefixes that distinguish reasoning of other formats from the vendor's own `encrypted_content`. */
 const SIGNATURE_PREFIX = 'svc-seal:'
 const REDACTED_PREFIX = 'svc-cipher:'
 
@@ -191,7 +180,6 @@ export function isEncodedReasoning(item: JsonObject): boolean {
   return signature !== undefined || redacted !== undefined
 }
 
-/** Returns an empty object for the vendor's own content. */
 export function decodeReasoning(content: unknown): OpaqueReasoning {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SIGNATURE_PREFIX)) return { signature: content.slice(SIGNATURE_PREFIX.length) }
@@ -218,13 +206,11 @@ export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): 
   return `${kind}_${stem}_${index}`
 }
 
-/** Returns undefined for an id in another form. */
 export function responseIdOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)
 }
 
-/** Returns the fields that do not depend on the output. Most echo the request, with the vendor's defaults. */
 export function echoedFields(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt

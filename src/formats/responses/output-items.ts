@@ -16,7 +16,6 @@ interface OpenItem {
   readonly index: number
   readonly id: string
   readonly call: Call | undefined
-  /** The text so far, or the arguments of a call. */
   text: string
   signature: string
 }
@@ -25,13 +24,12 @@ interface Call {
   readonly call_id: string
   readonly name: string
   readonly namespace: string | undefined
-  /** True for a custom tool. Its input is plain text, which is emitted only when the call is complete. */
+  /** The input of a custom tool is plain text, which is emitted only when the call is complete. */
   readonly isCustom: boolean
 }
 
 const PREFIXES = { text: 'msg', refusal: 'msg', thinking: 'rs', call: 'fc' } as const
 
-/** Creates the output items of an answer and their stream events. */
 export class OutputWriter {
   /** All items have their final form after `finish`. */
   readonly items: JsonObject[] = []
@@ -40,7 +38,6 @@ export class OutputWriter {
   /** Custom and namespaced tools of the caller, by the names that the model uses. */
   readonly #originalTools: ReadonlyMap<string, OriginalTool>
   #current: OpenItem | undefined
-  /** The kind of the text that follows. */
   #textKind: TextKind = 'text'
   /** Deltas of several calls may be interleaved, so all calls end when the answer ends. */
   readonly #calls = new Map<number, OpenItem>()
@@ -186,7 +183,6 @@ export class OutputWriter {
   }
 }
 
-/** The content is empty until the item ends. */
 function itemOf({ kind, id, text, signature, call }: OpenItem, status: ItemStatus | 'in_progress'): JsonObject {
   switch (kind) {
     case 'text':
@@ -210,7 +206,6 @@ function textBlock(kind: TextKind, text: string): JsonObject {
   return { type: 'output_text', text, annotations: [], logprobs: [] }
 }
 
-/** Returns the plain-text input that the arguments wrap, or the arguments themselves if they have a different form. */
 function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
@@ -260,7 +255,6 @@ function summaryFields(open: OpenItem): JsonObject {
   return { ...itemFields(open), summary_index: 0 }
 }
 
-/** Returns the tools whose calls are not written as plain function calls: custom tools, and tools in a namespace. */
 export function customAndNamespacedTools({ prompt }: WriteContext): ReadonlyMap<string, OriginalTool> {
   const { originalsByName } = collectToolset(prompt)
   return new Map([...originalsByName].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))

@@ -75,7 +75,6 @@ function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: topK === undefined ? omitted : [...omitted, 'top_k'] }
 }
 
-/** Items of unchanged messages are sent as received. */
 function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const items = itemsOf(message)
