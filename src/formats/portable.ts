@@ -14,7 +14,7 @@ import { NO_PARAMETERS } from './settings.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import { readContent } from './responses/items.ts'
 
-export interface PortableTarget {
+interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'rejectsSamplingParameters' | 'efforts'>
   /** True if unsupported content is omitted and reported. False if it is rejected. */

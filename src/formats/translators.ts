@@ -80,13 +80,7 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   ]
   const fields = changedSettings({}, settings)
   const messages = writeTurns(messagesWithPaths.filter((item) => !isSystem(item)))
-  if (messages.length === 0) {
-    throw new GatewayError(
-      'invalid-request',
-      'messages: there is no content to answer. Send at least one user message that is not empty.',
-      { param: 'messages' },
-    )
-  }
+  if (messages.length === 0) throw emptyPromptError()
   checkToolPairs(messages)
   const body: JsonObject = {
     model,
@@ -100,6 +94,11 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
     ...(prompt.stream ? { stream: true } : {}),
   }
   return { body: JSON.stringify(body), ignored }
+}
+
+export function emptyPromptError(): GatewayError {
+  const message = 'messages: there is no content to answer. Send at least one user message that is not empty.'
+  return new GatewayError('invalid-request', message, { param: 'messages' })
 }
 
 function isSystem({ message }: MessageWithPath): boolean {

@@ -5,7 +5,7 @@ import {
   type UpstreamFormat,
   type WrittenPrompt,
 } from '../format.ts'
-import { omittedFields } from '../translators.ts'
+import { emptyPromptError, omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
@@ -22,10 +22,7 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if ((prompt.settings.choices ?? 1) > 1) throw contentError('n', 'more than one choice')
   const { settings, tools } = prompt
   const contents = writeContents(prompt, model)
-  if (contents.length === 0) {
-    const message = 'messages: there is no content to answer. Send at least one user message that is not empty.'
-    throw new GatewayError('invalid-request', message, { param: 'messages' })
-  }
+  if (contents.length === 0) throw emptyPromptError()
   const generationConfig = writeSettings(settings, model)
   const body = {
     ...writeSystem(prompt),

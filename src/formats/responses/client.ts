@@ -31,14 +31,13 @@ import { customAndNamespacedTools, OutputWriter, type ResponseEvent } from './ou
 const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
-  const native: Native = { dialect: 'responses', value: body, received }
   const model = readModelName(body['model'])
   const system = readInstructions(body['instructions'])
   const messages = readConversation(body)
   const settings = readResponseSettings(body)
   checkOtherFields(body)
   return {
-    native,
+    native: { dialect: 'responses', value: body, received, settings },
     model,
     messages: system === undefined ? messages : [system, ...messages],
     settings,

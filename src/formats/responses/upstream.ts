@@ -24,9 +24,9 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 }
 
 function writeResponsesBody(prompt: Prompt, model: string): WrittenPrompt {
-  const { value } = prompt.native
+  const { value, settings } = prompt.native
   const changes = mergeChanges(
-    changedResponseSettings(value, prompt.settings),
+    prompt.settings === settings ? {} : changedResponseSettings(value, prompt.settings),
     (value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream },
     changedTools(asArray(value['tools']), prompt.tools, writeResponseTool),
     changedInput(prompt),
