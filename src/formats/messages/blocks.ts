@@ -1,4 +1,4 @@
-import { asArray, asObject, asString, type Json, type JsonObject, parseJson } from '../../core/json.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import type {
   DocumentPart,
   ImagePart,
@@ -10,9 +10,35 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { readContentParts, isAbsent, objectAt, stringAt } from '../fields.ts'
+import { fieldError, readContentParts, isAbsent, objectAt, stringAt } from '../fields.ts'
 
-export function readContent(content: Json | undefined, path: string): readonly Part[] {
+export function readMessage(value: Json, path: string): Message {
+  const message = objectAt(value, path)
+  return {
+    role: readRole(message['role'], `${path}.role`),
+    parts: readContent(message['content'], `${path}.content`),
+    native: { dialect: 'anthropic', value: message },
+  }
+}
+
+function readRole(value: Json | undefined, path: string): 'user' | 'assistant' | 'system' {
+  if (value === 'user' || value === 'assistant' || value === 'system') return value
+  throw fieldError(path, value, 'user, assistant or system')
+}
+
+export function readSystem(value: Json | undefined): Message | undefined {
+  if (isAbsent(value)) return undefined
+  const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const
+  if (typeof value === 'string') return { role: 'system', parts: [{ type: 'text', text: value }], native }
+  if (!Array.isArray(value)) throw fieldError('system', value, 'a string or an array of text blocks')
+  const parts = readBlocks(value as readonly Json[], 'system')
+  parts.forEach((part, index) => {
+    if (part.type !== 'text') throw fieldError(`system[${index}].type`, part.native?.value['type'], "'text'")
+  })
+  return { role: 'system', parts, native }
+}
+
+function readContent(content: Json | undefined, path: string): readonly Part[] {
   return readContentParts(content, path, readBlock)
 }
 
@@ -205,4 +231,37 @@ function unsupportedBlockError(path: string, content: string, remedy: string): G
     `${path} is ${content}, which models that use the messages format do not support. ${remedy}`,
     { param: path },
   )
+}
+
+/** Citations arrive as separate deltas and are added to their text. */
+export function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
+  const blocks: JsonObject[] = []
+  for (const part of parts) {
+    const block = writeAnswerBlock(part)
+    const last = blocks.at(-1)
+    if (block !== undefined && !isDelta(block)) blocks.push(block)
+    if (block?.['type'] === 'citations_delta' && isJsonObject(block['citation']) && last?.['type'] === 'text')
+      blocks[blocks.length - 1] = { ...last, citations: [...asArray(last['citations']), block['citation']] }
+  }
+  return blocks
+}
+
+function writeAnswerBlock(part: Part): JsonObject | undefined {
+  if (part.native?.dialect === 'anthropic') return part.native.value
+  switch (part.type) {
+    case 'text':
+      return part.text === '' ? undefined : { type: 'text', text: part.text }
+    case 'tool-call':
+      return { type: 'tool_use', id: part.id, name: part.name, input: readToolInput(part.input) }
+    case 'thinking':
+      return part.redacted === true
+        ? { type: 'redacted_thinking', data: part.text }
+        : { type: 'thinking', thinking: part.text, signature: part.signature ?? '' }
+    default:
+      return undefined
+  }
+}
+
+export function isDelta(value: JsonObject): boolean {
+  return typeof value['type'] === 'string' && value['type'].endsWith('_delta')
 }
