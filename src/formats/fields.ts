@@ -1,6 +1,6 @@
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, isNodeBytes } from '../core/json.ts'
-import { type Part, type Source, isSafeModelName } from '../core/prompt.ts'
+import { isSafeModelName } from '../core/prompt.ts'
 
 const MAX_ECHO_LENGTH = 100
 
@@ -76,62 +76,12 @@ export function modelNameError(details: FailureDetails = {}): GatewayError {
   )
 }
 
-/** Clients recognize the code and shorten the prompt. */
-export function promptTooLongError(limit: number): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `prompt is too long: its text exceeds ${limit} bytes, which no context window can hold. Shorten it.`,
-    { code: 'context_length_exceeded' },
-  )
-}
-
 export function nameSet(names: string): ReadonlySet<string> {
   return new Set(names.split(' '))
 }
 
 export function isUnset(value: Json | undefined): boolean {
   return isAbsent(value) || value === false || (Array.isArray(value) && value.length === 0)
-}
-
-/** Rethrows `invalid-request` as `upstream`, because the invalid field came from the upstream. */
-export function parseUpstream<T>(read: () => T): T {
-  try {
-    return read()
-  } catch (error) {
-    if (!GatewayError.is(error) || error.kind !== 'invalid-request') throw error
-    throw new GatewayError('upstream', `The model provider's answer cannot be read: ${error.message}`)
-  }
-}
-
-const MAX_PARTS = 1000
-
-export function readContentParts(
-  content: Json | undefined,
-  param: string,
-  readPart: (value: Json, param: string) => Part,
-): readonly Part[] {
-  if (typeof content === 'string') return [{ type: 'text', text: content }]
-  if (!Array.isArray(content)) throw fieldError(param, content, 'a string or an array of content parts')
-  return arrayAt(content, param, MAX_PARTS).map((part, index) => readPart(part, `${param}[${index}]`))
-}
-
-const MAX_MESSAGES = 10_000
-
-export function readMessageList<T>(value: Json | undefined, read: (item: Json, param: string) => T): readonly T[] {
-  const items = arrayAt(value, 'messages', MAX_MESSAGES)
-  if (items.length === 0) throw fieldError('messages', value, 'at least one message')
-  return items.map((item, index) => read(item, `messages[${index}]`))
-}
-
-const BASE64_SUFFIX = ';base64'
-
-export function urlSource(url: string): Source {
-  if (!url.startsWith('data:')) return { type: 'url', url }
-  const comma = url.indexOf(',')
-  const head = url.slice('data:'.length, comma)
-  if (comma === -1 || !head.endsWith(BASE64_SUFFIX)) return { type: 'url', url }
-  const mediaType = head.slice(0, -BASE64_SUFFIX.length).split(';')[0] ?? ''
-  return { type: 'base64', mediaType, data: url.slice(comma + 1) }
 }
 
 const MAX_REASON_LENGTH = 100

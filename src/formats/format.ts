@@ -5,12 +5,14 @@ import type {
   Dialect,
   DocumentPart,
   Native,
+  Part,
   Prompt,
   ReceivedBody,
   Source,
   Tool,
   UpstreamDialect,
 } from '../core/prompt.ts'
+import { arrayAt, fieldError } from './fields.ts'
 import { replaceModel } from './parse-body.ts'
 import type { BodyChanges } from './settings.ts'
 
@@ -131,6 +133,37 @@ export function contentErrorFor(target: string): CreateContentError {
       `${param}: ${description} cannot be sent to ${target}. Remove it, or choose a model that supports it.`,
       { param, ...(details === undefined ? {} : { details }) },
     )
+}
+
+const MAX_PARTS = 1000
+
+export function readContentParts(
+  content: Json | undefined,
+  param: string,
+  readPart: (value: Json, param: string) => Part,
+): readonly Part[] {
+  if (typeof content === 'string') return [{ type: 'text', text: content }]
+  if (!Array.isArray(content)) throw fieldError(param, content, 'a string or an array of content parts')
+  return arrayAt(content, param, MAX_PARTS).map((part, index) => readPart(part, `${param}[${index}]`))
+}
+
+const MAX_MESSAGES = 10_000
+
+export function readMessageList<T>(value: Json | undefined, read: (item: Json, param: string) => T): readonly T[] {
+  const items = arrayAt(value, 'messages', MAX_MESSAGES)
+  if (items.length === 0) throw fieldError('messages', value, 'at least one message')
+  return items.map((item, index) => read(item, `messages[${index}]`))
+}
+
+const BASE64_SUFFIX = ';base64'
+
+export function urlSource(url: string): Source {
+  if (!url.startsWith('data:')) return { type: 'url', url }
+  const comma = url.indexOf(',')
+  const head = url.slice('data:'.length, comma)
+  if (comma === -1 || !head.endsWith(BASE64_SUFFIX)) return { type: 'url', url }
+  const mediaType = head.slice(0, -BASE64_SUFFIX.length).split(';')[0] ?? ''
+  return { type: 'base64', mediaType, data: url.slice(comma + 1) }
 }
 
 /** Rejects the id of a stored file, because only the vendor that issued the id accepts it. */

@@ -2,7 +2,6 @@ import { GatewayError } from '../core/errors.ts'
 import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, modelKeyKind, startOfBase64 } from '../core/json.ts'
-import { promptTooLongError } from './fields.ts'
 
 /** A computation in short steps. Callers yield to the event loop between steps. */
 export type Steps<T> = Generator<void, T, undefined>
@@ -279,4 +278,13 @@ function closeString(state: ScanState, isText: boolean): void {
 
 function bodyLimitError(reason: string): GatewayError {
   return new GatewayError('invalid-request', `The request body ${reason}`)
+}
+
+/** Clients recognize the code and shorten the prompt. */
+export function promptTooLongError(limit: number): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `prompt is too long: its text exceeds ${limit} bytes, which no context window can hold. Shorten it.`,
+    { code: 'context_length_exceeded' },
+  )
 }

@@ -7,7 +7,7 @@ import {
 } from '../../core/answer.ts'
 import { NO_USAGE } from '../../core/money.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
-import { fieldError, parseUpstream, objectAt, stringAt } from '../fields.ts'
+import { fieldError, objectAt, stringAt } from '../fields.ts'
 import { answerFailure } from '../read-failure.ts'
 import {
   fillEventCallId,
@@ -39,6 +39,16 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
       ? { id, model, parts, finish, native }
       : { id, model, parts, finish, usage: Object.assign({}, NO_USAGE, readMessageUsage(usage)), native }
   return stopSequence === undefined ? completion : { ...completion, stopSequence }
+}
+
+/** Rethrows `invalid-request` as `upstream`, because the invalid field came from the upstream. */
+function parseUpstream<T>(read: () => T): T {
+  try {
+    return read()
+  } catch (error) {
+    if (!GatewayError.is(error) || error.kind !== 'invalid-request') throw error
+    throw new GatewayError('upstream', `The model provider's answer cannot be read: ${error.message}`)
+  }
 }
 
 interface ReaderState {

@@ -10,7 +10,8 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { fieldError, readContentParts, isAbsent, objectAt, stringAt } from '../fields.ts'
+import { readContentParts } from '../format.ts'
+import { fieldError, isAbsent, objectAt, stringAt } from '../fields.ts'
 
 export function readMessage(value: Json, path: string): Message {
   const message = objectAt(value, path)

@@ -1,7 +1,7 @@
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Role } from '../../core/prompt.ts'
-import { arrayAt, fieldError, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
-import type { WriteContext } from '../format.ts'
+import { arrayAt, fieldError, isAbsent, objectAt, stringAt } from '../fields.ts'
+import { readContentParts, urlSource, type WriteContext } from '../format.ts'
 
 /** Returns no items if the message was rewritten. */
 export function itemsOf(message: Message): readonly JsonObject[] {
