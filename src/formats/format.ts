@@ -12,8 +12,7 @@ import type {
   Tool,
   UpstreamDialect,
 } from '../core/prompt.ts'
-import { arrayAt, fieldError } from './fields.ts'
-import { replaceModel } from './parse-body.ts'
+import { arrayAt, fieldError, replaceModel } from './parse-body.ts'
 import type { BodyChanges } from './settings.ts'
 
 export type WriteMetrics = (kind: 'summary' | 'details') => JsonObject

@@ -7,7 +7,7 @@ import {
   isNodeBytes,
   createByteSearch,
 } from '../core/json.ts'
-import { createUtf8Decoder, decodeUtf8, parseJsonText } from './fields.ts'
+import { createUtf8Decoder, decodeUtf8, parseJsonText } from './parse-body.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
 

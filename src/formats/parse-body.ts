@@ -1,9 +1,9 @@
-import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { isJsonObject, type Json, type JsonObject, isNodeBytes } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { joinBytes, LARGE_BODY_BYTES } from '../core/http.ts'
-import type { ReceivedBody } from '../core/prompt.ts'
-import { bodyError, decodeUtf8, parseJsonText } from './fields.ts'
+import { type ReceivedBody, isSafeModelName } from '../core/prompt.ts'
 import { scanJson, scanSmallJson, type JsonScan, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
+import { type FailureDetails, GatewayError } from '../core/errors.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
@@ -149,4 +149,121 @@ function countKeys(value: Json | undefined): number {
   const fields = value as JsonObject
   for (const name in fields) keys += 1 + countKeys(fields[name])
   return keys
+}
+
+const MAX_REASON_LENGTH = 100
+const REPLACEMENT_CHARACTER = '\uFFFD'
+
+/** If `isPart` is true, the message omits the position, which would be relative to the part. */
+export function parseJsonText(text: string, isPart: boolean): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    if (text.trim() === '') throw bodyError('is empty')
+    const reason = error instanceof Error ? error.message.slice(0, MAX_REASON_LENGTH) : 'it cannot be parsed'
+    throw bodyError(`is not valid JSON: ${isPart ? reason.replace(/ at position \d.*/s, '') : reason}`)
+  }
+}
+
+function bodyError(reason: string): GatewayError {
+  return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
+}
+
+export function decodeUtf8(bytes: Uint8Array): string {
+  // `utf8Slice` is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
+  const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT_CHARACTER
+  return text.includes(REPLACEMENT_CHARACTER) ? createUtf8Decoder()(bytes, false) : text
+}
+
+export function createUtf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
+  const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  return (bytes, hasMore) => {
+    try {
+      return utf8.decode(bytes, { stream: hasMore })
+    } catch {
+      throw new GatewayError('invalid-request', 'The request body is not valid UTF-8. Send JSON encoded as UTF-8.')
+    }
+  }
+}
+
+const MAX_ECHO_LENGTH = 100
+
+export function fieldError(param: string, value: Json | undefined, expected: string): GatewayError {
+  return new GatewayError('invalid-request', `${param} is ${describeValue(value)}; expected ${expected}.`, { param })
+}
+
+function describeValue(value: Json | undefined): string {
+  if (value === undefined) return 'missing'
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
+  if (typeof value === 'object') return 'an object'
+  if (typeof value !== 'string') return String(value)
+  return value.length > MAX_ECHO_LENGTH ? `a string of ${value.length} characters` : JSON.stringify(value)
+}
+
+export function isAbsent(value: Json | undefined): value is null | undefined {
+  return value === undefined || value === null
+}
+
+export function objectAt(value: Json | undefined, param: string, expected = 'an object'): JsonObject {
+  if (isJsonObject(value)) return value
+  throw fieldError(param, value, expected)
+}
+
+export function stringAt(value: Json | undefined, param: string, expected = 'a string'): string {
+  if (typeof value === 'string') return value
+  throw fieldError(param, value, expected)
+}
+
+export function arrayAt(value: Json | undefined, param: string, maxLength: number): readonly Json[] {
+  if (!Array.isArray(value)) throw fieldError(param, value, `an array of at most ${maxLength} elements`)
+  if (value.length <= maxLength) return value as readonly Json[]
+  const message = `${param} has ${value.length} elements; expected at most ${maxLength}. Send fewer.`
+  throw new GatewayError('invalid-request', message, { param })
+}
+
+export function booleanAt(value: Json | undefined, param: string): boolean | undefined {
+  if (isAbsent(value)) return undefined
+  if (typeof value === 'boolean') return value
+  throw fieldError(param, value, 'true or false')
+}
+
+export interface NumberBounds {
+  readonly min: number
+  readonly max?: number
+  readonly isInteger?: boolean
+}
+
+export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
+  if (isAbsent(value)) return undefined
+  const { min, max = Number.MAX_VALUE, isInteger = false } = bounds
+  const isInRange = typeof value === 'number' && value >= min && value <= max
+  if (isInRange && (!isInteger || Number.isInteger(value))) return value
+  throw fieldError(param, value, describeRange(bounds))
+}
+
+export function describeRange({ min, max, isInteger = false }: NumberBounds): string {
+  return `${isInteger ? 'an integer' : 'a number'}${max === undefined ? ` of ${min} or more` : ` from ${min} to ${max}`}`
+}
+
+export function readModelName(value: Json | undefined): string {
+  if (typeof value !== 'string' || value === '') throw fieldError('model', value, 'the name of a model')
+  if (isSafeModelName(value)) return value
+  throw modelNameError({ code: 'invalid_model' })
+}
+
+export function modelNameError(details: FailureDetails = {}): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /. Send a name such as <provider>/<model_id>.',
+    { param: 'model', ...details },
+  )
+}
+
+export function nameSet(names: string): ReadonlySet<string> {
+  return new Set(names.split(' '))
+}
+
+export function isUnset(value: Json | undefined): boolean {
+  return isAbsent(value) || value === false || (Array.isArray(value) && value.length === 0)
 }

@@ -9,7 +9,7 @@ import {
   withParts,
 } from '../core/prompt.ts'
 import { sourceFormatOf } from './unsupported-fields.ts'
-import { nameSet } from './fields.ts'
+import { nameSet } from './parse-body.ts'
 import { NO_PARAMETERS } from './settings.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import { readContent } from './responses/items.ts'

@@ -1,4 +1,4 @@
-import { isUnset, nameSet } from './fields.ts'
+import { isUnset, nameSet } from './parse-body.ts'
 import { promptTooLongError } from './scan-json.ts'
 import { asArray, isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'

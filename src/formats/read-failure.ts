@@ -1,6 +1,6 @@
 import { type FailureDetails, type FailureKind, GatewayError, type UpstreamErrorDetails } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import { nameSet } from './fields.ts'
+import { nameSet } from './parse-body.ts'
 
 const CALLER_ERROR_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
 const GATEWAY_ERROR_STATUSES: ReadonlySet<number> = new Set([401, 402, 403])

@@ -1,6 +1,15 @@
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
-import { arrayAt, fieldError, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
+import {
+  arrayAt,
+  fieldError,
+  booleanAt,
+  isAbsent,
+  numberAt,
+  type NumberBounds,
+  objectAt,
+  stringAt,
+} from './parse-body.ts'
 
 export const OUTPUT_TOKEN_BOUNDS: NumberBounds = { min: 1, max: 2 ** 31 - 1, isInteger: true }
 

@@ -1,6 +1,6 @@
 import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
-import { isUnset, nameSet } from './fields.ts'
+import { isUnset, nameSet } from './parse-body.ts'
 import { itemsOf } from './responses/items.ts'
 
 interface UnsupportedField {

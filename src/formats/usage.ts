@@ -1,6 +1,6 @@
 import { promptTokens, NO_USAGE, type Usage } from '../core/money.ts'
 import type { FinishReason } from '../core/answer.ts'
-import { nameSet } from './fields.ts'
+import { nameSet } from './parse-body.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** Maximum plausible token count. A higher count is treated as missing, so an upstream's mistake is not billed. */

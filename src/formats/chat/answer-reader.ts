@@ -2,7 +2,7 @@ import type { Completion, StreamPart, SseEvent, StreamChunk, StreamReader } from
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfPart, type Part, type ToolCallPart } from '../../core/prompt.ts'
-import { isAbsent, isUnset } from '../fields.ts'
+import { isAbsent, isUnset } from '../parse-body.ts'
 import {
   appendToBlock,
   chatCallInputOf,

@@ -1,6 +1,6 @@
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
-import { arrayAt, fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../fields.ts'
+import { arrayAt, fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../parse-body.ts'
 import { readChatSettings, readChatTools } from '../settings.ts'
 import { type ClientFormat, readContentParts, readMessageList, urlSource } from '../format.ts'
 import { writeCompletion, createStreamWriter } from './answer-writer.ts'

@@ -7,7 +7,7 @@ import {
 } from '../../core/answer.ts'
 import { NO_USAGE } from '../../core/money.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
-import { fieldError, objectAt, stringAt } from '../fields.ts'
+import { fieldError, objectAt, stringAt } from '../parse-body.ts'
 import { answerFailure } from '../read-failure.ts'
 import {
   fillEventCallId,

@@ -11,7 +11,7 @@ import type {
 } from '../../core/prompt.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { readContentParts } from '../format.ts'
-import { fieldError, isAbsent, objectAt, stringAt } from '../fields.ts'
+import { fieldError, isAbsent, objectAt, stringAt } from '../parse-body.ts'
 
 export function readMessage(value: Json, path: string): Message {
   const message = objectAt(value, path)

@@ -5,7 +5,7 @@ import { type ClientFormat, readMessageList, type WriteMetrics, type StreamWrite
 import { totalTokens, WIRE_REASONS, writeMessageUsage } from '../usage.ts'
 import type { Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { isDelta, readMessage, readSystem, writeAnswerBlocks } from './blocks.ts'
-import { booleanAt, readModelName } from '../fields.ts'
+import { booleanAt, readModelName } from '../parse-body.ts'
 import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
 import { writeMessageFailure, writeMessageFailureEvent } from '../failures.ts'
 import { GatewayError } from '../../core/errors.ts'

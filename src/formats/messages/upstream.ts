@@ -20,7 +20,7 @@ import type { AnswerShape, Message, Prompt, Settings, Tool, ToolChoice } from '.
 import { canForwardMessages } from '../answer-fields.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { readFailure } from '../read-failure.ts'
-import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, stringAt } from '../fields.ts'
+import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, stringAt } from '../parse-body.ts'
 import { blocksOf } from './blocks.ts'
 
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {

@@ -11,7 +11,7 @@ import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject }
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { eventData } from '../answer-fields.ts'
 import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
-import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../fields.ts'
+import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../parse-body.ts'
 import type {
   ClientFormat,
   StoredTurn,

@@ -1,6 +1,6 @@
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Role } from '../../core/prompt.ts'
-import { arrayAt, fieldError, isAbsent, objectAt, stringAt } from '../fields.ts'
+import { arrayAt, fieldError, isAbsent, objectAt, stringAt } from '../parse-body.ts'
 import { readContentParts, urlSource, type WriteContext } from '../format.ts'
 
 /** Returns no items if the message was rewritten. */
