@@ -13,7 +13,7 @@ import type { LongString, Steps } from './scan-json.ts'
 
 interface ReceivedForm {
   readonly bytes: Uint8Array
-  /** Does not contain the files. A field that appears more than once is an array. */
+  /** The fields without the files. A field that appears more than once is an array. */
   readonly fields: JsonObject
   readonly modelSpan: Span | undefined
 }

@@ -126,7 +126,7 @@ interface ReaderState extends BlockState {
   readonly finishedChoices: Set<number>
 }
 
-/** Many local servers close a stream without `[DONE]`, which is complete if every choice has a finish reason. */
+/** Many local servers omit `[DONE]`. Their streams are complete when every choice has a finish reason. */
 export function createReader(): StreamReader {
   const state: ReaderState = {
     hasStarted: false,
