@@ -1,4 +1,5 @@
 import { GatewayError, nearestName } from './errors.ts'
+import { isNodeBytes } from './json.ts'
 
 /** Larger bodies occupy part of their key's capacity, and are processed in steps that do not block the event loop. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
@@ -141,3 +142,38 @@ function sizeOf(pieces: readonly Uint8Array[]): number {
 /** Node searches and sends its own buffers faster than other byte arrays. */
 const allocateBytes: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
+
+const MAX_REASON_LENGTH = 100
+const REPLACEMENT_CHARACTER = '\uFFFD'
+
+/** If `isPart` is true, the message omits the position, which would be relative to the part. */
+export function parseJsonText(text: string, isPart: boolean): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    if (text.trim() === '') throw bodyError('is empty')
+    const reason = error instanceof Error ? error.message.slice(0, MAX_REASON_LENGTH) : 'it cannot be parsed'
+    throw bodyError(`is not valid JSON: ${isPart ? reason.replace(/ at position \d.*/s, '') : reason}`)
+  }
+}
+
+export function bodyError(reason: string): GatewayError {
+  return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
+}
+
+export function decodeUtf8(bytes: Uint8Array): string {
+  // `utf8Slice` is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
+  const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT_CHARACTER
+  return text.includes(REPLACEMENT_CHARACTER) ? createUtf8Decoder()(bytes, false) : text
+}
+
+export function createUtf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
+  const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  return (bytes, hasMore) => {
+    try {
+      return utf8.decode(bytes, { stream: hasMore })
+    } catch {
+      throw new GatewayError('invalid-request', 'The request body is not valid UTF-8. Send JSON encoded as UTF-8.')
+    }
+  }
+}

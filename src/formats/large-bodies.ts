@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { joinBytes } from '../core/http.ts'
+import { createUtf8Decoder, decodeUtf8, joinBytes, parseJsonText } from '../core/http.ts'
 import {
   type JsonObject,
   MAX_DATA_URL_PREFIX_BYTES,
@@ -7,7 +7,6 @@ import {
   isNodeBytes,
   createByteSearch,
 } from '../core/json.ts'
-import { createUtf8Decoder, decodeUtf8, parseJsonText } from './parse-body.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
 

@@ -1,6 +1,6 @@
-import { isJsonObject, type Json, type JsonObject, isNodeBytes } from '../core/json.ts'
+import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { joinBytes, LARGE_BODY_BYTES } from '../core/http.ts'
+import { bodyError, decodeUtf8, joinBytes, LARGE_BODY_BYTES, parseJsonText } from '../core/http.ts'
 import { type ReceivedBody, isSafeModelName } from '../core/prompt.ts'
 import { scanJson, scanSmallJson, type JsonScan, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
@@ -149,41 +149,6 @@ function countKeys(value: Json | undefined): number {
   const fields = value as JsonObject
   for (const name in fields) keys += 1 + countKeys(fields[name])
   return keys
-}
-
-const MAX_REASON_LENGTH = 100
-const REPLACEMENT_CHARACTER = '\uFFFD'
-
-/** If `isPart` is true, the message omits the position, which would be relative to the part. */
-export function parseJsonText(text: string, isPart: boolean): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    if (text.trim() === '') throw bodyError('is empty')
-    const reason = error instanceof Error ? error.message.slice(0, MAX_REASON_LENGTH) : 'it cannot be parsed'
-    throw bodyError(`is not valid JSON: ${isPart ? reason.replace(/ at position \d.*/s, '') : reason}`)
-  }
-}
-
-function bodyError(reason: string): GatewayError {
-  return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
-}
-
-export function decodeUtf8(bytes: Uint8Array): string {
-  // `utf8Slice` is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
-  const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT_CHARACTER
-  return text.includes(REPLACEMENT_CHARACTER) ? createUtf8Decoder()(bytes, false) : text
-}
-
-export function createUtf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
-  const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-  return (bytes, hasMore) => {
-    try {
-      return utf8.decode(bytes, { stream: hasMore })
-    } catch {
-      throw new GatewayError('invalid-request', 'The request body is not valid UTF-8. Send JSON encoded as UTF-8.')
-    }
-  }
 }
 
 const MAX_ECHO_LENGTH = 100
