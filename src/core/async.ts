@@ -88,9 +88,7 @@ const SLICE_LENGTH = 32_768
 /** Returns a promise if the caller must yield to the event loop before it continues. */
 export type Pause = () => Promise<void> | undefined
 
-/**
- * Concurrent loops must share one `Pause`. Otherwise each loop works for `MAX_WORK_MS` in one turn of the event loop.
- */
+/** Concurrent loops must share one `Pause`, because each `Pause` allows `MAX_WORK_MS` of work per turn. */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   let resumedAt = performance.now()
   let yielding: Promise<void> | undefined

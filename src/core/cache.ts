@@ -56,9 +56,7 @@ export interface AnswerClaims {
   isHeld(id: string): Promise<boolean>
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
-  /**
-   * Shared values for the stream of the process with the claim. @default other processes wait for the complete answer
-   */
+  /** Shared values for the stream of the claim's owner. @default other processes wait for the complete answer */
   readonly values?: StreamValues
 }
 

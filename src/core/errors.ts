@@ -47,7 +47,6 @@ export interface FailureDetails {
   readonly param?: string
   /** Overrides the default code of the kind. */
   readonly code?: string
-  /** Delay before a retry, in whole seconds. */
   readonly retryAfterSeconds?: number
   /** Values of the `X-RateLimit-*` headers. `resetAt` is in milliseconds since 1970. */
   readonly rate?: { readonly limit: number; readonly remaining: number; readonly resetAt: number }

@@ -143,7 +143,6 @@ export interface Store {
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store in the memory of this process, whose calls need no deadline. @default false */
   readonly local?: boolean
-  /** Resolves if the storage is reachable. */
   ping(): Promise<void>
   /** Returns one sentence for each guarantee that the storage does not provide as configured. */
   warnings?(): Promise<readonly string[]>

@@ -130,9 +130,7 @@ export function turnsSoFar({ messages }: Prompt): number {
 }
 
 const MAX_TURNS = 10
-/**
- * Fraction of the turns so far. With a probability of about 98%, a conversation has at least this many further turns.
- */
+/** With a probability of about 98%, at least this fraction of the turns so far will follow. */
 const CERTAIN_SHARE = 0.02
 /** Minimum ratio of expected gain to possible loss. Above 1, because the conversation may end with this request. */
 export const MIN_GAIN_RATIO = 2

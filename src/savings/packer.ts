@@ -121,10 +121,7 @@ export class Packer {
     this.#unmeasured.add(entry)
   }
 
-  /**
-   * Removes as few snippets as possible, last picked first. Searches, because each measurement counts the whole
-   * excerpt.
-   */
+  /** Searches for the number of snippets to keep, because each measurement counts the whole excerpt. */
   async #shrink(entry: PackerEntry): Promise<void> {
     const picked = entry.pickedSnippets
     const keep = async (count: number): Promise<void> => {
