@@ -12,7 +12,7 @@ import {
   type Usage,
 } from '../core/money.ts'
 
-/** The cost of one request. Token counts refer to the prompt, except `completionTokens`. */
+/** Token counts refer to the prompt, except `completionTokens`. */
 export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -21,11 +21,9 @@ export interface Bill {
   readonly theoretical: NanoUsd
   /** Cost of all upstream calls of the request. */
   readonly actual: NanoUsd
-  /** theoretical × margin for an answer from an upstream; 0 for a cache hit. */
   readonly billed: NanoUsd
   readonly margin: number
   readonly cache: 'HIT' | 'MISS'
-  /** The value of X-Svc-Strategy. */
   readonly strategy: string
   /** True if an amount may be based on a local count. */
   readonly isEstimated: boolean
@@ -33,41 +31,33 @@ export interface Bill {
   readonly excessUsage?: ExcessUsage
 }
 
-/** Input for the bill of an answered request. */
 export interface Billable {
   readonly price: Price
   readonly margin: number
   readonly strategy: string
-  /** Local counts of the received and the sent prompt. @default the prompt was not rewritten */
+  /** Undefined if the prompt was not rewritten. */
   readonly localCounts?: { readonly original: number; readonly sent: number } | undefined
-  /** Reported by the upstream, or estimated. */
   readonly usage: Usage
   readonly ceiling: UsageCeiling
   /** Maximum number of tokens billed for the original prompt if fewer were sent. */
   readonly reservedTokens: number
   readonly isEstimated: boolean
-  /** Cost of the other upstream calls of this request. */
   readonly extraCost: NanoUsd
 }
 
-/** Maximum plausible usage of one call. */
 export interface UsageCeiling {
   readonly promptTokens: number
   readonly outputTokens: number
 }
 
-/** Tokens that an upstream reported above the ceiling. */
 export interface ExcessUsage {
   readonly promptTokens: number
   readonly completionTokens: number
 }
 
 /**
- * Returns the bill of an answer: theoretical = original prompt tokens × input price + completion tokens × output price,
- * actual = cost of all upstream calls, billed = theoretical × margin.
- *
- * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures the number
- * of removed tokens. A mix of both counts would report savings or losses for requests that were not rewritten.
+ * The upstream's count of input tokens is authoritative up to the ceiling. A mix with the local count would report
+ * savings or losses for requests that were not rewritten.
  */
 export function makeBill(answer: Billable): Bill {
   const { usage, excessUsage } = clampUsage(answer.usage, answer.ceiling)
@@ -89,16 +79,11 @@ export function makeBill(answer: Billable): Bill {
   }
 }
 
-/**
- * Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent
- * prompt.
- */
 function originalTokens(localCounts: Billable['localCounts'], upstreamCount: number): number {
   if (localCounts === undefined || localCounts.sent === 0) return upstreamCount
   return Math.max(upstreamCount, Math.round((localCounts.original * upstreamCount) / localCounts.sent))
 }
 
-/** Returns the bill of a cache hit. The billed amount is 0, and the actual cost is that of the verifier. */
 export function makeHitBill(answer: {
   readonly price: Price
   readonly margin: number
@@ -125,22 +110,20 @@ export function savings(bill: Bill): NanoUsd {
   return subtract(bill.theoretical, bill.actual)
 }
 
-/** Returns 100 × (1 − actual ÷ theoretical), rounded to two decimals, or 0 if the theoretical cost is 0. */
 export function savingsPercent(bill: Bill): number {
   if (bill.theoretical === 0) return 0
   return Math.round(10_000 * (1 - bill.actual / bill.theoretical)) / 100
 }
 
-/** Returns the share of the prompt that was not sent, as an integer percentage. */
 export function reductionPercent(bill: Bill): number {
   if (bill.originalTokens === 0) return 0
   return Math.round(100 * (1 - bill.optimizedTokens / bill.originalTokens))
 }
 
-/** Token counts of the prompt, in the order in which `reducePrompt` reduces them. */
+/** In the order in which `reducePrompt` reduces them. */
 const PROMPT_TOKEN_FIELDS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Caps reported usage at the ceiling, so that a wrong report by an upstream cannot exhaust a budget. */
+/** Limits what a wrong report by an upstream can bill. */
 export function clampUsage(
   usage: Usage,
   ceiling: UsageCeiling,

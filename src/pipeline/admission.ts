@@ -1,4 +1,3 @@
-// Admits a request: finds the caller's key and the routes of the model name, and reserves the worst-case cost.
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { editDistance, GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
@@ -21,7 +20,6 @@ import type { Resolve, Services } from './services.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
-/** Sets the key of the request. Throws 401 if the request has no valid key. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
   return chain(waitForStore(exchange, findCallerKey(exchange.request, services), services), (key) => {
     exchange.key = key
@@ -29,7 +27,6 @@ export function authenticate(exchange: Exchange, services: Services): MaybePromi
   })
 }
 
-/** Returns the key sent in the headers. Throws 401 if there is no valid key. */
 export function findCallerKey(
   request: Pick<HttpRequest, 'header'>,
   { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
@@ -44,7 +41,6 @@ export function findCallerKey(
   return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
 }
 
-/** Throws 401, with the same message for an unknown, an inactive and an expired key. */
 export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
   if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
   throw new GatewayError(
@@ -53,10 +49,7 @@ export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey
   )
 }
 
-/**
- * Returns the secret in `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, or undefined if there is none. Throws 401
- * for two different secrets, because it would be unclear which key to use.
- */
+/** Throws 401 for two different secrets, because it would be unclear which key to use. */
 function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
   let secret = readBearer(request)
   for (const name of KEY_HEADERS) {
@@ -83,10 +76,6 @@ export function readBearer(request: Pick<HttpRequest, 'header'>): string | undef
   return token === '' ? undefined : token
 }
 
-/**
- * Returns the rate status to send with an error. If the caller has no valid key or the store fails, returns the status
- * for a request without a key.
- */
 export async function rateStatusOfCaller(
   request: Pick<HttpRequest, 'header'>,
   services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
@@ -103,15 +92,9 @@ interface ModelLookup {
   resolve(name: string): Route | undefined
   /** Returns the routes for a name without a provider, in the order in which they are attempted. */
   routesFor(id: string): readonly Route[]
-  /** Returns the listed models, with their full names. */
   list(): readonly (Route & { readonly name: string })[]
 }
 
-/**
- * Returns the function that finds the routes of a model name. An alias or a full name has one route. A name without a
- * provider is routed to the providers of the key, in the order of `orderProviders`. If the key has no providers, the
- * name is routed to the providers that serve the model.
- */
 export function createResolve(models: ModelLookup, random: () => number): Resolve {
   return (name, key) => {
     const route = models.resolve(name)
@@ -126,10 +109,7 @@ export function createResolve(models: ModelLookup, random: () => number): Resolv
   }
 }
 
-/**
- * Returns the routes that the key may use. If the key may use none of them, returns all routes; `checkAccess` then
- * rejects the request.
- */
+/** Returns all routes if the key may use none of them, because `checkAccess` then rejects the request. */
 function permittedRoutes(name: string, key: VirtualKey, routes: readonly Route[]): ResolvedModel | undefined {
   const usable = routes.filter((route) => mayUse(key, name, [routeName(route)]))
   return toResolvedModel(name, usable.length > 0 ? usable : routes)
@@ -152,17 +132,14 @@ export function routeName({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
 
-/** Returns undefined if there are no routes. */
 export function toResolvedModel(name: string, [first, ...others]: readonly Route[]): ResolvedModel | undefined {
   return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
 
 const MAX_SHOWN_LENGTH = 100
 const MAX_SUGGESTIONS = 3
-/** Maximum length of a name for which similar names are suggested. */
 const MAX_COMPARED_LENGTH = 80
 
-/** Returns the most similar model names that the key may use. */
 function nearMisses(name: string, key: VirtualKey, models: ModelLookup): readonly string[] {
   if (name.length > MAX_COMPARED_LENGTH) return []
   const lowerCase = name.toLowerCase()
@@ -190,12 +167,10 @@ function unknownModel(name: string, near: readonly string[]): GatewayError {
   )
 }
 
-/** Returns the routes that can answer a prompt. Throws 400 if there is none. */
 export function answeringRoutes(resolved: ResolvedModel): ResolvedModel {
   return restrictTo(resolved, ({ model }) => model.kind !== 'embedding', CANNOT_ANSWER)
 }
 
-/** Returns the routes that can embed texts. Throws 400 if there is none. */
 export function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
   return restrictTo(
     resolved,
@@ -204,7 +179,6 @@ export function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
   )
 }
 
-/** Returns the routes that support the prompt's operation. Throws 400 if there is none. */
 export function routesForOperation(resolved: ResolvedModel, { operation, native }: Prompt): ResolvedModel {
   if (operation === undefined) return resolved
   return restrictTo(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
@@ -226,7 +200,6 @@ function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, pr
   })
 }
 
-/** Applies the key's rate limits and reserves the worst-case cost of the request. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
   const { resolved, size } = parsed
   // If a prompt may exceed a model's context window, its worst-case cost depends on the estimate.
@@ -242,10 +215,7 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
   })
 }
 
-/**
- * Returns the worst-case cost over all routes, because a fallback must not cost more than the reserved amount.
- * @param mayCallUpstream False if tokens must be counted without calling an upstream.
- */
+/** Returns the worst case over all routes, because a fallback must not cost more than the reserved amount. */
 export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
   const candidateOf = (route: Route): QuoteCandidate => {

@@ -10,7 +10,6 @@ import { answerHeaders, baseHeaders, sendJson, storingProvider } from './respons
 import type { Services } from './services.ts'
 import { asFailure, release, settle } from './settle.ts'
 
-/** Delay before the first poll of a background response, in milliseconds. The delay doubles after each poll. */
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000
 /**
@@ -19,7 +18,6 @@ const MAX_WAIT_MS = 5_000
  */
 const POLL_TIMEOUT_MS = 25_000
 
-/** Sends the accepted response immediately, and settles the request when the response is complete. */
 export async function respondInBackground(
   answered: Answered,
   completion: Completion,
@@ -39,20 +37,15 @@ export async function respondInBackground(
   return undefined
 }
 
-/** A response that the vendor generates in the background. */
 export interface BackgroundResponse {
   readonly id: string
-  /** The response as last reported. @default the upstream has not reported it */
   readonly completion?: Completion
-  /** The bill for the part of the response that was streamed. @default nothing was streamed */
   readonly streamedBill?: Bill | undefined
 }
 
 /**
- * Settles the request when the vendor has finished the response. The reservation lasts until then, because background
- * work must not exceed the budget. After `timeouts.total`, the gateway cancels the response upstream. Otherwise, the
- * reservation would expire while the vendor still charges for the response. Resolves when the response is registered as
- * unsettled. Never rejects.
+ * Keeps the reservation until the response is complete, because background work must not exceed the budget. Cancels the
+ * response upstream after `timeouts.total`, because the reservation would expire soon after.
  */
 export function settleInBackground(
   answered: Answered,
@@ -64,7 +57,7 @@ export function settleInBackground(
   return work.registered
 }
 
-/** Reports a failed registration. The work continues, because the vendor charges for the response anyway. */
+/** A failed registration does not stop the work, because the vendor charges for the response anyway. */
 function reportUnregistered({ observers }: Services): (cause: unknown) => void {
   return (cause) => observers.reportFailure('a background response could not be registered', cause)
 }
@@ -73,9 +66,7 @@ function valueOf({ native }: Completion): JsonObject {
   return native?.value ?? {}
 }
 
-/** A background response, from its acceptance to its settlement. */
 class BackgroundWork {
-  /** Resolves when the response is registered as unsettled. Never rejects. */
   readonly registered: Promise<void>
   readonly #answered: Answered
   readonly #services: Services
@@ -97,7 +88,6 @@ class BackgroundWork {
     this.registered = services.turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
   }
 
-  /** Cancels the response upstream and ends the work early. */
   end(): void {
     this.#isClosing = true
     this.#wake()
@@ -126,10 +116,7 @@ class BackgroundWork {
     if (this.#isUnfinished) await this.#updateResponse('POST', '/cancel')
   }
 
-  /**
-   * Calls the upstream and updates the response. Returns false if the upstream rejects the call or does not return an
-   * object. Returns true after any other failure, so that the next poll retries.
-   */
+  /** Returns false if another poll would fail too. */
   async #updateResponse(method: StoredResponseCall['method'], action: string): Promise<boolean> {
     const { route, format } = this.#answered
     const { runtime, timeouts } = this.#services
@@ -182,9 +169,8 @@ class BackgroundWork {
   }
 
   /**
-   * Bills an incomplete response for the usage that the upstream last reported, or for the part that was streamed if
-   * that is more. If the upstream does not report how the response ended, bills an answer of the reserved length, because
-   * the vendor may charge for the whole response.
+   * If the end of the response is unknown, assumes an answer of the reserved length, because the vendor may charge for
+   * it.
    */
   #bill(): Bill {
     const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]

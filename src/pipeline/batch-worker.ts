@@ -26,16 +26,11 @@ export interface BatchDependencies {
   readonly requestTracker: RequestTracker
 }
 
-/** Processes the batches of a store. Several processes can share a store. */
 export interface BatchWorker {
-  /**
-   * Polls for items immediately and then at intervals, without waiting for the result. Resumes the paused batches of
-   * the key.
-   */
+  /** Does not wait for the result. Resumes the paused batches of the key. */
   wake(keyId?: string): void
-  /** Polls for items immediately. Resolves when no more items can currently be processed. */
+  /** Resolves when no more items can currently be processed. */
   work(): Promise<void>
-  /** Cancels the items in progress, and resolves once they have been released. */
   stop(): Promise<void>
 }
 
@@ -75,21 +70,17 @@ type Task = { readonly kind: 'item'; readonly claim: ItemClaim } | { readonly ki
 const POLL_MS = 15_000
 const CLEANUP_INTERVAL_MS = 600_000
 const MIN_DELAY_MS = 20
-/** Delay after a failure, in milliseconds. Each consecutive internal error doubles it, starting with the first. */
 const BACKOFF_MS = 5_000
-/** Maximum number of doublings. The longest delay is 320 seconds. */
 const MAX_DOUBLINGS = 6
-/** Maximum time for which a key is paused, in milliseconds. Kept short because an operator may raise a limit meanwhile. */
+/** Short, because an operator may raise the limit meanwhile. */
 const MAX_PAUSE_MS = 300_000
-/** Number of polls to create per turn of the event loop. */
 const POLLS_PER_TURN = 100
 
 function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const { queue, processor, services, concurrency } = options
   const { now, after, random } = services.runtime
-  /** Polls by key id and batch id. The least recently served key and batch come first. */
+  /** By key id and batch id, least recently served first. */
   const polls = new Map<string, Map<string, ItemPoll>>()
-  /** End of each key's pause, by key id. A key is paused after a temporary failure, such as a rate limit. */
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
   const stopController = new AbortController()
@@ -101,7 +92,6 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   let cancelTimer: () => void = () => {}
   let lastOperation: Promise<unknown> = Promise.resolve()
 
-  /** Processes tasks one after another until none remains. */
   async function runWorker(): Promise<void> {
     try {
       for (;;) {
@@ -165,7 +155,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
         nextPollAt = Math.min(nextPollAt, pauseEnd)
         continue
       }
-      // Moves the key to the end of the map, so that a key with many batches does not delay the batches of other keys.
+      // Moves the key to the end of the map, so that a key with many batches does not delay other keys.
       polls.delete(keyId)
       polls.set(keyId, keyPolls)
       const task = await nextTaskOf(keyPolls)
@@ -177,7 +167,6 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
 
   async function nextTaskOf(keyPolls: Map<string, ItemPoll>): Promise<Task | undefined> {
     for (const [id, poll] of Array.from(keyPolls)) {
-      // Moves the batch to the end of the map, so that the next task of the key is taken from another batch.
       keyPolls.delete(id)
       keyPolls.set(id, poll)
       const result = await poll.next()
@@ -232,8 +221,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       options.waitUntil?.(waitForIdle())
     } catch {
-      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the host
-      // keeps the process active.
+      // Some hosts throw if `waitUntil` is called outside a request.
     }
   }
 
@@ -274,7 +262,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   }
 }
 
-/** Returns true for programming errors, which would recur on a retry, unlike store errors. */
+/** Unlike store errors, these errors would recur on a retry. */
 function isInternalError(cause: unknown): boolean {
   return [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => cause instanceof kind)
 }

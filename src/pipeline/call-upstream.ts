@@ -16,10 +16,8 @@ import {
 } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Request headers of the messages format that are forwarded to upstreams with the same format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
-/** Replays an answer, or calls the upstream with retries and fallbacks. Resolves with an answer or an open stream. */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return replay(plan.answer, planned, services)
@@ -35,7 +33,6 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
 
 const loadPortable = lazy(async () => (await import('./on-demand.ts')).portablePrompt)
 
-/** Translates a prompt to a route's format. */
 type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 
 class RoutedCall implements UpstreamCall {
@@ -49,7 +46,6 @@ class RoutedCall implements UpstreamCall {
   readonly #translate: Translate | undefined
   #dropped: Map<Route['model'], readonly string[]> | undefined
 
-  /** @param translate Absent if all routes use the format of the request. */
   constructor(planned: Planned, plan: UpstreamPlan, translate?: Translate) {
     const headers = formatHeaders(planned.request)
     this.headers = headers['anthropic-beta'] === undefined ? headers : withoutLongContext(headers, planned.resolved)
@@ -72,7 +68,6 @@ class RoutedCall implements UpstreamCall {
     return withOutputLimit(prompt, route, planned)
   }
 
-  /** Returns the request fields that the translation or the provider dropped. */
   ignoredFor({ model }: Route, ignoredByProvider: readonly string[]): readonly string[] {
     const dropped = this.#dropped?.get(model)
     return dropped === undefined ? ignoredByProvider : [...dropped, ...ignoredByProvider]
@@ -92,8 +87,7 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 }
 
 async function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
-  // Stream headers contain an estimated bill, which requires a token count. A long prompt is counted while the request
-  // waits for the upstream.
+  // The headers contain an estimated bill. A long prompt is counted while the request waits for the upstream.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
   const { createStream } = await loadStreaming()
   const { routes } = planned.resolved
@@ -113,7 +107,6 @@ function setAnswer(exchange: Planned, answer: Answer, route?: Route, ignored: re
   return exchange as Answered
 }
 
-/** Returns a stored answer, or the live stream of an identical request, in the form that the caller requested. */
 function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): MaybePromise<Answered> {
   const answer = 'read' in stored ? stored : withNewId(stored, planned, services)
   if (!('read' in answer) && !planned.prompt.stream) return setAnswer(planned, { kind: 'whole', completion: answer })
@@ -122,10 +115,7 @@ function replay(stored: Completion | AnswerSource, planned: Planned, services: S
   )
 }
 
-/**
- * Returns the stored answer under a new id if clients of its format can resume streams or continue answers by id. The
- * replayed answer needs its own id, because its events and bill differ from those of the stored answer.
- */
+/** A replayed answer needs its own id, because its events and bill differ from those of the stored answer. */
 function withNewId(completion: Completion, planned: Planned, services: Services): Completion {
   const { format } = planned
   const id = newAnswerId(planned, services.runtime)
@@ -135,11 +125,7 @@ function withNewId(completion: Completion, planned: Planned, services: Services)
   return { ...others, id, native: { dialect: native.dialect, value: { ...native.value, id } } }
 }
 
-/**
- * Returns the prompt with the granted output limit if the caller requested more than the budget covers. Also sets the
- * limit if the caller omitted it, unless the model's maximum is granted, the upstream enforces that maximum, and the
- * upstream's format does not require a limit.
- */
+/** Ensures that the answer does not exceed the reserved output. */
 function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens
   const granted = planned.reservation.outputTokens
@@ -164,8 +150,8 @@ const LONG_CONTEXT_BETA = /^context-1m\b/
 const LONG_CONTEXT_TOKENS = 1_000_000
 
 /**
- * Removes the beta flag for the one-million-token context window if a model's entry has a smaller window. Otherwise,
- * tokens above the window of the entry would not be billed.
+ * Removes the beta flag for the one-million-token window if a model's entry has a smaller window. Otherwise, tokens
+ * above the window of the entry would not be billed.
  */
 function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
   if (routes.every(({ model }) => contextWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers

@@ -21,18 +21,16 @@ import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-/** An answer and the usage that its upstream reported. `completion` is called only if the usage may be incomplete. */
+/** `completion` is called only if the usage may be incomplete. */
 export interface BilledAnswer {
   readonly usage: Usage | undefined
   completion(): Completion
 }
 
-/** Counts the tokens of a long prompt if the bill needs the local count. Yields to the event loop while counting. */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
   return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counts.prepare?.() : undefined
 }
 
-/** Returns the bill for a complete answer. Uses the local count for values that the upstream did not report. */
 export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan } = answered
   if (plan.kind === 'replay') return plan.bill
@@ -49,11 +47,7 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
   return parts.length === 0 && unmappedText === ''
 }
 
-/**
- * Returns the bill for an answer that is incomplete or whose usage was not fully reported, marked as an estimate. The
- * upstream may have sent more output than it reported, so the bill uses the greater of the reported and the local count.
- * The local count is capped at the reserved output.
- */
+/** The upstream may have sent more output than it reported, so the greater of both counts is billed. */
 export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
@@ -66,13 +60,9 @@ export function billForIncomplete(answered: Answered, answer: BilledAnswer, mete
   return billOf(answered, plan, { route, usage, isEstimated: true })
 }
 
-/** Length of the slices that are counted separately, in UTF-16 code units. */
 const SLICE_LENGTH = 65_536
 
-/**
- * Counts the tokens of `texts` locally, up to `limit`. Counting all of a 30 MB answer would block the event loop for
- * 0.7 seconds.
- */
+/** Counting all of a 30 MB answer would block the event loop for 0.7 seconds. */
 export function countUpTo(
   limit: number,
   texts: readonly string[],
@@ -87,11 +77,7 @@ export function countUpTo(
   return Math.min(count, limit)
 }
 
-/**
- * Returns the bill for a request without an answer, or undefined if no upstream charged for a call. Bills the key for
- * calls to small models that the caller requested by header, up to the reserved amount. The operator pays for all other
- * calls.
- */
+/** Bills only the small models that a header requested. The operator pays for all other calls. */
 export function billForFailure(planned: Planned): Bill | undefined {
   const { plan } = planned
   if (plan.kind === 'replay') return undefined
@@ -121,10 +107,7 @@ function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: Na
   }
 }
 
-/**
- * Returns the bill for a request whose caller disconnected. It covers the prompt and the output received so far. If only
- * small models were called, it covers these calls, whether or not a header requested them.
- */
+/** Without a billable upstream call, bills all small models, whether or not a header requested them. */
 export function billForDisconnect(planned: Planned): Bill | undefined {
   const { plan } = planned
   if (plan.kind === 'replay') return undefined
@@ -134,13 +117,12 @@ export function billForDisconnect(planned: Planned): Bill | undefined {
   return billOf(planned, plan, { route: last.route, usage, isEstimated: true })
 }
 
-/** Returns the local count of the sent prompt, capped at the reserved count. */
 function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
   if (plan.kind === 'replay') return 0
   return Math.min(plan.counts.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
-/** Returns the estimated bill for a request without a complete answer. Assumes an answer of the reserved length. */
+/** Assumes an answer of the reserved length. */
 export function expectedBill(planned: Planned): Bill {
   const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
@@ -182,7 +164,7 @@ function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
 }
 
-/** Returns a function that converts the bill to the values of `svc_metrics`, because most answers do not contain them. */
+/** Computes the values only when they are written, because most answers do not contain them. */
 export function metricsWriter(bill: Bill): WriteMetrics {
   return (kind) => {
     const theoreticalCost = toDollars(bill.theoretical)
@@ -212,7 +194,6 @@ interface HitAnswer {
   readonly spent: NanoUsd
 }
 
-/** Returns the bill for a cache hit. The theoretical cost is that of an upstream call. */
 export function hitBill(
   { resolved, margin }: Pick<Planned, 'resolved' | 'margin'>,
   { promptTokens, usage, spent }: HitAnswer,

@@ -31,7 +31,6 @@ import { release, settle } from './settle.ts'
 
 type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 
-/** Parses the request, and checks its model and permissions. */
 function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: false })
   // The text size is not limited, because each input has its own context window.
@@ -56,7 +55,6 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
   return readJson(authenticated, services, read, limits)
 }
 
-/** Returns a prompt with one message per input text and an output limit of 0. */
 function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
   const texts = inputs.filter((input) => typeof input === 'string')
   return {
@@ -72,7 +70,6 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
 /** Allowance for the tokens that a vendor adds to each input. */
 const INPUT_OVERHEAD_TOKENS = 8
 
-/** Returns the size of all inputs. Each input has its own context window. Inputs sent as tokens are counted exactly. */
 function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size, meter: Meter): Size {
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
   const overhead = inputs.length * INPUT_OVERHEAD_TOKENS
@@ -104,7 +101,6 @@ function withOverhead(counter: TokenCounter | undefined, overhead: number): Toke
   return { count: countAll, callsUpstream }
 }
 
-/** Requests the vectors from the upstream and sends them. */
 async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
   const { embedding } = reserved
   const planned = planUnchanged(reserved)
@@ -138,7 +134,6 @@ async function sendVectors(
   return undefined
 }
 
-/** Returns an empty answer with the usage of the embeddings call, from which the bill is computed. */
 function completionOf(id: string, { model, inputTokens }: EmbeddingResult): Completion {
   return {
     id,
@@ -149,7 +144,6 @@ function completionOf(id: string, { model, inputTokens }: EmbeddingResult): Comp
   }
 }
 
-/** The stages of an embeddings request. */
 export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate)
   .next(parseEmbedding)
   .next(deduplicate)
@@ -162,11 +156,7 @@ interface CountEndpoint {
   readonly writeCount: (tokens: number) => JsonObject
 }
 
-/**
- * Returns the stages of a token count. If the upstream cannot count the prompt, the gateway counts it and sends
- * `X-Svc-Estimated: true`. The request is free, but counts against the request limits of the key. It requires the same
- * permissions as the counted request.
- */
+/** A count is free, but it counts against the request limits of the key. */
 function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exchange> {
   const parse = (authenticated: Authenticated, services: Services): MaybePromise<Parsed> => {
     authenticated.steering = readSteering(authenticated.request, { canExplain: true })
@@ -190,13 +180,11 @@ function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exch
   return Stages.begin(authenticate).next(parse).next(respond)
 }
 
-/** The stages of `POST /v1/messages/count_tokens`. */
 export const messageCountStages: Stages<Exchange> = createCountStages({
   defaults: { max_tokens: 1 },
   writeCount: (tokens) => ({ input_tokens: tokens }),
 })
 
-/** The stages of `POST /v1/responses/input_tokens`. */
 export const responseCountStages: Stages<Exchange> = createCountStages({
   defaults: { input: '' },
   writeCount: (tokens) => ({ object: 'response.input_tokens', input_tokens: tokens }),

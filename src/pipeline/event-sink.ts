@@ -5,9 +5,8 @@ import type { Services } from './services.ts'
 import { asFailure } from './settle.ts'
 
 /**
- * Returns a sink that writes events to a response, and a heartbeat after each interval without events. Disconnects a
- * reader that accepts no bytes for `timeouts.total`. Otherwise, the reader would hold its buffers and its reservation
- * indefinitely.
+ * Disconnects a reader that accepts no bytes for `timeouts.total`. Otherwise, the reader would hold its buffers and its
+ * reservation indefinitely.
  */
 export function eventSinkOf(
   { sink, format, id }: Pick<Exchange, 'sink' | 'format' | 'id'>,

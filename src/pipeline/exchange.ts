@@ -33,16 +33,11 @@ export interface ExchangeStart {
 export interface ExchangeCaller {
   /** False for work without a client connection, such as an item of a batch. */
   readonly isConnected: boolean
-  /** True if the request continues after its caller disconnects. */
   readonly isDetached: boolean
-  /** @default a new `Cancellation` */
   readonly cancellation?: Cancellation
 }
 
-/**
- * One request from arrival to settlement. All fields are initialized here, because V8 is slower for objects whose shape
- * changes. The types below state which fields are set before each stage.
- */
+/** Initializes all fields, because V8 is slower for objects whose shape changes. */
 export class Exchange {
   readonly id: string
   readonly startedAt: number
@@ -50,7 +45,7 @@ export class Exchange {
   readonly sink: ResponseSink
   readonly format: ClientFormat
   readonly cancellation: Cancellation
-  /** The readers of the answer. Undefined for work without a client connection. */
+  /** Undefined for work without a client connection. */
   readonly subscribers: Subscribers | undefined
   /** True if the request continues after its caller disconnects. */
   isDetached: boolean
@@ -67,21 +62,17 @@ export class Exchange {
   steering: Steering | undefined = undefined
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
-  /** The body capacity that a large body occupies. Released when the request ends. */
   capacity: OccupiedCapacity | undefined = undefined
-  /** Set for the first request with its Idempotency-Key. */
   idempotencyClaim: FirstRequest | undefined = undefined
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
   answer: Answer | undefined = undefined
-  /** The route that answered. Undefined for a replayed answer. */
+  /** Undefined for a replayed answer. */
   route: Route | undefined = undefined
-  /** Names of request fields that the upstream's format does not support. */
   ignoredFields: readonly string[] = []
   /** Total time spent waiting for the store, in milliseconds. */
   storeMs = 0
   finished: FinishedRequest | undefined = undefined
-  /** True after the request has ended, even if nothing was reserved. */
   isEnded = false
 
   constructor(start: ExchangeStart, caller: ExchangeCaller) {
@@ -101,7 +92,6 @@ export class Exchange {
     this.subscribers?.join()
   }
 
-  /** Cancels the request when its last subscriber leaves. The caller is the first subscriber. */
   #subscribe(): Subscribers {
     const subscribers = new Subscribers(() => this.cancellation.cancel(new Error('The caller disconnected.')))
     const leave = subscribers.join()
@@ -132,42 +122,38 @@ export type Planned = Reserved & { readonly plan: Plan }
 
 export type Answered = Planned & { readonly answer: Answer }
 
-/** The routes of a model name: the first route to try, then its fallbacks. */
 export interface ResolvedModel {
   readonly name: string
   readonly routes: readonly [Route, ...Route[]]
 }
 
-/** The size of a prompt, in tokens. Each value is computed when it is first read. */
+/** In tokens. Each value is computed when it is first read. */
 export interface Size {
   /** The local count. Blocks the event loop for a long prompt, unless `prepare` has computed it. */
   readonly estimate: number
-  /** Computes the estimate of a long prompt. Yields to the event loop while counting. Never rejects. */
+  /** Yields to the event loop while counting. Never rejects. */
   prepare(): MaybePromise<void>
   /** True if the body may contain media so long that its digest must be computed in slices. */
   readonly mayContainLargeMedia: boolean
   /** Upper bound derived from the number of bytes, for token limits. */
   readonly bound: number
-  /** True if `tokensToReserve` reads `estimate` for this route. */
   needsEstimate(route: Route): boolean
-  /** Returns the number of tokens to reserve for a route. */
   tokensToReserve(route: Route): number
   /** Returns the maximum number of prompt tokens that the route's upstream can report. */
   maxReportableTokens(route: Route): number
   counterFor(route: Route): TokenCounter | undefined
-  /** Returns the exact local count for token limits. */
+  /** Resolves with the exact local count for token limits. */
   count(): Promise<number>
 }
 
 export interface TokenCounter {
-  /** Returns undefined if the count fails. */
+  /** Resolves with undefined if the count fails. */
   readonly count: () => Promise<number | undefined>
   readonly callsUpstream: boolean
 }
 
 export type Plan = ReplayPlan | UpstreamPlan
 
-/** A plan that answers without an upstream call. */
 export interface ReplayPlan {
   readonly kind: 'replay'
   /** A stored answer, or the live stream of an identical request. */
@@ -177,7 +163,6 @@ export interface ReplayPlan {
   readonly keeper?: AnswerKeeper
 }
 
-/** A live stream that identical requests can follow. */
 export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
 
 export interface UpstreamPlan {
@@ -187,23 +172,20 @@ export interface UpstreamPlan {
   readonly counts: PromptCounts
   readonly keeper: AnswerKeeper
   readonly attempts: Attempts
-  /** Present if the prompt has markers for the vendor's prompt cache. */
   readonly markedPrompt?: MarkedPrompt
 }
 
-/** Stores the answer in the cache and shares it with identical requests. */
 export interface AnswerKeeper {
   /** Called once, when the request ends. */
   finish(outcome: RequestOutcome): void
-  /** Called when the stream of the answer begins. Absent if other requests must not follow it. */
+  /** Absent if other requests must not follow the stream. */
   share?(live: PublishedAnswer): void
 }
 
-/** Local counts of the prompt before and after optimization. */
 export interface PromptCounts {
   readonly original: number
   readonly sent: number
-  /** Computes both counts of a long prompt. Yields to the event loop while counting. Absent if both are known. */
+  /** Absent if both counts are known. */
   prepare?(): MaybePromise<void>
 }
 
@@ -214,12 +196,12 @@ export type Answer =
 export interface RequestOutcome {
   readonly status: number
   readonly bill?: Bill
-  /** Returns the complete answer. Absent if the answer is incomplete. */
+  /** Absent if the answer is incomplete. */
   readonly completion?: () => Completion
   readonly failure?: GatewayError
 }
 
-/** Returns a new id for an answer, or undefined if the format uses the upstream's id. */
+/** Returns undefined if the format uses the upstream's id. */
 export function newAnswerId(
   { format, id }: Pick<Parsed, 'format' | 'id'>,
   { uuid }: Pick<Runtime, 'uuid'>,
@@ -227,19 +209,18 @@ export function newAnswerId(
   return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
 }
 
-/** Returns the value of x-request-id for a UUID. */
 export function requestIdOf(uuid: string): string {
   return `req_${hexDigitsOf(uuid)}`
 }
 
-/** Returns a UUID without its dashes. Slices are several times faster than `replaceAll`. */
+/** Slices are several times faster than `replaceAll`. */
 function hexDigitsOf(uuid: string): string {
   return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24)
 }
 
 /**
- * Waits for a request's store call. Rejects with `overloaded` if all store calls of the request together take longer
- * than `storeTimeoutMs`. The store call itself is not aborted.
+ * Rejects if all store calls of the request together take longer than `storeTimeoutMs`. The store call itself is not
+ * aborted.
  */
 export function waitForStore<Value>(
   exchange: Exchange,
@@ -273,7 +254,6 @@ export function waitForStore<Value>(
   })
 }
 
-/** Returns true for a request in the responses format whose answer the vendor generates in the background. */
 export function isBackground({ native }: Prompt): boolean {
   return native.dialect === 'responses' && native.value['background'] === true
 }

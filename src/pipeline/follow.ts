@@ -32,10 +32,6 @@ import {
 } from './exchange.ts'
 import type { Services, SharedAnswer } from './services.ts'
 
-/**
- * Publishes the stream of the request that holds the claim, so that identical requests in other processes can follow
- * it.
- */
 export function publishToOtherProcesses(
   live: PublishedAnswer,
   claim: AnswerClaim,
@@ -48,7 +44,6 @@ export function publishToOtherProcesses(
   detached.add({ end: () => {}, ended: publishStream(live, location, runtime) })
 }
 
-/** Returns a function that finds the stream of the process that holds the claim. */
 export function createClaimStreamSearch(
   claim: AnswerClaim,
   keyId: string,
@@ -67,9 +62,7 @@ const READERS: Readonly<Record<Dialect, () => StreamReader>> = {
   anthropic: messagesReader,
   responses: responsesReader,
 }
-/** Maximum size of an event of the followed stream, in characters. */
 const MAX_EVENT_CHARS = 16 * 1024 * 1024
-/** Maximum wait for the first content, in milliseconds. */
 const FIRST_CONTENT_TIMEOUT_MS = 30_000
 
 interface FollowedStream {
@@ -80,10 +73,7 @@ interface FollowedStream {
 
 export type FollowStream = typeof followStream
 
-/**
- * Answers a request with the stream of an identical request, as a cache hit. Resolves after the first content. Resolves
- * with undefined if the stream ends, or the timeout passes, before the first content.
- */
+/** Resolves with undefined if the stream ends, or the timeout passes, before the first content. */
 export async function followStream(
   reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin'> & {
     readonly size: Pick<Size, 'prepare' | 'estimate'>
@@ -112,7 +102,6 @@ export async function followStream(
   return { replay }
 }
 
-/** Shares the followed stream with the requests waiting in this process. */
 function createFollowerKeeper(leader: Leader<SharedAnswer, PublishedAnswer>): AnswerKeeper {
   return {
     share: leader.publish,
@@ -130,9 +119,7 @@ function isDialect(dialect: unknown): dialect is Dialect {
   return typeof dialect === 'string' && Object.hasOwn(READERS, dialect)
 }
 
-/** Reads a stream that was written for another caller, and provides its events as the answer to this request. */
 class FollowedAnswer implements AnswerSource, EventSink {
-  /** Resolves with true after the first content, or with false if the stream ends before it. */
   readonly hasContent: Promise<boolean>
   usage: Usage | undefined
 
@@ -141,13 +128,13 @@ class FollowedAnswer implements AnswerSource, EventSink {
   readonly #reader: StreamReader
   readonly #newId: string | undefined
   readonly #earlyParts: StreamPart[] = []
-  /** The last parts of the answer. Held until the stream ends, because the usage must precede them. */
+  /** Held until the stream ends, because the usage must precede them. */
   readonly #lastParts: StreamPart[] = []
   /** Undefined until the constructor has subscribed to the stream. */
   readonly #leave: (() => void) | undefined
   readonly #waitingChunks: EventChunk[] = []
   #isReading = false
-  /** Ends the answer. Called once all chunks have been read. */
+  /** Called once all waiting chunks have been read. */
   #endLater: (() => void) | undefined
   #receiver: SourceReceiver | undefined
   #failure: unknown

@@ -13,11 +13,10 @@ import { canceledError } from './settle.ts'
 
 /** A body of at most this size, in bytes, contains no string that needs a digest. See core/cache.ts. */
 const MAX_SMALL_BODY_BYTES = 256 * 1024
-/** Timeout for a count by the vendor, in milliseconds. */
 const COUNT_TIMEOUT_MS = 10_000
-/** Maximum size of a prompt that is estimated synchronously, in bytes. The estimate takes less than a millisecond. */
+/** Estimating this number of bytes takes less than a millisecond. */
 const MAX_SYNCHRONOUS_BYTES = 65_536
-/** Number of tokens added to the vendor's count, because the billed count can be a few tokens higher. */
+/** The billed count can be a few tokens higher than the vendor's count. */
 const COUNT_SLACK_TOKENS = 16
 
 export class PromptSize implements Size {
@@ -74,10 +73,6 @@ export class PromptSize implements Size {
     return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
   }
 
-  /**
-   * Returns a counter that uses the model's tokenizer. If the tokenizer is unknown, the counter uses the vendor's count,
-   * or else the operator's `tokenFactor`.
-   */
   counterFor(route: Route): TokenCounter | undefined {
     if (this.#asksForVendorWork) return undefined
     const { tokenizer, tokenFactor } = route.model
@@ -129,15 +124,11 @@ export class PromptSize implements Size {
   }
 }
 
-/**
- * Returns the typical number of tokens outside the text, for token limits: images, and the overhead of messages and
- * tools. Settlement replaces it with the actual number.
- */
+/** For token limits. Settlement replaces this number with the actual number. */
 function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
   return overhead + images * IMAGE_TOKENS
 }
 
-/** Throws if the prompt requests vendor-side work that the gateway does not allow. */
 export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.vendorTools === 'refuse' ? findVendorWork(prompt) : undefined
   if (param === undefined) return
@@ -148,14 +139,13 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
   )
 }
 
-/** Throws if a field makes the vendor charge more than the list price that the gateway bills. */
 export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.surcharges === 'refuse' ? findSurchargedField(prompt) : undefined
   if (param === undefined || !routes.some(({ provider }) => supportsDialect(provider, prompt.native.dialect))) return
   throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
 }
 
-/** Returns undefined if the vendor does not count the prompt. A failed count must not fail the request. */
+/** A failed count must not fail the request. */
 export async function countByVendor(
   prompt: Prompt,
   { model, provider }: Route,

@@ -6,26 +6,20 @@ import { isJsonObject } from '../core/json.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 
-/**
- * Code for rare requests, loaded on the first of them. Kept in one module, because each additional dynamic import would
- * split shared code into more chunks.
- */
+// Kept in one module, because each additional dynamic import would split shared code into more chunks.
 export { portablePrompt } from '../formats/portable.ts'
 export { createClaimStreamSearch, followStream, publishToOtherProcesses } from './follow.ts'
 
-/** Computes and caches the digests of long images and documents. */
 export function digestMedia(prompt: Prompt): Promise<void> {
   return digestWithPauses(longMediaDigests(prompt, sha256), yieldToEventLoop)
 }
 
-/** Computes and caches the digests of the blocks that contain long images or documents. */
 export function digestBlocks(prompt: Prompt): Promise<void> {
   return digestWithPauses(longBlockDigests(prompt, sha256), yieldToEventLoop)
 }
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
-/** Returns the answer without a code fence around its JSON. Throws `upstream` if a complete answer is not a JSON object. */
 export function unwrapJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
   const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))

@@ -24,13 +24,11 @@ import { type Authenticated, isBackground, type Parsed, type ResolvedModel, wait
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 
-/** Parses the request, and checks its model, permissions and size. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   return readJson(authenticated, services, (parsed) => parsePrompt(authenticated, parsed, services))
 }
 
-/** Reads the prompt from a parsed body and from the stored turns to which the body refers. */
 export function parsePrompt(
   exchange: Authenticated,
   parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'> & Partial<ParsedBody>,
@@ -47,7 +45,6 @@ export function parsePrompt(
   })
 }
 
-/** A prompt, including the stored turns to which its body refers. */
 interface RecalledPrompt {
   readonly requestBody: JsonObject
   readonly receivedPrompt: Prompt
@@ -95,7 +92,7 @@ export function readJson<Result>(
   })
 }
 
-/** Receives a request body. A large body occupies part of its key's capacity until the request ends. */
+/** A large body occupies part of its key's capacity until the request ends. */
 export function readBytes(
   exchange: Authenticated,
   { bodyLimits, bodyCapacity }: Pick<Services, 'bodyLimits' | 'bodyCapacity'>,
@@ -122,10 +119,7 @@ export function parseLimits(limits: Limits): ParseLimits {
   return { depth, keys, numbers, syntaxBytes }
 }
 
-/**
- * Returns the margin of a request. Throws if the margin is negative or not finite, because no budget would stop such
- * a request.
- */
+/** Throws if the margin is negative or not finite, because no budget would stop such a request. */
 export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
   const margin = services.margin(key, modelName)
   if (Number.isFinite(margin) && margin >= 0) return margin
@@ -135,7 +129,7 @@ export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, mo
   )
 }
 
-/** Throws for a temperature above the maximum. Upstreams with the messages format allow at most 1. */
+/** Upstreams with the messages format allow at most 1. */
 function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedModel, maxTemperature: number): void {
   const { temperature } = settings
   if (temperature === undefined || native.dialect === 'anthropic') return
@@ -152,10 +146,7 @@ function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedMode
   )
 }
 
-/**
- * Throws if the request uses a thread and the format of a route differs from that of the request. The official
- * Anthropic client reacts to this error code by sending the full conversation.
- */
+/** The official Anthropic client reacts to this error code by sending the full conversation. */
 function checkThread({ native }: Prompt, { routes }: ResolvedModel): void {
   if (native.value['thread'] === undefined) return
   if (routes.every(({ provider }) => provider.dialect === native.dialect)) return
@@ -167,10 +158,6 @@ function checkThread({ native }: Prompt, { routes }: ResolvedModel): void {
   )
 }
 
-/**
- * Adds the model's defaults for settings that the caller omitted. A model that rejects temperature together with top_p
- * receives only the temperature, unless the caller set only top_p.
- */
 function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt
   if (model.defaults === undefined && model.rejectsTemperatureWithTopP !== true) return prompt
@@ -184,8 +171,8 @@ function withDefaults(prompt: Prompt, model: Model): Prompt {
 }
 
 /**
- * Checks all steering headers and returns the headers for the savings tiers. Throws `invalid-request` for an unknown
- * header. Otherwise, a misspelled `X-Svc-Explain` would be ignored and the request would be billed.
+ * Throws for an unknown header. Otherwise, a misspelled `X-Svc-Explain` would be ignored and the request would be
+ * billed.
  */
 export function readSteering(
   request: Pick<HttpRequest, 'header' | 'headerNames'>,

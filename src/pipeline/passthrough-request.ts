@@ -47,23 +47,19 @@ export type PassthroughName = 'images' | 'audio' | 'moderations' | 'completions'
 /** Options of the enabled endpoints. Requests to other endpoints are rejected with 404. */
 export type PassthroughOptions = { readonly [name in PassthroughName]?: PassthroughEndpoint }
 
-/** The endpoint of a request, and the vendor's path. */
 export interface PassthroughTarget {
   readonly name: PassthroughName
-  /** Undefined if the endpoint is disabled. */
   readonly endpoint: PassthroughEndpoint | undefined
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** Path below the vendor's base URL, such as `/images/generations`. */
   readonly path: string
   /** Returns the name of the provider that stores the file. @default `endpoint.provider`, or the provider of the model */
   readonly findProvider?: (key: VirtualKey) => Promise<string>
-  /** Stores data from the JSON answer for later requests. Called before the answer is sent. */
+  /** Called before the answer is sent. */
   readonly onAnswer?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
-  /** Called if the vendor responds with 404. */
   readonly onNotFound?: (key: VirtualKey) => Promise<void>
 }
 
-/** A request that has been parsed and authorized. */
 export interface ParsedPassthrough {
   readonly provider: Provider
   readonly resolved: ResolvedModel
@@ -79,11 +75,10 @@ interface PassthroughBody {
   readonly fields: JsonObject
   readonly bytes: number
   readonly contentType?: string
-  /** Returns the body, with the model name replaced if `model` is set. Returns undefined if there is no body. */
+  /** Replaces the model name if `model` is set. Returns undefined if there is no body. */
   readonly withModel: (model: string | undefined) => string | Uint8Array | undefined
 }
 
-/** Parses the request, chooses its provider and checks its permissions. Rejects if one of these steps fails. */
 export async function parsePassthrough(
   exchange: Authenticated,
   target: PassthroughTarget,
@@ -160,10 +155,6 @@ function withJsonContentType(request: Pick<HttpRequest, 'header'>): Pick<HttpReq
   return { header: (name) => (name === 'content-type' ? 'application/json' : request.header(name)) }
 }
 
-/**
- * Returns the provider that stores the file. If there is no file, returns the configured provider or, failing that, the
- * provider of the model.
- */
 async function chooseProvider(
   key: VirtualKey,
   target: PassthroughTarget,
@@ -195,8 +186,8 @@ async function chooseProvider(
 const PROVIDER_NOT_CONFIGURED = 'The provider of this endpoint is not configured. Contact the operator of the gateway.'
 
 /**
- * Checks that the key may use the endpoint and the model. If a request contains no model, the vendor chooses one.
- * Requests with a key that is limited to certain models must therefore contain a model, except requests for files.
+ * The vendor chooses the model of a request without one. A key that is limited to certain models must therefore send
+ * one, except for files.
  */
 function checkPermissions(key: VirtualKey, name: string, target: PassthroughTarget, request: PassthroughRequest): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
@@ -229,10 +220,7 @@ function checkPermissions(key: VirtualKey, name: string, target: PassthroughTarg
   }
 }
 
-/**
- * Returns true if the key may use the model that the vendor receives. `checkAccess` does not apply provider
- * configurations to names without a provider.
- */
+/** `checkAccess` does not apply provider configurations to names without a provider. */
 function mayUseProvider(
   { providers }: VirtualKey,
   target: PassthroughTarget,
@@ -248,7 +236,6 @@ function withoutModels(key: VirtualKey): VirtualKey {
   return { ...key, providers: [], permissions }
 }
 
-/** Returns the maximum price. Only POST requests have a price. */
 function maxPriceOf(
   key: VirtualKey,
   { name, endpoint, method }: PassthroughTarget,
@@ -269,7 +256,6 @@ function maxPriceOf(
   )
 }
 
-/** Returns a placeholder for a model that the catalog does not contain. */
 function unlistedModel(id: string, { name }: Provider): Model {
   return { id, family: name, contextWindow: 1, maxOutputTokens: 1, price: { input: 0, output: 0 } }
 }

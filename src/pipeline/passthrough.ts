@@ -18,10 +18,7 @@ import { asFailure, canceledError, settle } from './settle.ts'
 
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 
-/**
- * Calls an endpoint whose requests and answers are forwarded without translation. The request counts against the
- * request limits and reserves its maximum price. It is never retried, because a repetition may be expensive or unsafe.
- */
+/** Never retries, because a repetition may be expensive or unsafe. */
 export async function passThrough(
   authenticated: Authenticated,
   target: PassthroughTarget,
@@ -46,7 +43,7 @@ export async function passThrough(
   return mustReadAnswer ? sendCompleteAnswer(answered, target) : sendStream(answered)
 }
 
-/** Calls the vendor. Bills the maximum price if the caller disconnects meanwhile, because the vendor may charge it. */
+/** Bills the maximum price if the caller disconnects meanwhile, because the vendor may charge it. */
 async function callVendor(
   exchange: ReservedPassthrough,
   request: ParsedPassthrough,
@@ -77,7 +74,6 @@ async function callVendor(
   }
 }
 
-/** Status recorded for a request whose caller has disconnected. */
 const CLIENT_CLOSED = 499
 
 interface AnsweredPassthrough {
@@ -87,7 +83,6 @@ interface AnsweredPassthrough {
   readonly services: Services
 }
 
-/** Forwards an answer. Settles the request before sending the end of the answer. */
 function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
   const { exchange, request, vendorAnswer, services } = answered
   const { sink, cancellation } = exchange
@@ -114,10 +109,7 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
   })
 }
 
-/**
- * Reads the complete answer before sending it. After a failure, the request is billed only if its caller has
- * disconnected.
- */
+/** After a failure, bills the request only if its caller has disconnected. */
 async function sendCompleteAnswer(answered: AnsweredPassthrough, target: PassthroughTarget): Promise<undefined> {
   const { exchange, request, vendorAnswer, services } = answered
   const { provider } = request
@@ -141,10 +133,7 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
   return undefined
 }
 
-/**
- * Returns the price that the operator's function computes from the answer, capped at the reserved price. If the
- * function throws or returns no valid price, returns the reserved price, because the vendor has charged for the answer.
- */
+/** Bills the reserved price if `finalPrice` fails, because the vendor has charged for the answer. */
 function priceOfAnswer(
   { endpoint, request, maxPrice }: ParsedPassthrough,
   answer: JsonObject,
@@ -160,7 +149,6 @@ function priceOfAnswer(
   }
 }
 
-/** Maximum size of an answer that is read completely before it is sent, in bytes. */
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
 function readAnswer(answered: AnsweredPassthrough): Promise<Uint8Array> {
@@ -181,7 +169,7 @@ function readAnswer(answered: AnsweredPassthrough): Promise<Uint8Array> {
   })
 }
 
-/** Reads an answer. Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
+/** Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
 function readBytesOf(
   { exchange, vendorAnswer, request, services }: AnsweredPassthrough,
   receiver: Omit<SourceReceiver, 'onChunk'>,
@@ -236,7 +224,6 @@ function isJson({ header }: PassthroughAnswer): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-/** Forwards only the vendor headers that describe the body. */
 function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassthroughAnswer, bill: Bill): HeaderRecord {
   const disposition = header('content-disposition')
   return {

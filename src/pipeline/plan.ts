@@ -7,7 +7,6 @@ import type { Planned, PromptCounts, Reserved, Size } from './exchange.ts'
 import { NOT_CACHED, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 
-/** Uses a cached answer, or optimizes the prompt for an upstream call. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isSentUnchanged(reserved)) return planUnchanged(reserved)
   return chain(recall(reserved, services), (recalled) =>
@@ -24,7 +23,6 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
   return chain(shortened, (planned) => addCacheMarkers(planned, promptCache, services))
 }
 
-/** Optimizes the prompt. Leaves a prompt that is too small for every tier unchanged, and does not count it. */
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
@@ -51,7 +49,6 @@ function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** Adds markers for the vendor's prompt cache if they are known to save money. */
 async function addCacheMarkers(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
@@ -96,14 +93,14 @@ async function optimize(reserved: Reserved, { keeper, spent }: RecallMiss, servi
   return reserved as Planned
 }
 
-/** Returns true for compaction, background work, and conversations stored by the upstream. None is cached or optimized. */
+/** True for compaction, background work, and conversations stored by the upstream. */
 export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
   const { value } = prompt.native
   if (value['thread'] !== undefined || prompt.operation !== undefined) return true
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-/** Sends the prompt unchanged. Its tokens are counted only if the bill needs them. */
+/** The tokens of an unchanged prompt are counted only if the bill needs them. */
 export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_CACHED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimization = new UnchangedPrompt(size, spent)

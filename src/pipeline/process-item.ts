@@ -22,9 +22,8 @@ import { unbilledUsage } from './settle.ts'
 export interface ItemProcessor {
   /** Resolves with the delay before the next attempt, or with undefined if the item is done or was released. */
   process(claim: ItemClaim): Promise<RetryDelay | undefined>
-  /** Stores an error as the result of an item whose processing threw an error. */
   fail(claim: ItemClaim): Promise<void>
-  /** Cancels and releases the items in progress, so that other processes can claim them immediately. */
+  /** Releases the items in progress, so that other processes can claim them immediately. */
   cancel(): void
 }
 
@@ -38,11 +37,9 @@ interface ItemProcessorOptions {
   readonly store: Pick<Store, 'settle'>
   readonly findKeyById: FindKeyById
   readonly services: Services
-  /** Duration of an item's lease, in milliseconds. The lease is renewed whenever a third of this time has passed. */
   readonly leaseMs: number
 }
 
-/** Delay after which an item of a batch that is still being written can be claimed again, in milliseconds. */
 const UNWRITTEN_BATCH_DELAY_MS = 1_000
 
 export function createItemProcessor(options: ItemProcessorOptions): ItemProcessor {
@@ -79,16 +76,12 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     if (stored !== undefined) await queue.close(claim, stored)
   }
 
-  /**
-   * Settles the reservation of a stored result again, because the process that stored the result may have stopped
-   * before settling. The store applies a settlement only once.
-   */
+  /** The process that stored the result may have stopped before settling. The store applies a settlement only once. */
   async function settleAgain(claim: ItemClaim, result: ItemResult): Promise<undefined> {
     if (result.settlement !== undefined) await store.settle(result.settlement)
     await queue.close(claim, result)
   }
 
-  /** Renews the lease while the work runs. If the lease is lost, cancels the work. */
   async function runWithLease<Value>(
     claim: ItemClaim,
     work: (cancellation: Cancellation) => Promise<Value>,
@@ -140,9 +133,9 @@ function errorLine(customId: string, message: string): string {
 
 interface ItemAnswer {
   readonly result: ItemResult
-  /** Delay before the next attempt, in milliseconds. Absent if the result is final. */
+  /** Absent if the result is final. */
   readonly retryAfterMs?: number
-  /** Settles and records the request. `isBilled` is false if another worker stored its result first. */
+  /** `isBilled` is false if another worker stored its result first. */
   commit(isBilled: boolean): Promise<void>
 }
 
@@ -152,13 +145,8 @@ interface ItemJob {
   readonly cancellation: Cancellation
 }
 
-/** Resolves with undefined if the key was deleted. */
 export type FindKeyById = (id: string) => Promise<VirtualKey | undefined>
 
-/**
- * Processes an item as a messages request with the key of its batch and the headers of the request that created the
- * batch.
- */
 async function answerItem(job: ItemJob, services: Services, findKeyById: FindKeyById): Promise<ItemAnswer> {
   const { batch, request } = job
   const postponed = postponeSettlement(services)
@@ -202,7 +190,6 @@ function rejectStream({ params }: StoredRequest): void {
   })
 }
 
-/** Failures after which the worker retries the item, until the batch expires. */
 const TEMPORARY_FAILURES: ReadonlySet<FailureKind> = new Set([
   'rate-limited',
   'upstream-rate-limited',
@@ -233,8 +220,8 @@ interface PostponedSettlement {
 }
 
 /**
- * Defers settlement and recording until `commit`. The worker stores the result together with its settlement before it
- * settles. Otherwise, a worker that takes over from a dead one would bill the item twice.
+ * The worker stores the result together with its settlement before it settles. Otherwise, a worker that takes over from
+ * a dead one would bill the item twice.
  */
 function postponeSettlement(services: Services): PostponedSettlement {
   let settleArguments: SettleArguments | undefined
@@ -267,10 +254,7 @@ function postponeSettlement(services: Services): PostponedSettlement {
   }
 }
 
-/**
- * An item without a reservation is retried, even with `onStoreFailure: 'allow'`, because its settlement must be written
- * to the store.
- */
+/** Retried even with `onStoreFailure: 'allow'`, because the settlement of an item must be written to the store. */
 function notReserved(): GatewayError {
   return new GatewayError(
     'overloaded',

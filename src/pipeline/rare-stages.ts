@@ -21,16 +21,11 @@ import { baseHeaders, sendJson } from './response.ts'
 import type { Services } from './services.ts'
 import { release } from './settle.ts'
 
-// Stages for rare requests, loaded when the first such request arrives. They cannot be in on-demand.ts: plan.ts imports
-// on-demand.ts, and this module imports plan.ts.
+// Not in on-demand.ts, because plan.ts imports on-demand.ts, and this module imports plan.ts.
 
 /** Accepts only printable ASCII, because clients encode other characters in headers differently. */
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
 
-/**
- * Processes only the first request with a given Idempotency-Key. A repeated request waits for the first one and
- * receives its answer. A request with the same key but a different path or body is rejected with 409.
- */
 export async function deduplicate(parsed: Parsed, services: Services): Promise<Parsed | undefined> {
   const { key, subscribers, cancellation, request, requestBody } = parsed
   const idempotencyKey = request.header('idempotency-key')
@@ -58,11 +53,6 @@ function invalidIdempotencyKey(): GatewayError {
   )
 }
 
-/**
- * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repeated
- * request makes no reservation or upstream call, and is not billed. An answer that is still being streamed is sent from
- * its beginning.
- */
 async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Services): Promise<undefined> {
   const { key, id, sink } = parsed
   try {
@@ -86,10 +76,7 @@ async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Servic
   }
 }
 
-/**
- * Responds with the plan of a request without processing the request. Does not call any upstream, use any quota, or
- * change the cache, the statistics or the state of the tiers.
- */
+/** Calls no upstream, uses no quota, and does not change the cache, the statistics or the state of the tiers. */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
   await parsed.size.prepare()
   const forecast = await waitForStore(parsed, services.ledger.forecast(parsed.key, quote(parsed, false)), services)
@@ -116,7 +103,6 @@ function emptyReservation({ rate, quote: forecastQuote, outputTokens }: Forecast
   }
 }
 
-/** Returns services without side effects, and a function that returns the result of the cache lookup. */
 function dryRunOf(services: Services): { readonly services: Services; readonly cacheResult: () => CacheResult } {
   const { answerCache } = services
   let cacheResult: CacheResult
@@ -143,10 +129,6 @@ const MISS_WITHOUT_STORING: CacheMiss = { hit: false, spent: ZERO, store: () => 
 const ANSWER_TO_INPUT_RATIO = 1 / 3
 const CHARACTERS_PER_TOKEN = 4
 
-/**
- * Returns a simulated small model that calls no upstream. Its answers have the typical length of real ones and the same
- * price.
- */
 function simulateSmallModel(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
   if (small === undefined) return undefined
   return {
@@ -223,7 +205,6 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
   }
 }
 
-/** Returns the reason why the remaining tiers were not considered. */
 function reasonForSkipping(planned: Planned): string {
   const { plan, steering } = planned
   if (plan.kind === 'replay') return 'the answer is in the cache'

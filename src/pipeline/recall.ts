@@ -9,7 +9,6 @@ import type { AnswerKeeper, PublishedAnswer, ReplayPlan, RequestOutcome, Reserve
 import type { FollowStream } from './follow.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
-/** A request that the cache did not answer. */
 export interface RecallMiss {
   readonly keeper: AnswerKeeper
   /** Cost of the cache's verifier. */
@@ -22,13 +21,8 @@ type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
 
 type RecallResult = { readonly replay: ReplayPlan } | RecallMiss
 
-/** The miss of a request that neither uses nor fills the cache. */
 export const NOT_CACHED: RecallMiss = { keeper: { finish: () => {} }, spent: ZERO }
 
-/**
- * Returns a stored answer or the answer to an identical request. On a miss, returns the `AnswerKeeper` that stores the
- * answer to this request.
- */
 export function recall(reserved: Reserved, services: Services): MaybePromise<RecallResult> {
   const { answerCache } = services
   if (answerCache === undefined) return NOT_CACHED
@@ -59,10 +53,6 @@ function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services
   })
 }
 
-/**
- * Waits for an identical request of the same key that is already running. A streaming request follows the stream of
- * that request.
- */
 function join(
   reserved: Reserved,
   miss: CacheMiss,
@@ -76,9 +66,7 @@ function join(
 
 const followStream: FollowStream = async (...parameters) => (await loadOnDemand()).followStream(...parameters)
 
-/**
- * Returns true if the request can follow the stream of another request. Only streams with one choice can be followed.
- */
+/** Only streams with one choice can be followed. */
 function canFollow({ prompt }: Reserved): boolean {
   return prompt.stream && (prompt.settings.choices ?? 1) === 1
 }
@@ -95,7 +83,6 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   return { replay: replayOf(reserved, role.value, spent) }
 }
 
-/** Plans an upstream call, unless another process is already answering an identical request. */
 function lead(
   reserved: Reserved,
   miss: CacheMiss,
@@ -121,7 +108,6 @@ function lead(
   )
 }
 
-/** Waits for the answer of the process that holds the claim. */
 async function joinOtherProcess(
   reserved: Reserved,
   claim: NonNullable<CacheMiss['claim']>,
@@ -137,12 +123,7 @@ function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer
   return { kind: 'replay', answer: completion, bill }
 }
 
-/**
- * Returns an `AnswerKeeper` that stores a complete answer and then shares it with the followers. The caller does not
- * wait for these steps, because the embedder may be slow.
- *
- * @param leader Absent if no request in this process can wait for this request.
- */
+/** The caller does not wait until the answer is stored, because the embedder may be slow. */
 function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, leader?: AnswerLeader): AnswerKeeper {
   const { claim } = miss
   const finish = ({ status, completion, bill }: RequestOutcome): void => {

@@ -17,7 +17,6 @@ import {
 import type { Services } from './services.ts'
 import { settle } from './settle.ts'
 
-/** Sends the answer in the caller's format, with its bill. A stream is settled at its end, even if it fails. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer } = answered
   if (answer.kind === 'streamed') {
@@ -68,7 +67,6 @@ interface CompleteAnswer {
   readonly writeMetrics: WriteMetrics
 }
 
-/** Stores a complete answer for later requests. */
 function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
   const { format, key, idempotencyClaim } = answered
   const { headers, body, id, writeMetrics } = answer

@@ -9,7 +9,6 @@ import { supportsDialect } from '../upstream/attempts.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Returns the request id and the rate limits as headers. None are forwarded from the upstream. */
 export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   return {
     'x-request-id': requestId,
@@ -20,7 +19,6 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   }
 }
 
-/** Returns the headers that are replayed for a repeated request: the bill and the dropped fields. */
 export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
   const headers = billHeaders(bill)
   if (ignored.length > 0) headers['x-svc-ignored'] = toHeaderText(ignored.join(', '))
@@ -32,17 +30,14 @@ export function sendJson(sink: ResponseSink, status: number, headers: HeaderReco
   sink.send(status, headers, body)
 }
 
-/** Headers of every event stream. They prevent proxies from caching or changing the stream. */
+/** Prevents proxies from caching or changing the stream. */
 export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache, no-transform',
   'x-accel-buffering': 'no',
 }
 
-/**
- * Returns true if the answer may be recorded. Batch items store their results themselves. `Cache-Control: no-store`
- * forbids storing the answer.
- */
+/** Batch items have no subscribers, because they store their results themselves. */
 export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
   if (!recordings.isEnabled || subscribers === undefined || format.answerId === undefined) return false
   return readCacheDirectives((name) => request.header(name)).allowsWrite
@@ -58,9 +53,7 @@ export const loadJsonUnwrapper: () => Promise<{ unwrapJson(completion: Completio
   () => import('./on-demand.ts'),
 )
 
-/**
- * Returns the name of the provider that stores the answer. A provider stores only answers to requests in its own format.
- */
+/** A provider stores only answers to requests in its own format. */
 export function storingProvider({
   plan,
   route,
@@ -71,10 +64,7 @@ export function storingProvider({
   return route.provider.name
 }
 
-/**
- * Stores a settled answer to which later requests can refer. Logs a failure instead of throwing, because the answer is
- * sent anyway.
- */
+/** Never throws or rejects, because the answer is sent anyway. */
 export function storeTurn(
   answered: Answered,
   serialized: string | undefined,

@@ -9,12 +9,7 @@ import { respond } from './respond.ts'
 import type { Services } from './services.ts'
 import { fail } from './settle.ts'
 
-/**
- * Returns the stages of a model request, in order.
- *
- * @param authenticateStage Authenticates the request. Batch items have no key in their headers and use the key of the
- * batch.
- */
+/** @param authenticateStage Batch items use the key of their batch. */
 export function modelStages(authenticateStage: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
   return Stages.begin(authenticateStage) // finds the key
     .next(parseRequest) //                  reads prompt and model, checks permissions
@@ -26,18 +21,15 @@ export function modelStages(authenticateStage: Stage<Exchange, Authenticated> = 
     .next(respond) //                       answers in the caller's format; settles once
 }
 
-/** Sets more fields of the exchange and returns it. Returns undefined if the stage has answered the request. */
+/** Returns undefined if the stage has answered the request. */
 type Stage<Before, After> = (exchange: Before, services: Services) => MaybePromise<After | undefined>
 
-/** A stage with its types erased. The types of `next` ensure that each stage accepts the result of the previous one. */
+/** The types of `next` ensure that each stage accepts the result of the previous one. */
 interface ErasedStage {
   run(exchange: Exchange, services: Services): MaybePromise<Exchange | undefined>
 }
 
-/**
- * A sequence of stages. The stages run synchronously until a stage returns a promise. `fail` writes the error response
- * if any stage fails.
- */
+/** The stages run synchronously until one of them returns a promise. */
 export class Stages<Last extends Exchange> {
   readonly #stages: readonly ErasedStage[]
 
@@ -66,10 +58,7 @@ export class Stages<Last extends Exchange> {
     }
   }
 
-  /**
-   * Runs the remaining stages after the first promise. One async function for all remaining stages creates fewer
-   * promises than chaining them.
-   */
+  /** One async function for all remaining stages creates fewer promises than a chain. */
   async #runAfter(
     waiting: Promise<Exchange | undefined>,
     next: number,
@@ -88,7 +77,6 @@ export class Stages<Last extends Exchange> {
   }
 }
 
-/** Answers requests that have `X-Svc-Explain`. The first such request loads `rare-stages.ts`. */
 function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')
@@ -96,7 +84,6 @@ function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | unde
     .finally(() => parsed.capacity?.release())
 }
 
-/** Answers a request that repeats an `Idempotency-Key`. The first request with this header loads `rare-stages.ts`. */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (parsed.request.header('idempotency-key') === undefined) return parsed
   return import('./rare-stages.ts').then((loaded) => loaded.deduplicate(parsed, services))

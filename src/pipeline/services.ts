@@ -21,21 +21,15 @@ import type { Waterfall } from '../savings/tier.ts'
 import type { Upstream } from '../upstream/attempts.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
 
-/** Returns the routes of a model name for a key. Throws `invalid-model`, or `invalid-request` for a malformed name. */
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
-/** Finds the key with the given secret. */
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
-/** Writes finished requests to the audit trail, the metrics and the log. Never rejects and never throws. */
 export interface Observers {
-  /** Updates the metrics and writes the log line. Appends the audit record unless the settlement contains it. */
+  /** Appends the audit record unless the settlement contains it. */
   observeRequest(exchange: Exchange, outcome: RequestOutcome): MaybePromise<void>
-  /** Returns the audit record of a request for its settlement. */
   auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
-  /** Logs the amounts of a settlement that the store did not accept. */
   reportUnsettled(reserved: Reserved, used: RequestUsage, cause: unknown): void
-  /** Logs a failure whose cause is not sent to the caller. */
   reportFailure(event: string, cause: unknown, fields?: LogEventFields): void
 }
 
@@ -88,61 +82,51 @@ export interface Limits {
   readonly heartbeatMs: number
 }
 
-/** Limits on request bodies, computed once from `Limits`. */
 export interface RequestBodyLimits extends BodyLimits {
   readonly json: ParseLimits
 }
 
-/** Tier 1: the cache of answers, and a single upstream call for concurrent identical requests. */
 export interface AnswerCache {
   readonly cache: SemanticCache
   readonly singleFlight: SingleFlight<SharedAnswer, PublishedAnswer>
 }
 
-/** An answer that concurrent identical requests share. */
 export interface SharedAnswer {
   readonly completion: Completion
   /** Number of tokens of the received prompt. */
   readonly promptTokens: number
 }
 
-/** A body in which references to stored turns have been replaced by the stored content. */
 export interface RecalledBody {
   readonly body: JsonObject
-  /** Limits the routes to the provider that stores the referenced responses. @default every route can answer */
+  /** Present if a provider stores the referenced responses. */
   readonly restrictRoutes?: (resolved: ResolvedModel) => ResolvedModel
 }
 
-/** Stored turns. Later requests with the same key can refer to them by their ids. */
 export interface Turns {
   recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
-  /** Stores the turn of an answer for later requests. */
   store(answered: Answered, serialized: string | undefined): MaybePromise<void>
-  /** Returns the answer of a turn as it was sent. */
   find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
-  /** Returns the conversation of a turn, without its answer. */
+  /** Returns the conversation without the answer. */
   findInput(key: VirtualKey, id: string): Promise<readonly Json[] | undefined>
-  /** Returns the name of the provider that stores a response or an item of the key. */
   findProvider(key: VirtualKey, id: string): Promise<string | undefined>
-  /** Records that the provider stores these responses and items. */
   storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
-  /** Records whether the request of a background response still waits for its settlement. */
+  /** A background response is unsettled while its request waits for settlement. */
   setUnsettled(key: VirtualKey, id: string, isUnsettled: boolean): Promise<void>
   isUnsettled(key: VirtualKey, id: string): Promise<boolean>
   /** Resolves with true if a stored turn or provider name was deleted. */
   delete(key: VirtualKey, id: string): Promise<boolean>
 }
 
-/** The requests in progress. Batches are processed while few requests are in progress. */
+/** Batches are processed while few requests are in progress. */
 export interface RequestTracker {
   enter(id: string): void
-  /** Ignores unknown ids. */
   leave(id: string): void
   /** Resolves when few requests are in progress, when the maximum wait has passed, or when the signal is aborted. */
   waitForQuiet(signal: AbortSignal): Promise<void>
 }
 
-/** Adds markers for the vendor's prompt cache to a prompt. Resolves with undefined if markers would not save money. */
+/** Resolves with undefined if markers would not save money. */
 export type PromptCache = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
 export interface Services {

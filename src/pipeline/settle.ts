@@ -14,13 +14,8 @@ import { type Exchange, type Plan, type Planned, type RequestOutcome, type Reser
 import { baseHeaders, sendJson } from './response.ts'
 import type { Observers, Services } from './services.ts'
 
-/** An exchange whose model has been resolved. */
 type ResolvedExchange = Exchange & Pick<Planned, 'resolved'>
 
-/**
- * Ends a request with a complete or partial answer. Settles the reservation with the actual usage and records the
- * request.
- */
 export function settle(
   exchange: ResolvedExchange,
   outcome: RequestOutcome & { readonly bill: Bill },
@@ -29,10 +24,7 @@ export function settle(
   return end(exchange, usageOf(exchange, outcome.bill), outcome, services)
 }
 
-/**
- * Ends a request without an answer. Releases the reserved amount, except for the bill from `billForFailure` or
- * `billForDisconnect`. Batch items have no caller that could disconnect; a canceled item is retried.
- */
+/** Batch items have no caller that could disconnect; a canceled item is retried. */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, unbilledUsage(exchange.resolved?.name ?? ''), outcome, services)
   const hasDisconnected = exchange.cancellation.isCanceled && exchange.subscribers !== undefined
@@ -47,7 +39,6 @@ function isPlanned(exchange: Exchange): exchange is Planned {
   return exchange.plan !== undefined
 }
 
-/** Settles and records the request. Each request settles once; further calls have no effect. */
 function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
@@ -66,7 +57,7 @@ async function waitUntilStoreTimeout(exchange: Exchange, ended: Promise<void>, s
   } catch {}
 }
 
-/** Stores the answer for later requests. Logs failures instead of throwing, because they must not fail the request. */
+/** Logs failures instead of throwing, because they must not fail the request. */
 function storeForLater(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     plan.keeper?.finish(outcome)
@@ -83,7 +74,7 @@ function storeForLater(plan: Plan, outcome: RequestOutcome, { observers }: Servi
   }
 }
 
-/** Never rejects. Failed settlements are logged and retried. */
+/** Never throws or rejects. Failed settlements are logged and retried. */
 function settleReservation(
   exchange: Exchange,
   used: RequestUsage,
@@ -101,7 +92,7 @@ function settleReservation(
   }
 }
 
-/** Returns the usage that counts toward limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
+/** A cache hit uses no tokens, because no prompt is sent. */
 function usageOf({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
   const isHit = bill.cache === 'HIT'
   return {
@@ -115,12 +106,11 @@ function usageOf({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
   }
 }
 
-/** Returns the usage of a request that is not billed. The operator pays the actual cost. */
+/** The operator pays the actual cost of a request that is not billed. */
 export function unbilledUsage(model: string, actual: NanoUsd = ZERO): RequestUsage {
   return { promptTokens: 0, completionTokens: 0, savedTokens: 0, theoretical: ZERO, actual, billed: ZERO, model }
 }
 
-/** Ends a failed request and sends the error in the caller's format. */
 export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
   const failure = exchange.cancellation.isCanceled ? canceledError(error) : asFailure(error)
   const status = failureStatus(failure)
@@ -132,11 +122,7 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
   sendJson(exchange.sink, status, headers, body)
 }
 
-/**
- * Sends the error to the waiting requests with the same Idempotency-Key, unless the caller has disconnected. Stores the
- * error for later requests only if the upstream rejected the request itself (except with 409), because a retry would
- * then fail again.
- */
+/** Stores the error only if the upstream rejected the request itself, because a retry would then fail again. */
 async function answerDuplicates({ idempotencyClaim }: Exchange, failure: GatewayError, body: string): Promise<void> {
   if (idempotencyClaim === undefined) return
   if (failure.kind === 'cancelled') return idempotencyClaim.release()
@@ -158,9 +144,7 @@ export function canceledError(cause?: unknown): GatewayError {
   )
 }
 
-/**
- * Returns a GatewayError unchanged. Replaces any other error with `internal`, because its message may contain secrets.
- */
+/** Replaces other errors with `internal`, because their messages may contain secrets. */
 export function asFailure(error: unknown): GatewayError {
   if (GatewayError.is(error)) return error
   return new GatewayError(
@@ -190,10 +174,7 @@ export interface ObserverTargets {
 
 export const INTERNAL_FAILURE = 'a request failed because of an internal error'
 
-/**
- * Returns the observers that write each finished request to the metrics, the log and the audit trail. The audit trail
- * omits requests without a known key, because callers without a key must not be able to fill it.
- */
+/** The audit trail omits requests without a known key. Otherwise, callers without a key could fill it. */
 export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
   const reportFailure: Observers['reportFailure'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
   return {
@@ -240,7 +221,7 @@ function excessUsageFields(
   }
 }
 
-/** Returns the record of a finished request. The settlement, the metrics and the log share it. */
+/** The settlement, the metrics and the log share one record. */
 function finishedOf(exchange: Exchange, outcome: RequestOutcome, finishedAt: number): FinishedRequest {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished

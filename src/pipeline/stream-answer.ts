@@ -28,7 +28,6 @@ import { asFailure, canceledError, release, settle } from './settle.ts'
 /** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
 export { respondInBackground } from './background.ts'
 
-/** Returns the stream of a provider's answer for the caller. */
 export function createStream(
   planned: Planned,
   { provider }: Route,
@@ -46,7 +45,6 @@ export function createStream(
   return new UpstreamStream(source, translator)
 }
 
-/** Returns an open stream of a stored answer, or of the live stream of an identical request. */
 export function replayAsStream(
   answer: Completion | AnswerSource,
   planned: Pick<Planned, 'format' | 'prompt' | 'startedAt' | 'id' | 'requestBody'>,
@@ -66,19 +64,17 @@ export function replayAsStream(
 
 const INCOMPLETE_REPLAY = 'The stored or shared answer is incomplete. Send the request again.'
 
-/** Begins the response and forwards the stream until it ends, fails, or has no readers left. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
   new StreamAnswer(answered, stream, services).begin()
 }
 
-/** One streamed answer from its first event to its settlement. */
 class StreamAnswer {
   readonly #answered: Answered
   readonly #stream: UpstreamStream
   readonly #services: Services
   readonly #buffer: EventBuffer
   readonly #isRecorded: boolean
-  /** The provider that generates the response even if its stream fails. Undefined for other responses. */
+  /** Set if the vendor continues to generate the response after its stream fails. */
   readonly #backgroundProvider: string | undefined
   #isOver = false
   #isResponseRegistered = false
@@ -116,7 +112,6 @@ class StreamAnswer {
     cancellation.onCancel(() => this.#guard(() => this.#abandon()))
   }
 
-  /** Lets identical requests follow this stream. */
   #share(): void {
     const { plan, format, subscribers } = this.#answered
     const buffer = this.#buffer
@@ -131,8 +126,8 @@ class StreamAnswer {
   }
 
   /**
-   * Ends the stream with an error if `end` throws. Otherwise, the caller would wait indefinitely and the request would
-   * never be settled.
+   * If `end` throws, ends the stream. Otherwise, the caller would wait indefinitely and the request would not be
+   * settled.
    */
   #guard(end: () => void): void {
     try {
@@ -145,10 +140,7 @@ class StreamAnswer {
     }
   }
 
-  /**
-   * Lets the stream continue after its caller disconnects. A connected caller that reads slowly still pauses the
-   * stream.
-   */
+  /** A connected caller that reads slowly still pauses the stream. */
   #detach(leave: () => void): void {
     if (this.#answered.isDisconnected) this.#buffer.drain()
     this.#answered.onDisconnect = () => {
@@ -161,7 +153,6 @@ class StreamAnswer {
     })
   }
 
-  /** Registers the stream under the id of the answer, by which clients can resume it. */
   #register(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
@@ -175,7 +166,7 @@ class StreamAnswer {
     })
   }
 
-  /** Registers a background response under its id, so that clients can retrieve it before its stream ends. */
+  /** Lets clients retrieve a background response before its stream ends. */
   #registerResponse(id: string, provider: string): void {
     if (this.#isResponseRegistered) return
     this.#isResponseRegistered = true
@@ -224,7 +215,7 @@ class StreamAnswer {
     })
   }
 
-  /** Settles the request later if the vendor continues to generate the response. Otherwise, returns false. */
+  /** Returns true if the request is settled later, because the vendor continues to generate the response. */
   #endIfContinued(failure: GatewayError): boolean {
     const { translator } = this.#stream
     const id = translator.answerId
@@ -237,9 +228,7 @@ class StreamAnswer {
     return true
   }
 
-  /**
-   * Settles the request before writing the last events, so that the request is settled by the time a client reads them.
-   */
+  /** Settles before writing the last events, so that the request is settled when a client reads them. */
   #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -10,33 +10,30 @@ import { storingProvider } from './response.ts'
 import type { RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
-/** How long a turn is stored, in milliseconds. */
 const TURN_TTL_MS = DAY_MS
-/** How long the name of a response's provider is stored, in milliseconds. Vendors store responses for 30 days. */
+/** Vendors store responses for 30 days. */
 const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
-/** How long a response remains registered as unsettled if its process dies, in milliseconds. */
+/** Limits how long a response remains unsettled if its process dies. */
 const UNSETTLED_TTL_MS = 60 * 60 * 1000
-/** Maximum number of ids stored per answer. */
 const MAX_STORED_IDS = 256
-/** Maximum length of a stored conversation, in UTF-16 code units of its JSON. */
+/** In UTF-16 code units of the JSON. */
 const MAX_CONVERSATION_LENGTH = 4 * 1024 * 1024
-/** Maximum number of items to which a request may refer. Each item requires a store read. */
+/** Each referenced item requires a store read. */
 const MAX_REFERENCES = 1000
 const MAX_CONCURRENT_READS = 16
-/** Maximum total length of the answers whose items a request references, in UTF-16 code units of their JSON. */
+/** Total length of the referenced answers, in UTF-16 code units of their JSON. */
 const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
 type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
-/** Stored turns of the formats whose requests can refer to earlier responses. */
 export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
   recall(format: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
   store(answered: Answered, format: TurnFormat, turn: StoredTurn): Promise<void>
 }
 
 /**
- * Creates the stored turns. Each turn contains its full conversation, because clients may continue from it after
- * earlier turns have expired. The answer is stored separately, because it is read separately and far more often.
+ * Each turn contains its full conversation, because clients may continue from it after earlier turns have expired. The
+ * answer is stored separately, because it is read far more often.
  */
 export function createTurns(store: TurnStore): StoredTurns {
   async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
@@ -92,7 +89,6 @@ async function recall(store: TurnStore, format: TurnFormat, key: VirtualKey, bod
   }
 }
 
-/** Returns the names of the providers that store these responses and items for the key. */
 async function findProviders(
   store: TurnStore,
   key: VirtualKey,
@@ -146,7 +142,7 @@ async function findReferenced(
   return answers
 }
 
-/** Stores a turn. If the turn cannot be stored, requests that refer to it are rejected. */
+/** If the turn cannot be stored, requests that refer to it are rejected. */
 async function writeTurn(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
@@ -175,10 +171,6 @@ function parseAnswer(text: string | undefined): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
 
-/**
- * Returns the model with only its routes to the provider that stores the referenced responses. Throws 400 for a model
- * of another provider.
- */
 function restrictToProvider(resolved: ResolvedModel, providerName: string): ResolvedModel {
   const routes = resolved.routes.filter(({ provider }) => provider.name === providerName)
   const restricted = toResolvedModel(resolved.name, routes)
