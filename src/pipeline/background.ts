@@ -5,10 +5,9 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { billFor, billForIncomplete, expectedBill } from './charge.ts'
-import type { Answered } from './exchange.ts'
-import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
+import { type Answered, storingProvider } from './exchange.ts'
+import { answerHeaders, baseHeaders, sendJson, asFailure, release, settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { asFailure, release, settle } from './settle.ts'
 
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000
@@ -168,10 +167,7 @@ class BackgroundWork {
     }
   }
 
-  /**
-   * If the end of the response is unknown, assumes an answer of the reserved length, because the vendor may charge for
-   * it.
-   */
+  /** If the end of the response is unknown, assumes the reserved length, because the vendor may charge for it. */
   #bill(): Bill {
     const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]
     if (completion === undefined || this.#isUnfinished) return expectedBill(answered)

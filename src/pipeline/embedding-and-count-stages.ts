@@ -24,10 +24,9 @@ import {
 import { countByVendor, PromptSize } from './measure.ts'
 import { marginOf, parsePrompt, readJson, readSteering } from './parse-request.ts'
 import { planUnchanged } from './plan.ts'
-import { answerHeaders, baseHeaders, sendJson } from './response.ts'
+import { answerHeaders, baseHeaders, sendJson, release, settle } from './settle.ts'
 import { deduplicate, Stages } from './run.ts'
 import type { Services } from './services.ts'
-import { release, settle } from './settle.ts'
 
 type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 

@@ -1,8 +1,16 @@
 import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
+import type { HeaderRecord } from '../core/http.ts'
 import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 import { asFailure } from './settle.ts'
+
+/** Prevents proxies from caching or changing the stream. */
+export const STREAM_HEADERS: Readonly<HeaderRecord> = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+}
 
 /**
  * Disconnects a reader that accepts no bytes for `timeouts.total`. Otherwise, the reader would hold its buffers and its

@@ -6,7 +6,7 @@ import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest, Route, Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { ClientFormat } from '../formats/format.ts'
+import type { ClientFormat, WriteContext } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
@@ -17,7 +17,7 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import { Subscribers } from '../replay/shared-work.ts'
 import type { MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Steering, WaterfallResult } from '../savings/tier.ts'
-import type { Attempts } from '../upstream/attempts.ts'
+import { type Attempts, supportsDialect } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 
 export interface ExchangeStart {
@@ -256,4 +256,30 @@ export function waitForStore<Value>(
 
 export function isBackground({ native }: Prompt): boolean {
   return native.dialect === 'responses' && native.value['background'] === true
+}
+
+/** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */
+export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
+  return route?.provider.dialect === 'anthropic'
+}
+
+/** A provider stores only answers to requests in its own format. */
+export function storingProvider({
+  plan,
+  route,
+  format,
+}: Pick<Answered, 'plan' | 'route' | 'format'>): string | undefined {
+  if (plan.kind === 'replay' || route === undefined || !supportsDialect(route.provider, format.dialect))
+    return undefined
+  return route.provider.name
+}
+
+export function createWriteContext({
+  prompt,
+  startedAt,
+  id,
+  requestBody,
+}: Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'>): WriteContext {
+  return { prompt, createdSeconds: Math.floor(startedAt / 1000), requestId: id, requestBody }
 }

@@ -6,7 +6,7 @@ import { findSurchargedField, findVendorWork } from '../formats/prompt-checks.ts
 import { boundByBytes, contextWindowOf, type PromptWeight, tokensOutsideText, weighPrompt } from '../tokens/estimate.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
-import { formatHeaders } from './call-upstream.ts'
+import { formatHeaders } from './call-and-respond.ts'
 import type { Authenticated, ResolvedModel, Size, TokenCounter } from './exchange.ts'
 import type { Services } from './services.ts'
 import { canceledError } from './settle.ts'

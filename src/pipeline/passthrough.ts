@@ -12,9 +12,8 @@ import { PASSTHROUGH } from './charge.ts'
 import { type Authenticated, type ResolvedModel, waitForStore } from './exchange.ts'
 import { marginOf } from './parse-request.ts'
 import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './passthrough-request.ts'
-import { answerHeaders, baseHeaders } from './response.ts'
+import { answerHeaders, baseHeaders, asFailure, canceledError, settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { asFailure, canceledError, settle } from './settle.ts'
 
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 

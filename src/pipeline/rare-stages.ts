@@ -17,9 +17,8 @@ import { expectedBill } from './charge.ts'
 import { eventSinkOf } from './event-sink.ts'
 import { type Parsed, type Planned, type Reserved, waitForStore } from './exchange.ts'
 import { isSentUnchanged, plan } from './plan.ts'
-import { baseHeaders, sendJson } from './response.ts'
+import { baseHeaders, sendJson, release } from './settle.ts'
 import type { Services } from './services.ts'
-import { release } from './settle.ts'
 
 // Not in on-demand.ts, because plan.ts imports on-demand.ts, and this module imports plan.ts.
 

@@ -1,11 +1,10 @@
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { hasFlag } from '../core/http.ts'
 import { authenticate, reserve } from './admission.ts'
-import { callUpstream } from './call-upstream.ts'
+import { callUpstream, respond } from './call-and-respond.ts'
 import type { Authenticated, Exchange, Parsed } from './exchange.ts'
 import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
-import { respond } from './respond.ts'
 import type { Services } from './services.ts'
 import { fail } from './settle.ts'
 

@@ -1,7 +1,7 @@
-import type { Bill, ExcessUsage } from '../billing/bill.ts'
+import { type Bill, type ExcessUsage, billHeaders, toHeaderText } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { HeaderRecord } from '../core/http.ts'
+import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { RateStatus } from '../governance/limits.ts'
@@ -10,9 +10,17 @@ import type { Audit, FinishedRequest } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
-import { type Exchange, type Plan, type Planned, type RequestOutcome, type Reserved, waitForStore } from './exchange.ts'
-import { baseHeaders, sendJson } from './response.ts'
+import {
+  type Exchange,
+  type Plan,
+  type Planned,
+  type RequestOutcome,
+  type Reserved,
+  waitForStore,
+  type Answered,
+} from './exchange.ts'
 import type { Observers, Services } from './services.ts'
+import { readCacheDirectives } from '../cache/cache-options.ts'
 
 type ResolvedExchange = Exchange & Pick<Planned, 'resolved'>
 
@@ -162,6 +170,49 @@ async function rateOf(exchange: Exchange, services: Services): Promise<RateStatu
     return await waitForStore(exchange, ledger.status(key), services)
   } catch {
     return ledger.status(undefined)
+  }
+}
+
+export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
+  return {
+    'x-request-id': requestId,
+    'request-id': requestId,
+    'x-ratelimit-limit': String(rate.limit),
+    'x-ratelimit-remaining': String(rate.remaining),
+    'x-ratelimit-reset': String(Math.ceil(rate.resetAt / 1000)),
+  }
+}
+
+export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
+  const headers = billHeaders(bill)
+  if (ignored.length > 0) headers['x-svc-ignored'] = toHeaderText(ignored.join(', '))
+  return headers
+}
+
+export function sendJson(sink: ResponseSink, status: number, headers: HeaderRecord, body: string | Uint8Array): void {
+  headers['content-type'] = 'application/json'
+  sink.send(status, headers, body)
+}
+
+/** Batch items have no subscribers, because they store their results themselves. */
+export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
+  if (!recordings.isEnabled || subscribers === undefined || format.answerId === undefined) return false
+  return readCacheDirectives((name) => request.header(name)).allowsWrite
+}
+
+/** Never throws or rejects, because the answer is sent anyway. */
+export function storeTurn(
+  answered: Answered,
+  serialized: string | undefined,
+  { turns, observers }: Pick<Services, 'turns' | 'observers'>,
+): MaybePromise<void> {
+  const logFailure = (cause: unknown): void =>
+    observers.reportFailure('an answer could not be stored for later requests', cause, { request_id: answered.id })
+  try {
+    const stored = turns.store(answered, serialized)
+    return isPromise(stored) ? stored.catch(logFailure) : stored
+  } catch (cause) {
+    logFailure(cause)
   }
 }
 

@@ -9,21 +9,27 @@ import { upstreamError, isAnswerSource } from '../upstream/attempts.ts'
 import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import { settleInBackground } from './background.ts'
 import { billFor, billForIncomplete, expectedBill, metricsWriter } from './charge.ts'
-import { eventSinkOf } from './event-sink.ts'
-import { type Answered, isBackground, type Planned, type RequestOutcome } from './exchange.ts'
+import { eventSinkOf, STREAM_HEADERS } from './event-sink.ts'
+import {
+  type Answered,
+  createWriteContext,
+  isBackground,
+  type Planned,
+  type RequestOutcome,
+  requestsJsonByInstruction,
+  storingProvider,
+} from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
-  createWriteContext,
   isRecorded,
-  loadJsonUnwrapper,
-  requestsJsonByInstruction,
   storeTurn,
-  storingProvider,
-  STREAM_HEADERS,
-} from './response.ts'
+  asFailure,
+  canceledError,
+  release,
+  settle,
+} from './settle.ts'
 import type { Services } from './services.ts'
-import { asFailure, canceledError, release, settle } from './settle.ts'
 
 /** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
 export { respondInBackground } from './background.ts'
@@ -125,10 +131,7 @@ class StreamAnswer {
     })
   }
 
-  /**
-   * If `end` throws, ends the stream. Otherwise, the caller would wait indefinitely and the request would not be
-   * settled.
-   */
+  /** If `end` throws, the caller would otherwise wait indefinitely and the request would not be settled. */
   #guard(end: () => void): void {
     try {
       end()
@@ -178,7 +181,7 @@ class StreamAnswer {
 
   #end(): void {
     if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
-    loadJsonUnwrapper()
+    import('./on-demand.ts')
       .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
       .then(
         () => this.#guard(() => this.#complete()),

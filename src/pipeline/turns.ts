@@ -5,8 +5,7 @@ import { quotaOf, type Store } from '../core/store.ts'
 import type { StoredTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { toResolvedModel } from './admission.ts'
-import type { Answered, ResolvedModel } from './exchange.ts'
-import { storingProvider } from './response.ts'
+import { type Answered, type ResolvedModel, storingProvider } from './exchange.ts'
 import type { RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000

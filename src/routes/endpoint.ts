@@ -8,7 +8,7 @@ import type { RateStatus } from '../governance/limits.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { PathVariables } from '../http/router.ts'
 import { Exchange } from '../pipeline/exchange.ts'
-import { baseHeaders, sendJson } from '../pipeline/response.ts'
+import { baseHeaders, sendJson } from '../pipeline/settle.ts'
 import { modelStages } from '../pipeline/run.ts'
 import type { Services, RequestTracker } from '../pipeline/services.ts'
 

@@ -19,7 +19,7 @@ import type { Services } from '../pipeline/services.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { createExchange, sendWithRateStatus, type Call, type Handler, noStoreHeaders, pathId } from './endpoint.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
-import { baseHeaders, sendJson } from '../pipeline/response.ts'
+import { baseHeaders, sendJson } from '../pipeline/settle.ts'
 
 interface PassthroughDependencies {
   readonly services: Services

@@ -1,6 +1,6 @@
 import type { AnswerSource, Completion } from '../core/answer.ts'
-import { type Cancellation, lazy, type MaybePromise } from '../core/async.ts'
-import type { HttpRequest } from '../core/http.ts'
+import { type Cancellation, lazy, type MaybePromise, chain, isPromise } from '../core/async.ts'
+import type { HttpRequest, HeaderRecord } from '../core/http.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
@@ -13,8 +13,13 @@ import {
   type Planned,
   type ResolvedModel,
   type UpstreamPlan,
+  createWriteContext,
+  requestsJsonByInstruction,
 } from './exchange.ts'
 import type { Services } from './services.ts'
+import type { WriteMetrics } from '../formats/format.ts'
+import { billFor, metricsWriter, prepareBill } from './charge.ts'
+import { answerHeaders, baseHeaders, isRecorded, sendJson, storeTurn, settle } from './settle.ts'
 
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
@@ -158,4 +163,71 @@ function withoutLongContext(headers: Readonly<Record<string, string>>, { routes 
   const { 'anthropic-beta': betas = '', ...others } = headers
   const allowed = betas.split(',').filter((beta) => !LONG_CONTEXT_BETA.test(beta.trim()))
   return allowed.length === 0 ? others : { ...others, 'anthropic-beta': allowed.join(',') }
+}
+
+export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
+  const { answer } = answered
+  if (answer.kind === 'streamed') {
+    return loadStreaming().then(({ respondWithStream }) => respondWithStream(answered, answer.stream, services))
+  }
+  const { completion } = answer
+  const prepared = prepareBill(answered)
+  return isPromise(prepared)
+    ? prepared.then(() => respondWithCompleteAnswer(answered, completion, services))
+    : respondWithCompleteAnswer(answered, completion, services)
+}
+
+function respondWithCompleteAnswer(
+  answered: Answered,
+  completion: Completion,
+  services: Services,
+): MaybePromise<undefined> {
+  if (!requestsJsonByInstruction(answered)) return sendCompleteAnswer(answered, completion, services)
+  return import('./on-demand.ts').then(({ unwrapJson }) =>
+    sendCompleteAnswer(answered, unwrapJson(completion), services),
+  )
+}
+
+function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
+  const { format, sink } = answered
+  if (format.turns?.isUnfinished(completion) === true) {
+    return loadStreaming().then(({ respondInBackground }) => respondInBackground(answered, completion, services))
+  }
+  const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
+  const writeMetrics = metricsWriter(bill)
+  const body = format.writeCompletion(completion, writeMetrics, createWriteContext(answered))
+  const headers = answerHeaders(bill, answered.ignoredFields)
+  const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
+  const stored = chain(settled, () =>
+    keepAnswer(answered, { headers, body, id: completion.id, writeMetrics }, services),
+  )
+  return chain(stored, () => {
+    sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
+    return undefined
+  })
+}
+
+interface CompleteAnswer {
+  /** Headers that are repeated when the answer is replayed. */
+  readonly headers: Readonly<HeaderRecord>
+  readonly body: string
+  readonly id: string
+  readonly writeMetrics: WriteMetrics
+}
+
+function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
+  const { format, key, idempotencyClaim } = answered
+  const { headers, body, id, writeMetrics } = answer
+  if (format.answerId !== undefined && isRecorded(answered, services)) {
+    services.recordings.storeAnswer(
+      { kind: 'whole', text: body, metrics: writeMetrics('summary') },
+      key.id,
+      format.answerId(id),
+    )
+  }
+  const stored = storeTurn(answered, body, services)
+  if (idempotencyClaim === undefined) return stored
+  return chain(stored, () =>
+    idempotencyClaim.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
+  )
 }
