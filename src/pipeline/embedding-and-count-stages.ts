@@ -155,7 +155,7 @@ interface CountEndpoint {
   readonly writeCount: (tokens: number) => JsonObject
 }
 
-/** A count is free, but it counts against the request limits of the key. */
+/** A token count is free, but it is subject to the request limits of the key. */
 function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exchange> {
   const parse = (authenticated: Authenticated, services: Services): MaybePromise<Parsed> => {
     authenticated.steering = readSteering(authenticated.request, { canExplain: true })

@@ -68,12 +68,11 @@ async function callVendor(
   } catch (error) {
     if (!cancellation.isCanceled) throw error
     const failure = canceledError(error)
-    await settle(exchange, { status: CLIENT_CLOSED, failure, bill: billOf(exchange, request.maxPrice) }, services)
+    const bill = billOf(exchange, request.maxPrice)
+    await settle(exchange, { status: failureStatus(failure), failure, bill }, services)
     throw failure
   }
 }
-
-const CLIENT_CLOSED = 499
 
 interface AnsweredPassthrough {
   readonly exchange: ReservedPassthrough
@@ -92,7 +91,9 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
   return new Promise((resolve) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
       const outcome =
-        failure === undefined ? { status } : { status: cancellation.isCanceled ? CLIENT_CLOSED : status, failure }
+        failure === undefined
+          ? { status }
+          : { status: cancellation.isCanceled ? failureStatus(failure) : status, failure }
       await settle(exchange, { ...outcome, bill }, services)
       if (failure === undefined) sink.end()
       else sink.destroy()
@@ -124,9 +125,8 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
     const isDisconnected = exchange.cancellation.isCanceled
     const failure = isDisconnected ? canceledError(error) : asFailure(error)
     const bill = billOf(exchange, request.maxPrice)
-    const status = isDisconnected ? CLIENT_CLOSED : failureStatus(failure)
     const finalBill = isDisconnected ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
-    await settle(exchange, { status, failure, bill: finalBill }, services)
+    await settle(exchange, { status: failureStatus(failure), failure, bill: finalBill }, services)
     throw failure
   }
   return undefined

@@ -254,7 +254,7 @@ function postponeSettlement(services: Services): PostponedSettlement {
   }
 }
 
-/** Retried even with `onStoreFailure: 'allow'`, because the settlement of an item must be written to the store. */
+/** The item is retried even with `onStoreFailure: 'allow'`, because its settlement must be written to the store. */
 function notReserved(): GatewayError {
   return new GatewayError(
     'overloaded',

@@ -194,7 +194,7 @@ export function sendJson(sink: ResponseSink, status: number, headers: HeaderReco
   sink.send(status, headers, body)
 }
 
-/** Batch items have no subscribers, because they store their results themselves. */
+/** Batch items, which have no subscribers, store their results themselves. */
 export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
   if (!recordings.isEnabled || subscribers === undefined || format.answerId === undefined) return false
   return readCacheDirectives((name) => request.header(name)).allowsWrite
