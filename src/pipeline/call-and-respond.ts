@@ -1,6 +1,6 @@
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import { type Cancellation, lazy, type MaybePromise, chain, isPromise } from '../core/async.ts'
-import type { HttpRequest, HeaderRecord } from '../core/http.ts'
+import type { HeaderRecord } from '../core/http.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
@@ -16,12 +16,11 @@ import {
   createWriteContext,
   requestsJsonByInstruction,
 } from './exchange.ts'
+import { formatHeaders } from './measure.ts'
 import type { Services } from './services.ts'
 import type { WriteMetrics } from '../formats/format.ts'
 import { billFor, metricsWriter, prepareBill } from './charge.ts'
 import { answerHeaders, baseHeaders, isRecorded, sendJson, storeTurn, settle } from './settle.ts'
-
-const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
@@ -139,17 +138,6 @@ function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Pl
   if (requested === undefined ? grantsMaximum && isLimitOptional : requested <= granted) return prompt
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }
-
-export function formatHeaders(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
-  let forwarded: Record<string, string> | undefined
-  for (const name of FORMAT_HEADERS) {
-    const value = request.header(name)
-    if (value !== undefined) (forwarded ??= {})[name] = value
-  }
-  return forwarded ?? NO_HEADERS
-}
-
-const NO_HEADERS: Readonly<Record<string, string>> = {}
 
 const LONG_CONTEXT_BETA = /^context-1m\b/
 const LONG_CONTEXT_TOKENS = 1_000_000

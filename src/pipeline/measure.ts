@@ -1,12 +1,12 @@
 import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { HttpRequest } from '../core/http.ts'
 import type { Route, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { findSurchargedField, findVendorWork } from '../formats/prompt-checks.ts'
 import { boundByBytes, contextWindowOf, type PromptWeight, tokensOutsideText, weighPrompt } from '../tokens/estimate.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
-import { formatHeaders } from './call-and-respond.ts'
 import type { Authenticated, ResolvedModel, Size, TokenCounter } from './exchange.ts'
 import type { Services } from './services.ts'
 import { canceledError } from './settle.ts'
@@ -163,3 +163,16 @@ export async function countByVendor(
     return undefined
   }
 }
+
+const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
+
+export function formatHeaders(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
+  let forwarded: Record<string, string> | undefined
+  for (const name of FORMAT_HEADERS) {
+    const value = request.header(name)
+    if (value !== undefined) (forwarded ??= {})[name] = value
+  }
+  return forwarded ?? NO_HEADERS
+}
+
+const NO_HEADERS: Readonly<Record<string, string>> = {}
