@@ -1,8 +1,7 @@
+import type { WireForm } from '../core/field-names.ts'
 import { toNanoUsd, toCents, toDollars } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf, type Store } from '../core/store.ts'
-import type { WireForm } from '../core/field-names.ts'
-import type { SharedLimits } from './stored-records.ts'
-import { UNLIMITED, type Budget, type VirtualKey } from './virtual-key.ts'
+import { readSpent, type BudgetWindow } from './balances.ts'
 import {
   counterName,
   currentLimits,
@@ -14,7 +13,8 @@ import {
   type LimitKind,
 } from './limits.ts'
 import { USAGE_FIELDS, type UsageSums } from './settlements.ts'
-import { readSpent, type BudgetWindow } from './balances.ts'
+import type { SharedLimits } from './stored-records.ts'
+import { UNLIMITED, type Budget, type VirtualKey } from './virtual-key.ts'
 
 /** Requests, tokens and money in a window. */
 export interface UsageTotals {

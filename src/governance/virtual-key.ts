@@ -1,10 +1,10 @@
 import { sha256 } from '#hash'
-import type { NanoUsd } from '../core/money.ts'
-import type { DurationCode } from '../core/store.ts'
 import { GatewayError } from '../core/errors.ts'
 import { normalizeName, type Json, type JsonObject } from '../core/json.ts'
+import type { NanoUsd } from '../core/money.ts'
 import type { Model } from '../core/ports.ts'
 import { type Prompt, matchesModel, splitModelName } from '../core/prompt.ts'
+import type { DurationCode } from '../core/store.ts'
 
 /** Represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER

@@ -4,22 +4,22 @@ import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '..
 import type { Provider, StoredResponseCall } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
+import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Endpoint } from '../http/router.ts'
 import { authenticate, findCallerKey } from '../pipeline/admission.ts'
-import { passThrough } from '../pipeline/passthrough.ts'
 import {
   notEnabled,
   type PassthroughName,
   type PassthroughOptions,
   type PassthroughTarget,
 } from '../pipeline/passthrough-request.ts'
+import { passThrough } from '../pipeline/passthrough.ts'
 import { Stages } from '../pipeline/run.ts'
 import type { Services } from '../pipeline/services.ts'
+import { baseHeaders, sendJson } from '../pipeline/settle.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { createExchange, sendWithRateStatus, type Call, type Handler, noStoreHeaders, pathId } from './endpoint.ts'
-import { reserveOneRequest } from '../governance/reservation.ts'
-import { baseHeaders, sendJson } from '../pipeline/settle.ts'
 
 interface PassthroughDependencies {
   readonly services: Services
