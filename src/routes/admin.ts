@@ -18,7 +18,7 @@ import { baseHeaders, sendJson } from '../pipeline/settle.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit, AuditQuery } from '../records/audit.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import { noStoreHeaders, pathId, IncomingCall, type Call, type Handler } from './endpoint.ts'
+import { noStoreHeaders, pathId, IncomingCall, type Call, type Handler } from '../pipeline/run.ts'
 import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 
 export interface AdminDependencies {

@@ -15,7 +15,7 @@ import { baseHeaders } from '../pipeline/settle.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits, readSteering } from '../pipeline/parse-request.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import { pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
+import { pathId, sendWithRateStatus, type Call, type Handler } from '../pipeline/run.ts'
 import { readLimit } from './info.ts'
 
 interface Batches {

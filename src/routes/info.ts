@@ -10,7 +10,7 @@ import { findCallerKey } from '../pipeline/admission.ts'
 import { sendJson } from '../pipeline/settle.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { MetricsSummary, MetricsTotals } from '../records/metrics.ts'
-import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from './endpoint.ts'
+import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from '../pipeline/run.ts'
 
 interface ListedModel {
   /** `<provider>/<model_id>`, or an alias. */

@@ -15,11 +15,18 @@ import {
   type PassthroughTarget,
 } from '../pipeline/passthrough-request.ts'
 import { passThrough } from '../pipeline/passthrough.ts'
-import { Stages } from '../pipeline/run.ts'
+import {
+  Stages,
+  createExchange,
+  sendWithRateStatus,
+  type Call,
+  type Handler,
+  noStoreHeaders,
+  pathId,
+} from '../pipeline/run.ts'
 import type { Services } from '../pipeline/services.ts'
 import { baseHeaders, sendJson } from '../pipeline/settle.ts'
 import { upstreamError } from '../upstream/attempts.ts'
-import { createExchange, sendWithRateStatus, type Call, type Handler, noStoreHeaders, pathId } from './endpoint.ts'
 
 interface PassthroughDependencies {
   readonly services: Services
@@ -155,7 +162,10 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
       const prefix = prefixOf(key)
       const limit = parseLimit(query)
       const after = query.get('after')
-      if (after !== null && !SAFE_SEGMENT.test(after)) throw invalidAfterError()
+      if (after !== null && !SAFE_SEGMENT.test(after)) {
+        const message = 'after: expected the id of the last file of the previous page.'
+        throw new GatewayError('invalid-request', message, { param: 'after' })
+      }
       const start = after === null ? {} : { after: `${prefix}${after}` }
       const storeKeys = await store.list(prefix, { ...start, limit: limit + 1 })
       const stored = await mapInSlices(storeKeys.slice(0, limit), MAX_CONCURRENT_READS, read)
@@ -177,16 +187,8 @@ function parseLimit(query: URLSearchParams): number {
   const text = query.get('limit')
   const limit = text === null ? DEFAULT_PAGE_SIZE : Number(text)
   if (Number.isInteger(limit) && limit >= 1) return Math.min(limit, MAX_FILES_PER_PAGE)
-  throw new GatewayError(
-    'invalid-request',
-    `limit is ${String(text).slice(0, 20)}; expected an integer of at least 1.`,
-    { param: 'limit' },
-  )
-}
-
-function invalidAfterError(): GatewayError {
-  const message = 'after: expected the id of the last file of the previous page.'
-  return new GatewayError('invalid-request', message, { param: 'after' })
+  const message = `limit is ${String(text).slice(0, 20)}; expected an integer of at least 1.`
+  throw new GatewayError('invalid-request', message, { param: 'limit' })
 }
 
 /** The message is the same for an unknown id and for another key's file. */
@@ -234,11 +236,8 @@ export function responseEndpoints(services: Services): readonly Endpoint<Handler
 
 type ResponseEndpoint = Pick<StoredResponseCall, 'method'> & { readonly suffix: string; readonly action: TurnAction }
 
-async function handleResponseCall(
-  call: Call,
-  { method, suffix, action }: ResponseEndpoint,
-  services: Services,
-): Promise<void> {
+async function handleResponseCall(call: Call, endpoint: ResponseEndpoint, services: Services): Promise<void> {
+  const { method, suffix, action } = endpoint
   const { turns, ledger, runtime, timeouts } = services
   const id = pathId(call)
   const key = await findCallerKey(call.request, services)

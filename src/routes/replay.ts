@@ -16,7 +16,7 @@ import type { Services } from '../pipeline/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
 import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
-import { pathId, type Call, type Handler } from './endpoint.ts'
+import { pathId, type Call, type Handler } from '../pipeline/run.ts'
 
 export function replayStream(services: Services): Handler {
   return async (call) => {

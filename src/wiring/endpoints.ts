@@ -15,7 +15,7 @@ import { requestIdOf } from '../pipeline/exchange.ts'
 import type { RequestTracker } from '../pipeline/services.ts'
 import { INTERNAL_FAILURE, asFailure, type ObserverTargets } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
-import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type Handler } from '../pipeline/run.ts'
 import type { MetricsReports } from '../routes/info.ts'
 import type { EndpointDependencies } from './fallback-handler.ts'
 
