@@ -127,11 +127,12 @@ function addMessage(keyText: KeyText, message: Message): void {
 function addQuestion(keyText: KeyText, message: Message): void {
   keyText.add('question', serializeOtherFields(message.native, MESSAGE_FIELDS))
   const hasOnlyText = message.parts.every((part) => part.type === 'text')
+  const isLong = !hasOnlyText && textOf(message).length > MAX_NORMALIZED_LENGTH
   for (const part of message.parts) {
     if (part.type !== 'text') keyText.add('part', serializeNative(part.native, part))
     else if (!isPlainText(part)) keyText.add('text of', serializeOtherFields(part.native, ['text']))
     // The position of an image between the texts is significant.
-    if (part.type === 'text' && !hasOnlyText) keyText.add('text', normalizeText(part.text))
+    if (part.type === 'text' && !hasOnlyText) keyText.add('text', isLong ? part.text : normalizeText(part.text))
   }
 }
 
@@ -186,20 +187,20 @@ const QUOTE_CHARACTER = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
 /** Matches text that normalization may change by more than trimming, or that may contain code or quotations. */
 const MAY_NEED_NORMALIZATION = /[^ !#-_a-}]| {2}/
+/** In UTF-16 code units. In a longer text, replacing each line end would block the event loop for up to a second. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function looksLikeCode(text: string): boolean {
   return CODE_FENCE.test(text) || STRUCTURED_TEXT.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
 }
 
-/** Keeps the indentation of code, which is significant. */
+/** Keeps the indentation of code, which is significant. Leaves a long text unchanged, except for its end. */
 export function normalizeText(text: string): string {
   if (!MAY_NEED_NORMALIZATION.test(text)) return text.trim()
+  if (text.length > MAX_NORMALIZED_LENGTH) return text.trimEnd()
   const composed = text.normalize('NFC')
-  const hasQuotes = QUOTE_CHARACTER.test(composed)
-  const keepsLines = looksLikeCode(composed) || (hasQuotes && composed.length > MAX_NORMALIZED_LENGTH)
-  if (keepsLines) return normalizeLines(composed)
-  if (!hasQuotes) return composed.replace(WHITE_SPACE, ' ').trim()
+  if (looksLikeCode(composed)) return normalizeLines(composed)
+  if (!QUOTE_CHARACTER.test(composed)) return composed.replace(WHITE_SPACE, ' ').trim()
   const pieces = composed.split(QUOTED)
   return pieces
     .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(WHITE_SPACE, ' ')))
@@ -208,7 +209,6 @@ export function normalizeText(text: string): string {
 }
 
 function normalizeLines(composed: string): string {
-  if (composed.length > MAX_NORMALIZED_LENGTH) return composed.replaceAll('\r\n', '\n').trimEnd()
   const lines = composed.split(/\r\n?|\n/).map((line) => line.trimEnd())
   const hasText = (line: string): boolean => line !== ''
   return lines.slice(Math.max(0, lines.findIndex(hasText)), lines.findLastIndex(hasText) + 1).join('\n')

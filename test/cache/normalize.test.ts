@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { normalizeText } from '../../src/cache/cacheability.ts'
+import { cacheKeyOf, normalizeText } from '../../src/cache/cacheability.ts'
+import type { Part, Prompt } from '../../src/core/prompt.ts'
 
 describe('normalizeText', () => {
   it.each([
@@ -34,4 +35,28 @@ describe('normalizeText', () => {
       expect(normalizeText(sign.repeat(300_000)).length).toBeGreaterThanOrEqual(0)
     }
   })
+
+  it('leaves a text of more than 100,000 characters unchanged, except for its end', () => {
+    const text = '  cafe\u0301\r\n'.repeat(12_000)
+    expect(normalizeText(text)).toBe(text.trimEnd())
+  })
+})
+
+it('the cache key leaves the texts beside an image unchanged if together they are longer than 100,000 characters', () => {
+  const image: Part = { type: 'image', source: { type: 'base64', mediaType: 'image/png', data: 'abcd' } }
+  const scopeOf = (texts: readonly string[]): string | undefined => {
+    const parts: readonly Part[] = [image, ...texts.map((text): Part => ({ type: 'text', text }))]
+    const prompt: Prompt = {
+      native: { dialect: 'openai', value: {} },
+      model: 'a/b',
+      messages: [{ role: 'user', parts }],
+      settings: {},
+      tools: [],
+      stream: false,
+    }
+    return cacheKeyOf(prompt, { owner: 'key', modelName: 'a/b' })?.scope
+  }
+  const long = 'word '.repeat(12_000)
+  expect(scopeOf([`${long}a  b`])).toBe(scopeOf([`${long}a b`]))
+  expect(scopeOf([`${long}a  b`, long])).not.toBe(scopeOf([`${long}a b`, long]))
 })
