@@ -154,7 +154,7 @@ function* hashInSlices(text: string, hash: TextHash): DigestSteps {
 }
 
 /** The digest includes the position of each long string, because the object may contain other nulls. */
-function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSteps {
+export function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSteps {
   const known = digests.get(value)
   if (known !== undefined) return known
   const longStrings: (readonly [number, string])[] = []
@@ -166,6 +166,7 @@ function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSteps {
     longStrings.push([position, field])
     return null
   })
+  if (longStrings.length === 0 && shortened.length <= MAX_PLAIN_LENGTH) return shortened
   let digest = yield* hashInSlices(shortened, hash)
   for (const [index, text] of longStrings) digest += ` ${index} ${yield* hashInSlices(text, hash)}`
   digests.set(value, digest)

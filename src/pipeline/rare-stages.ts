@@ -2,6 +2,7 @@ import { sha256 } from '#hash'
 import { type Bill, reductionPercent, savings } from '../billing/bill.ts'
 import type { CacheHit } from '../cache/find-answer.ts'
 import type { CacheMiss, CacheQuery } from '../cache/semantic-cache.ts'
+import { digestJson, digestJsonInSteps, digestWithPauses } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { toDollars, toNanoUsd, ZERO } from '../core/money.ts'
@@ -12,6 +13,7 @@ import type { ReplayedAnswer } from '../replay/idempotency.ts'
 import { createSingleFlight } from '../replay/shared-work.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { TierVerdict } from '../savings/tier.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { quote } from './admission.ts'
 import { expectedBill } from './charge.ts'
 import { eventSinkOf } from './event-sink.ts'
@@ -34,7 +36,7 @@ export async function deduplicate(parsed: Parsed, services: Services): Promise<P
     owner: key.id,
     idempotencyKey,
     // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
-    fingerprint: sha256(`${request.path}\n${JSON.stringify(requestBody)}`),
+    fingerprint: sha256(`${request.path}\n${await digestBody(requestBody, parsed)}`),
     subscribers,
     signal: cancellation.signal,
     timeoutMs: services.timeouts.total,
@@ -42,6 +44,11 @@ export async function deduplicate(parsed: Parsed, services: Services): Promise<P
   if (claimed.role === 'repetition') return replay(parsed, claimed.replayed, services)
   parsed.idempotencyClaim = claimed.first
   return parsed
+}
+
+async function digestBody(body: JsonObject, { size }: Parsed): Promise<string> {
+  if (size.mayContainLargeMedia) await digestWithPauses([digestJsonInSteps(body, sha256)], yieldToEventLoop)
+  return digestJson(body, sha256)
 }
 
 function invalidIdempotencyKey(): GatewayError {

@@ -1,6 +1,13 @@
 import { sha256 } from '../../src/platform/hash-node.ts'
 import { describe, expect, it } from 'vitest'
-import { digestWithPauses, digestText, digestJson, longBlockDigests, longMediaDigests } from '../../src/core/cache.ts'
+import {
+  digestJson,
+  digestJsonInSteps,
+  digestText,
+  digestWithPauses,
+  longBlockDigests,
+  longMediaDigests,
+} from '../../src/core/cache.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 
 const LONG = 300 * 1024
@@ -76,6 +83,12 @@ describe('the digest of a text', () => {
     ].map((value) => digestJson(value, sha256))
     expect(digest).toMatch(/^sha256 /)
     expect(new Set(names).size).toBe(names.length)
+  })
+
+  it('of a small object is its JSON, also if computed in turns', async () => {
+    const value = { text: 'x'.repeat(1000), none: null }
+    await digestWithPauses([digestJsonInSteps(value, () => expect.fail('hashed'))], async () => {})
+    expect(digestJson(value, sha256)).toBe(JSON.stringify(value))
   })
 
   it('is not computed in advance for a prompt without long media', () => {
