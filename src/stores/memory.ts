@@ -182,6 +182,7 @@ function createValues(now: () => number, limits: Readonly<Record<ValuePool, Pool
       pool,
       share: shareOf(key, quota),
       dueAt: Infinity,
+      position: 0,
     }
     if (pool === expiring) rejectOversized(entry, quota)
     else if (!mayExceedQuota) throwIfFull(entry, old, quota)

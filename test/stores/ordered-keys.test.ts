@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { ExpiryQueue, OrderedKeys } from '../../src/stores/memory/collections.ts'
+import { ExpiryQueue, OrderedKeys, type Schedulable } from '../../src/stores/memory/collections.ts'
 
 it('lists the same keys as sorting and filtering after any additions and removals', () => {
   const key = fc.string({ unit: fc.constantFrom('a', 'b', ':', '\ud800'), maxLength: 5 })
@@ -36,8 +36,8 @@ it('returns scheduled, rescheduled and removed items once, in order, at their la
   const change = fc.tuple(fc.nat(9), fc.option(fc.nat(100)))
   fc.assert(
     fc.property(fc.array(change, { maxLength: 300 }), (changes) => {
-      const queue = new ExpiryQueue<{ dueAt: number; id: number }>()
-      const items = Array.from({ length: 10 }, (_, id) => ({ id, dueAt: Infinity }))
+      const queue = new ExpiryQueue<Schedulable & { readonly id: number }>()
+      const items = Array.from({ length: 10 }, (_, id) => ({ id, dueAt: Infinity, position: 0 }))
       const expected = new Map<number, number>()
       for (const [id, at] of changes) {
         queue.schedule(items[id]!, at ?? Infinity)

@@ -1,88 +1,70 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { PoolLimit, PoolSize } from '../store-rules.ts'
 
-/** `dueAt` is Infinity while the item is not scheduled. Only the queue writes it. */
+/** An item of at most one queue. Only the queue writes these fields. */
 export interface Schedulable {
+  /** Infinity while the item is not scheduled. */
   dueAt: number
+  /** The index of a scheduled item in the heap. */
+  position: number
 }
-
-interface Slot<Item> {
-  readonly dueAt: number
-  readonly item: Item
-}
-
-/** Rescheduled and removed items leave stale slots in the heap until it is rebuilt. */
-const MAX_EXCESS_SLOTS = 256
 
 /** A binary heap without a timer: its owner calls `forEachDue`. */
 export class ExpiryQueue<Item extends Schedulable> {
-  #heap: Slot<Item>[] = []
-  #scheduledCount = 0
+  readonly #heap: Item[] = []
 
   schedule(item: Item, dueAt: number): void {
     if (item.dueAt === dueAt) return
-    if (item.dueAt !== Infinity) this.#scheduledCount -= 1
+    const position = item.dueAt === Infinity ? this.#heap.length : item.position
     item.dueAt = dueAt
-    if (dueAt === Infinity) return
-    this.#scheduledCount += 1
-    this.#heap.push({ dueAt, item })
-    siftUp(this.#heap, this.#heap.length - 1)
-    if (this.#heap.length > 2 * this.#scheduledCount + MAX_EXCESS_SLOTS) this.#rebuild()
+    if (dueAt === Infinity) this.#remove(item)
+    else place(this.#heap, item, position)
   }
 
-  #rebuild(): void {
-    const live = new Map<Item, Slot<Item>>()
-    for (const slot of this.#heap) if (slot.item.dueAt === slot.dueAt) live.set(slot.item, slot)
-    this.#heap = [...live.values()].sort((a, b) => a.dueAt - b.dueAt)
+  #remove(item: Item): void {
+    const last = this.#heap.pop()
+    if (last !== undefined && last !== item) place(this.#heap, last, item.position)
   }
 
   forEachDue(now: number, handle: (item: Item, now: number) => void): void {
     for (let first = this.#heap[0]; first !== undefined && first.dueAt <= now; first = this.#heap[0]) {
-      removeFirst(this.#heap)
-      if (first.item.dueAt !== first.dueAt) continue
-      first.item.dueAt = Infinity
-      this.#scheduledCount -= 1
-      handle(first.item, now)
+      this.schedule(first, Infinity)
+      handle(first, now)
     }
   }
 
   peek(): Item | undefined {
-    const heap = this.#heap
-    while (heap[0] !== undefined && heap[0].item.dueAt !== heap[0].dueAt) removeFirst(heap)
-    return heap[0]?.item
+    return this.#heap[0]
   }
 }
 
-function siftUp<Item>(heap: Slot<Item>[], from: number): void {
-  let index = from
-  while (index > 0) {
-    const parent = (index - 1) >> 1
-    if (!swapIfEarlier(heap, index, parent)) return
-    index = parent
+/** Moves later parents down and earlier children up until the item fits. */
+function place<Item extends Schedulable>(heap: Item[], item: Item, from: number): void {
+  let position = from
+  const replaceBy = (other: Item, otherPosition: number): void => {
+    heap[position] = other
+    other.position = position
+    position = otherPosition
   }
-}
-
-function removeFirst<Item>(heap: Slot<Item>[]): void {
-  const last = heap.pop()
-  if (last === undefined || heap.length === 0) return
-  heap[0] = last
-  let index = 0
+  while (position > 0) {
+    const parentPosition = (position - 1) >> 1
+    const parent = heap[parentPosition]
+    if (parent === undefined || parent.dueAt <= item.dueAt) break
+    replaceBy(parent, parentPosition)
+  }
   for (;;) {
-    const left = 2 * index + 1
-    const right = left + 1
-    const child = (heap[right]?.dueAt ?? Infinity) < (heap[left]?.dueAt ?? Infinity) ? right : left
-    if (!swapIfEarlier(heap, child, index)) return
-    index = child
+    const left = 2 * position + 1
+    const childPosition = dueAtOf(heap[left + 1]) < dueAtOf(heap[left]) ? left + 1 : left
+    const child = heap[childPosition]
+    if (child === undefined || child.dueAt >= item.dueAt) break
+    replaceBy(child, childPosition)
   }
+  heap[position] = item
+  item.position = position
 }
 
-function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, otherIndex: number): boolean {
-  const a = heap[index]
-  const b = heap[otherIndex]
-  if (a === undefined || b === undefined || a.dueAt >= b.dueAt) return false
-  heap[index] = b
-  heap[otherIndex] = a
-  return true
+function dueAtOf(item: Schedulable | undefined): number {
+  return item?.dueAt ?? Infinity
 }
 
 const MAX_BUCKET = 512
@@ -184,7 +166,7 @@ export class Pool {
 
   put(entry: PoolEntry): void {
     const { share: name, bytes } = entry
-    const share = this.#shares.get(name) ?? { name, entries: new Set<PoolEntry>(), bytes: 0, dueAt: Infinity }
+    const share = this.#shares.get(name) ?? { name, entries: new Set<PoolEntry>(), bytes: 0, dueAt: Infinity, position: 0 }
     this.#shares.set(name, share)
     share.entries.add(entry)
     share.bytes += bytes

@@ -79,7 +79,7 @@ export function createCounters(
   function getOrCreate(name: string, expiresAt: number): Counter {
     let counter = counters.get(name)
     if (counter === undefined) {
-      counter = { name, spent: 0, held: 0, dueAt: Infinity }
+      counter = { name, spent: 0, held: 0, dueAt: Infinity, position: 0 }
       counters.set(name, counter)
     }
     if (counter.dueAt === Infinity || counter.dueAt < expiresAt) counterExpiries.schedule(counter, expiresAt)
@@ -109,7 +109,7 @@ export function createCounters(
       counter.held += amount
       return { counter, amount }
     })
-    const reservation: Reservation = { id: reservationId, holds, isExpired: false, dueAt: Infinity }
+    const reservation: Reservation = { id: reservationId, holds, isExpired: false, dueAt: Infinity, position: 0 }
     reservations.set(reservationId, reservation)
     reservationExpiries.schedule(reservation, time + request.expiresAfterMs)
     return result
@@ -175,7 +175,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
     const existing = tallies.get(name)
     if (existing === undefined) size += 1
     else tallies.delete(name)
-    const sums = existing ?? { name, amounts: new Map(), dueAt: Infinity }
+    const sums = existing ?? { name, amounts: new Map(), dueAt: Infinity, position: 0 }
     tallies.set(name, sums)
     return sums
   }

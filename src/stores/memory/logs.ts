@@ -80,7 +80,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     const line: Line = { log: queue, sequence, at, value: flatValue, bytes: lineBytes, expiresAt, isDropped: false }
     let share = shares.get(shareName)
     if (share === undefined)
-      shares.set(shareName, (share = { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity }))
+      shares.set(shareName, (share = { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity, position: 0 }))
     queue.lines.push(line)
     share.queue.lines.push(line)
     share.bytes += lineBytes
