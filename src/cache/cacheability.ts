@@ -1,7 +1,7 @@
 import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
 import { digestJson } from '../core/cache.ts'
-import { asArray, asObject, type Json, type JsonObject } from '../core/json.ts'
+import { asArray, asObject, flatten, type Json, type JsonObject } from '../core/json.ts'
 import {
   lastUserIndex,
   type Dialect,
@@ -66,12 +66,12 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
     index === questionIndex ? addQuestion(keyText, message) : addMessage(keyText, message),
   )
   const isPlain = (digested: string): boolean => options.isLocal === true && digested.length <= MAX_PLAIN_LENGTH
-  const scope = isPlain(keyText.text) ? keyText.text : sha256(keyText.text)
+  const scope = isPlain(keyText.text) ? flatten(keyText.text) : sha256(keyText.text)
   const previous = prompt.messages.findLast(({ role }, index) => role === 'user' && index < questionIndex)
   return {
     scope,
     // The separators keep a text that looks like a hash apart from the text with that hash.
-    id: isPlain(text) ? `${scope}:${text}` : `${scope}.${sha256(text)}`,
+    id: isPlain(text) ? flatten(`${scope}:${text}`) : `${scope}.${sha256(text)}`,
     text,
     previousText: previous === undefined ? '' : textOf(previous),
     comparable: questionIndex === prompt.messages.length - 1 && isComparable(last, text),

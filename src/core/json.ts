@@ -211,3 +211,11 @@ interface NodeBytes {
 export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
   return 'latin1Slice' in bytes
 }
+
+/**
+ * Joins the pieces of a text that is stored. V8 concatenates lazily, and its garbage collector would copy each piece.
+ * Reading a character joins them.
+ */
+export function flatten(text: string): string {
+  return text.charCodeAt(0) >= 0 ? text : ''
+}

@@ -166,7 +166,13 @@ export class Pool {
 
   put(entry: PoolEntry): void {
     const { share: name, bytes } = entry
-    const share = this.#shares.get(name) ?? { name, entries: new Set<PoolEntry>(), bytes: 0, dueAt: Infinity, position: 0 }
+    const share = this.#shares.get(name) ?? {
+      name,
+      entries: new Set<PoolEntry>(),
+      bytes: 0,
+      dueAt: Infinity,
+      position: 0,
+    }
     this.#shares.set(name, share)
     share.entries.add(entry)
     share.bytes += bytes

@@ -1,3 +1,4 @@
+import { flatten } from '../../core/json.ts'
 import type { LogEntry, LogQuery, NewLogEntry } from '../../core/store.ts'
 import { ExpiryQueue, findFirstIndex, type Schedulable } from './collections.ts'
 import { logShareOf, type PoolLimit } from '../store-rules.ts'
@@ -75,9 +76,15 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
-    // V8 concatenates lazily, and its garbage collector would copy each piece. Reading a character joins them.
-    const flatValue = value.charCodeAt(0) >= 0 ? value : ''
-    const line: Line = { log: queue, sequence, at, value: flatValue, bytes: lineBytes, expiresAt, isDropped: false }
+    const line: Line = {
+      log: queue,
+      sequence,
+      at,
+      value: flatten(value),
+      bytes: lineBytes,
+      expiresAt,
+      isDropped: false,
+    }
     let share = shares.get(shareName)
     if (share === undefined)
       shares.set(shareName, (share = { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity, position: 0 }))
