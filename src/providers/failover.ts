@@ -135,7 +135,7 @@ function firstAttempt(
   const { breaker, runtime } = options
   const { keyId } = call
   const circuit = circuitOf(candidate)
-  const hasAlternative = candidates.some((other, at) => at > index && !breaker.isOpen(circuitOf(other), keyId))
+  const hasAlternative = candidates.slice(index + 1).some((other) => !breaker.isOpen(circuitOf(other), keyId))
   const now = runtime.now()
   const permit = breaker.admit({ circuit, keyId, now, hasAlternative })
   if (permit === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, keyId, now))
@@ -280,11 +280,11 @@ class OutgoingCall<P extends Prompt | undefined> {
 
   constructor({ options, call, candidate, record }: UpstreamAttempt, prompt: P) {
     const { runtime, timeouts } = options
-    const { firstByte, idle, connect } = timeouts
+    const { firstByte, idle, connect, total } = timeouts
     this.prompt = prompt
     this.model = candidate.model
     this.runtime = runtime
-    this.timeouts = { firstByte, idle, connect, total: Math.max(1, remainingMs(options, call)) }
+    this.timeouts = { firstByte, idle, connect, total: Math.max(1, call.startedAt + total - runtime.now()) }
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {

@@ -15,13 +15,9 @@ export class ExpiryQueue<Item extends Schedulable> {
 
   schedule(item: Item, dueAt: number): void {
     if (item.dueAt === dueAt) return
-    const position = item.dueAt === Infinity ? this.#heap.length : item.position
+    const isNew = item.dueAt === Infinity
     item.dueAt = dueAt
-    if (dueAt === Infinity) this.#remove(item)
-    else place(this.#heap, item, position)
-  }
-
-  #remove(item: Item): void {
+    if (dueAt !== Infinity) return place(this.#heap, item, isNew ? this.#heap.length : item.position)
     const last = this.#heap.pop()
     if (last !== undefined && last !== item) place(this.#heap, last, item.position)
   }
@@ -54,17 +50,14 @@ function place<Item extends Schedulable>(heap: Item[], item: Item, from: number)
   }
   for (;;) {
     const left = 2 * position + 1
-    const childPosition = dueAtOf(heap[left + 1]) < dueAtOf(heap[left]) ? left + 1 : left
+    const isRightEarlier = (heap[left + 1]?.dueAt ?? Infinity) < (heap[left]?.dueAt ?? Infinity)
+    const childPosition = isRightEarlier ? left + 1 : left
     const child = heap[childPosition]
     if (child === undefined || child.dueAt >= item.dueAt) break
     replaceBy(child, childPosition)
   }
   heap[position] = item
   item.position = position
-}
-
-function dueAtOf(item: Schedulable | undefined): number {
-  return item?.dueAt ?? Infinity
 }
 
 const MAX_BUCKET = 512
