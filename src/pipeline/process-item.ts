@@ -113,7 +113,11 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
 
   return {
     process,
-    fail: (claim) => finish(claim, { line: errorLine(claim.position, FAILED_MESSAGE) }),
+    fail: async (claim) => {
+      // The request may be what cannot be read.
+      const request = await queue.readRequest(claim).catch(() => undefined)
+      return finish(claim, { line: errorLine(request?.customId ?? claim.position, FAILED_MESSAGE) })
+    },
     cancel: () => {
       for (const cancellation of running) cancellation.cancel(new Error('The gateway is closing.'))
     },

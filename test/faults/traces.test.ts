@@ -153,25 +153,35 @@ describe('closing a gateway', () => {
 })
 
 describe('background work', () => {
-  it('logs an internal error of a batch item once, stores an error as its result, and processes the other items', async () => {
+  it.each([
+    ['its request', 'batch-request', '00001'],
+    ['its result', 'batch-result', 'b'],
+  ])('logs once that a batch item fails on reading %s, and stores an error as its result', async (_, prefix, name) => {
     const store = memoryStore()
-    let reads = 0
+    let isBroken = true
     const get: Store['get'] = (key) => {
-      if (!key.startsWith('batch-request') || !key.endsWith('00001')) return store.get(key)
-      reads += 1
+      if (!isBroken || !key.startsWith(prefix) || !key.endsWith('00001')) return store.get(key)
+      // The request of an item is read again for the `custom_id`.
+      isBroken = prefix === 'batch-request'
       return storeBug()
     }
     const stage = await startOne({ store: { ...store, get } })
     const question = { model: MESSAGE_MODEL, max_tokens: 5, messages: [{ role: 'user' as const, content: 'Hi' }] }
     const { id } = await stage.anthropic.messages.batches.create({
-      requests: ['a', 'b', 'c'].map((name) => ({ custom_id: name, params: question })),
+      requests: ['a', 'b', 'c'].map((item) => ({ custom_id: item, params: question })),
     })
     const batch = await waitForBatch(stage.anthropic, id)
 
-    expect(reads).toBe(1)
     expect(batch.request_counts).toMatchObject({ succeeded: 2, errored: 1 })
-    const types = (await readResults(stage.anthropic, id)).map(({ result }) => result.type)
-    expect(types.toSorted()).toEqual(['errored', 'succeeded', 'succeeded'])
+    const results = await readResults(stage.anthropic, id)
+    const outcomes = results.map((item): [string, string] => [item.custom_id, item.result.type])
+    expect(outcomes.toSorted()).toEqual(
+      [
+        ['a', 'succeeded'],
+        [name, 'errored'],
+        ['c', 'succeeded'],
+      ].toSorted(),
+    )
     expect(stage.errors()).toMatchObject([{ batch_id: id, cause: STORE_TRACE }])
   })
 
