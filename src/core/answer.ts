@@ -88,7 +88,7 @@ export interface SourceReceiver {
   onError(error: unknown): void
 }
 
-/** A part whose text arrives in pieces, which are joined only once, because joining each piece takes quadratic time. */
+/** A part whose text arrives in pieces. */
 interface Block {
   readonly part: Part
   readonly pieces: string[]

@@ -27,9 +27,9 @@ export interface HttpRequest {
   /** Returns a header by its lowercase name. Repeated headers are joined by a comma and a space. */
   header(name: string): string | undefined
   headerNames(): Iterable<string>
-  /** Reads the complete body. Must be called only once. Returns a promise only if the body has not arrived yet. */
+  /** Reads the complete body. Must be called only once. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
-  /** Sets the listener for a client disconnect. Calls it immediately if the client has already disconnected. */
+  /** Sets the listener for a client disconnect. Calls it asynchronously if the client has already disconnected. */
   onDisconnect(listener: () => void): void
 }
 

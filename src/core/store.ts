@@ -103,7 +103,7 @@ export interface WriteOptions {
   readonly ttlMs?: number
   /** The quota against which the value counts until it is replaced or deleted, or expires. @default none */
   readonly quota?: Quota
-  /** Writes even if the quota is full. For small values whose number other values in the quota limit. @default false */
+  /** Writes even if the quota is full. For small values, limited in number by others in the quota. @default false */
   readonly mayExceedQuota?: boolean
 }
 

@@ -43,14 +43,14 @@ function extractText(prompt: Prompt, model: Model): string {
   const texts = prompt.messages.map(textOfMessage)
   const maxChars = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARS_PER_TOKEN
   const sentences = splitSentences(question)
-  const query = sentences.findLast((sentence) => /[?？]$/.test(sentence))
-  if (query === undefined && question.length > MAX_QUESTION_LENGTH) {
+  const lastQuestion = sentences.findLast((sentence) => /[?？]$/.test(sentence))
+  if (lastQuestion === undefined && question.length > MAX_QUESTION_LENGTH) {
     return extractSummary(question, Math.min(maxChars, question.length * MAX_SUMMARY_SHARE)).join(' ')
   }
-  const lastQuestion = query ?? sentences.at(-1) ?? ''
-  const matching = extractAnswer(texts, lastQuestion, maxChars)
+  const query = lastQuestion ?? sentences.at(-1) ?? ''
+  const matching = extractAnswer(texts, query, maxChars)
   if (matching.length > 0) return matching.join(' ')
-  return `The conversation contains no answer to: ${lastQuestion.slice(0, 200)}`
+  return `The conversation contains no answer to: ${query.slice(0, 200)}`
 }
 
 function questionOf(prompt: Prompt): string {
@@ -126,7 +126,7 @@ export function embedOffline({ request, model }: EmbedCall): EmbeddingResult {
   }
 }
 
-/** Tokens cannot be decoded offline, so each token counts as one word. */
+/** Tokens are not decoded. Each token counts as one word. */
 function wordsOf(input: EmbedInput): string {
   return typeof input === 'string' ? input : input.map((token) => `t${token}`).join(' ')
 }

@@ -42,7 +42,7 @@ export class EventBuffer {
   readonly #capacity: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: EventChunk[] = []
-  /** Number of chunks dropped from the start of `#chunks`. */
+  /** Number of chunks before the first element of `#chunks`. */
   #droppedChunks = 0
   #original: Reader | undefined
   #isStored: boolean

@@ -207,7 +207,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     }
     throw new GatewayError(
       'unauthenticated',
-      'This path requires the admin key, sent as Authorization: Bearer or x-admin-key. Virtual keys are not accepted.',
+      'This path requires admin credentials, such as the admin key sent as Authorization: Bearer or x-admin-key.',
       { code: 'invalid_admin_key' },
     )
   }

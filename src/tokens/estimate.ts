@@ -41,7 +41,7 @@ const WEIGHTS = {
   otherScript: 1.7,
 }
 
-/** Estimates o200k tokens. The error is typically 10% for a single string, and 1% on average. */
+/** Estimates o200k tokens. A single estimate is typically off by 10%, and the sum over many strings by 1%. */
 export function estimateTokens(text: string): number {
   let sum = 0
   let index = 0

@@ -142,7 +142,7 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'document':
       return writeDocument(part, path)
     default:
-      throw contentError(path, `a ${part.type} as content of a message`)
+      throw contentError(path, `a ${String(part.native?.value['type'] ?? part.type)} block in a tool result`)
   }
 }
 
