@@ -73,7 +73,6 @@ function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
 
-/** Rounds once, after the sum. */
 export function costOf(usage: Usage, price: Price): NanoUsd {
   if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input

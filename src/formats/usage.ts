@@ -32,7 +32,7 @@ export const RESPONSE_USAGE_FIELDS: UsageFieldNames = {
   completionDetails: 'output_tokens_details',
 }
 
-/** The returned counts do not overlap. */
+/** The returned prompt counts do not overlap. */
 export function readUsage(value: Json | undefined, names: UsageFieldNames): Usage | undefined {
   const usage = asObject(value) ?? {}
   const prompt = asTokens(usage[names.prompt])

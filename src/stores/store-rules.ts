@@ -109,7 +109,7 @@ export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/** A share is the part of a pool that one quota, or one kind of keys such as `turn:`, occupies. */
+/** A share is the part of a pool that one quota, or one kind of key such as `answer-claim:`, occupies. */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }

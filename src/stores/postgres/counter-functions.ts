@@ -147,7 +147,7 @@ function settleFunctions(schema: string): string {
     BEGIN
       PERFORM 1 FROM ${schema}.reservations r WHERE r.id = reservation_id AND r.expires_at + ${LATE_SETTLEMENT_MS} > moment FOR UPDATE;
       IF NOT FOUND THEN RETURN '{"settled":false}'; END IF;
-      -- Drops a charge to an expired counter, which no request can read.
+      -- Does not create counters that have already expired, because no request can read them.
       SELECT coalesce(array_agg(involved.name), '{}'), coalesce(array_agg(involved.ends_at), '{}')
         INTO counter_names, counter_ends FROM (
         SELECT name, max(ends_at) AS ends_at FROM (
