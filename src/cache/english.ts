@@ -1,6 +1,6 @@
 import { isPlainWord, toWordTokens, type Token } from './tokenize.ts'
 
-/** Words that identify a text as English. They exclude common words of other languages in Latin script. */
+/** Words that identify a text as English. */
 const ENGLISH_MARKERS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
@@ -207,15 +207,15 @@ function isNumber(token: Token | undefined): boolean {
   return token?.kind === 'number' || NUMBER_WORDS.has(token?.key ?? '')
 }
 
-export function rewriteWords(tokens: readonly Token[], shouldRespell: boolean): readonly Token[] {
+export function rewriteWords(tokens: readonly Token[], shouldNormalize: boolean): readonly Token[] {
   const rewritten: Token[] = []
   let before = ''
   for (const [index, token] of tokens.entries()) {
     const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
     for (const word of expanded ?? [token]) {
-      const plain = shouldRespell && isPlainWord(word) ? normalizeWord(word.key, before) : undefined
+      const plain = shouldNormalize && isPlainWord(word) ? normalizeWord(word.key, before) : undefined
       before = word.key
-      const number = shouldRespell && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
+      const number = shouldNormalize && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
       if (number !== undefined) rewritten.push({ ...word, kind: 'number', key: number })
       else if (plain === undefined) rewritten.push(word)
       else rewritten.push(...toWordTokens(word, plain))

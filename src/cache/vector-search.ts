@@ -17,7 +17,7 @@ export interface VectorSearchOptions {
   readonly hasComparable: (scope: string) => MaybePromise<boolean>
 }
 
-const MAX_EMBEDDED_TOGETHER = 32
+const MAX_PENDING_PER_CALL = 32
 
 interface PendingQuestion {
   readonly text: string
@@ -46,7 +46,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
   const vectorOf = (lookup: Lookup): MaybePromise<Float32Array> => {
     if (lookup.vector !== undefined) return lookup.vector
     const { scope, text } = lookup.key
-    const pendingQuestions = Array.from(pending.get(scope) ?? []).slice(0, MAX_EMBEDDED_TOGETHER)
+    const pendingQuestions = Array.from(pending.get(scope) ?? []).slice(0, MAX_PENDING_PER_CALL)
     return chain(embedTexts([text, ...pendingQuestions.map(([, entry]) => entry.text)], lookup), (vectors) => {
       for (const [position, [id, { expiresAt }]] of pendingQuestions.entries()) {
         // Without a usable vector, the question is found only by identical text.

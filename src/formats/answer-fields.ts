@@ -48,7 +48,7 @@ const SPACE = 32
 const CLOSE_BRACE = 125
 const LOWER_N = 110
 
-/** Each pattern starts with a rare byte, because a search stops at each occurrence of the first byte. */
+/** Keys without their frequent first bytes, because a search stops at each occurrence of a pattern's first byte. */
 const ERROR_KEY = 'rror"'
 const USAGE_KEY = 'usage"'
 const FINISH_REASON_KEY = '_reason"'

@@ -8,13 +8,13 @@ import type { ClosableTransport, Runtime, TransportCall, TransportHandler, Trans
 const CONNECT_MS = 10_000
 /** The upstream's Keep-Alive header takes precedence, up to 10 minutes. */
 const KEEP_ALIVE_MS = 30_000
-/** Per address. Further requests wait for a free connection. */
+/** Per origin. Further requests wait for a free connection. */
 const MAX_CONNECTIONS = 1024
 const MAX_HEADER_BYTES = 16 * 1024
 /** Each connect timeout has its own agent. Further timeouts share the newest agent. */
 const MAX_AGENTS = 8
 
-/** Uses `dispatch`, because the global fetch takes many times its CPU time. */
+/** Uses `dispatch`, because the global fetch uses much more CPU time. */
 export function undiciTransport(): ClosableTransport {
   const agents = new Map<number, Promise<Agent>>()
   const agentFor = (connectMs: number): Promise<Agent> => {

@@ -170,7 +170,6 @@ function withDefaults(prompt: Prompt, model: Model): Prompt {
   return { ...prompt, settings: isTopPRequested ? { ...others, topP } : { ...others, temperature } }
 }
 
-/** Throws for an unknown header, because a request with a misspelled `X-Svc-Explain` would be billed. */
 export function readSteering(
   request: Pick<HttpRequest, 'header' | 'headerNames'>,
   options: { readonly canExplain: boolean },

@@ -128,7 +128,7 @@ function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Pr
     const { name } = provider
     if (!providerNameSchema.safeParse(name).success) {
       throw catalogError(
-        `providers[${index}].name: expected letters, digits, dots, dashes and underscores, got "${name}"`,
+        `providers[${index}].name: expected a letter or digit, then letters, digits, . _ -, got "${name}"`,
       )
     }
     if (named.has(name)) {

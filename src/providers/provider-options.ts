@@ -96,7 +96,7 @@ export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelId
 
 export const providerNameSchema: Schema<string> = z
   .string()
-  .check(z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, { error: 'expected letters, digits, dots, dashes and underscores' }))
+  .check(z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, { error: 'expected a letter or digit, then letters, digits, . _ -' }))
 
 export const baseUrlSchema: Schema<string> = z
   .string()
@@ -114,7 +114,7 @@ export function trimTrailingSlashes(url: string): string {
 
 export const apiKeySchema: Schema<string> = z
   .string({ error: 'expected the key as a string' })
-  .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without spaces' }))
+  .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of ASCII characters without spaces' }))
 
 const RESERVED_HEADERS = [
   'host',

@@ -15,13 +15,13 @@ export interface Cut {
 
 interface CutOptions {
   readonly cap: number
-  /** Maximum size of a prompt whose live turn is unchanged, in tokens. Above it, its steps are excerpted. @default cap */
+  /** Maximum size of the prompt without old segments, in tokens. If exceeded, live steps are excerpted. @default cap */
   readonly liveCap?: number
   /** Maximum size of a prompt whose live turn is excerpted, in tokens. @default cap */
   readonly excerptCap?: number
   /** Minimum number of tokens for old segments, even if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
-  /** At least `messages` messages including the live turn, and at least `tokens` tokens excluding it. */
+  /** Minimum size of the newest part that stays unchanged if it fits. Only `messages` includes the live turn. */
   readonly minNewest?: { readonly messages: number; readonly tokens: number }
   /** Maximum size of the last question and answer that stay unchanged, in tokens. @default 0 */
   readonly exchangeTokens?: number

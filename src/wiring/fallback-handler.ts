@@ -37,12 +37,12 @@ export interface EndpointDependencies {
 }
 
 export function createFallbackHandler(
-  modelCalls: readonly Endpoint<Handler>[],
+  modelEndpoints: readonly Endpoint<Handler>[],
   dependencies: EndpointDependencies,
 ): Handler {
   const { basePath } = dependencies
   const others = otherEndpoints(dependencies).map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
-  const route = createRouter([...modelCalls, ...others, { method: 'GET', path: basePath || '/', handle: greeting }])
+  const route = createRouter([...modelEndpoints, ...others, { method: 'GET', path: basePath || '/', handle: greeting }])
   return (call) => {
     const { id, startedAt, request, sink } = call
     const { handle, variables } = findEndpoint(route, request, basePath)

@@ -245,11 +245,11 @@ describe('invalid options', () => {
   it.each([
     [
       () => openai({ apiKey: '' }),
-      'openai: apiKey: expected a key of printable characters without spaces, got a string of 0 characters.',
+      'openai: apiKey: expected a key of ASCII characters without spaces, got a string of 0 characters.',
     ],
     [
       () => openai({ apiKey: 'a b' }),
-      'openai: apiKey: expected a key of printable characters without spaces, got a string of 3 characters.',
+      'openai: apiKey: expected a key of ASCII characters without spaces, got a string of 3 characters.',
     ],
     [
       () => openai({ apiKey: 'k', retries: 3 } as never),
@@ -274,7 +274,7 @@ describe('invalid options', () => {
     ],
     [
       () => openaiCompatible({ ...base, name: 'a/b' }),
-      'openaiCompatible: name: expected letters, digits, dots, dashes and underscores, got "a/b".',
+      'openaiCompatible: name: expected a letter or digit, then letters, digits, . _ -, got "a/b".',
     ],
     [
       () => openaiCompatible({ ...base, headers: { Host: 'x' } }),

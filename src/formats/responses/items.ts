@@ -61,7 +61,10 @@ function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
   return groups
 }
 
-/** Text or reasoning after text starts another answer, because the vendor rejects a text without its reasoning. */
+/**
+ * Text or reasoning after text starts another answer, because the vendor rejects a text without its reasoning.
+ * Exception: a group that contains a call.
+ */
 function belongsTo(group: ItemGroup, { role, parts }: InputItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
   const containsPart = (type: Part['type']): boolean =>
