@@ -135,7 +135,7 @@ function oldestOf(owner: Owner): Entry | undefined {
   return owner.evictionOrder.next().value
 }
 
-/** Two bytes per UTF-16 code unit. A native answer counts twice, because of its parsed form. */
+/** Two bytes per UTF-16 code unit. A native answer counts twice, because it may be stored in parsed form. */
 function bytesOf({ id, text, completion }: CachedAnswer): number {
   const { native, parts } = completion
   let length = id.length + text.length

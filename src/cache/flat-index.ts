@@ -167,7 +167,7 @@ const VECTOR_COST = 60
 const SIGNATURE_COST = 2
 /** Work between two pauses, in the unit of these costs: about 3 ms. */
 const SLICE_WORK = 200_000
-/** Prevents rounding from rejecting a vector whose similarity is exactly the minimum. */
+/** Tolerance for rounding errors in the bound. */
 const ROUNDING = 1e-5
 
 function startSearch({ rows, signatures, signedCount }: Partition, query: VectorQuery, sign: Signer): Search {

@@ -125,7 +125,7 @@ export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossi
 
 export const noLexicon: Lexicon = () => 'unknown'
 
-/** Bits per word in the Bloom filters. */
+/** Number of bits that are set for each word in a Bloom filter. */
 export const COMMON_PROBES = 10
 export const REAL_PROBES = 9
 

@@ -175,7 +175,7 @@ async function chooseProvider(
   }
   const provider = fixedProvider === undefined ? namedProvider : services.provider(fixedProvider)
   if (provider === undefined)
-    throw new GatewayError('internal', PROVIDER_NOT_CONFIGURED, { cause: new Error(`${fixedProvider}`) })
+    throw new GatewayError('internal', PROVIDER_NOT_CONFIGURED, { cause: new Error(`No provider "${fixedProvider}"`) })
   if (namedProvider !== undefined && namedProvider !== provider) {
     const message = `/v1/${target.name} supports only the provider "${provider.name}". Choose one of its models.`
     throw modelError('invalid-model', message)
@@ -194,7 +194,7 @@ function checkPermissions(key: VirtualKey, name: string, target: PassthroughTarg
   const { provider, model, fields } = request
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
   if (isModelMissing || !mayUseProvider(key, target, request)) {
-    const message = `This key may use only certain models. Send a model of the provider "${provider}" that this key may use with /v1/${target.name}.`
+    const message = `This key may not send this request to the provider "${provider}". Send a permitted model, or use another key.`
     throw modelError('model-not-allowed', message)
   }
   const maxTokensSent = asCount(fields['max_tokens'] ?? undefined)
@@ -220,7 +220,6 @@ function checkPermissions(key: VirtualKey, name: string, target: PassthroughTarg
   }
 }
 
-/** `checkAccess` does not apply provider configurations to names without a provider. */
 function mayUseProvider(
   { providers }: VirtualKey,
   target: PassthroughTarget,

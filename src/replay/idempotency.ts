@@ -39,7 +39,7 @@ interface LiveAnswer {
 /** `leave` ends this caller's subscription to the first request. */
 export type ReplayedAnswer = CompleteAnswer | (LiveAnswer & { readonly leave: () => void })
 
-/** Only the first report has an effect. */
+/** Only the first call of these methods has an effect. */
 export interface FirstRequest {
   /** Sends the answer to waiting requests, and to later ones until it expires. */
   remember(answer: RepeatableAnswer): Promise<void>

@@ -117,7 +117,6 @@ function createCounters(sql: Sql, now: () => number) {
     if (time >= nextSweepAt) sweep(time)
   }
 
-  /** Reads ignore expired rows, so their removal is not urgent. */
   function sweep(time: number): void {
     nextSweepAt = time + SWEEP_INTERVAL_MS
     sql.run('DELETE FROM reservations WHERE expires_at <= ?', time - LATE_SETTLEMENT_MS)

@@ -32,14 +32,14 @@ export interface TranslatorOptions {
   /** The upstream's format. Absent for providers that produce chunks. */
   readonly format?: StreamFormat | undefined
   readonly writer: StreamWriter
-  /** True if the caller may receive plain events unparsed, in the upstream's format. @default false */
+  /** True if events that `canForward` accepts may be sent to the caller without parsing. @default false */
   readonly mayForward?: boolean
   /** True if events have ids, counted from 1. A client can then resume after any event. */
   readonly isNumbered: boolean
   readonly toError: (problem: string, cause?: unknown) => GatewayError
 }
 
-/** After the first content, forwards events that `canForward` accepts unparsed. `ReceivedAnswer` keeps the bytes. */
+/** After the first content, forwards events without parsing them if `canForward` accepts them. */
 export class AnswerTranslator {
   answerId: string | undefined = undefined
   hasContent = false
@@ -82,7 +82,7 @@ export class AnswerTranslator {
     const chunks: TranslatedChunk[] = []
     try {
       if (canForward === undefined || this.hasFinishReason) this.#parse(bytes, chunks)
-      else this.#forwardPlainEvents(bytes, canForward, chunks)
+      else this.#forwardEvents(bytes, canForward, chunks)
     } catch (error) {
       if (chunks.length === 0) throw error
       this.failure = error
@@ -136,7 +136,7 @@ export class AnswerTranslator {
   }
 
   /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
-  #forwardPlainEvents(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
+  #forwardEvents(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     const start = this.#hasOpenEvent ? findEventEnd(bytes, this.#endsInLineFeed) : 0
     const end = start === -1 ? -1 : findLastEventEnd(bytes, start)
     if (end <= start) return this.#parse(bytes, chunks)

@@ -86,9 +86,9 @@ export function createCounters(
     return counter
   }
 
-  function throwIfFull(amounts: readonly { readonly counter: string }[]): void {
-    if (counters.size + amounts.length <= limits.counters) return
-    const added = amounts.filter(({ counter }) => !counters.has(counter)).length
+  function throwIfFull(changes: readonly { readonly counter: string }[]): void {
+    if (counters.size + changes.length <= limits.counters) return
+    const added = changes.filter(({ counter }) => !counters.has(counter)).length
     if (counters.size + added > limits.counters) throw storeFullError('counters')
   }
 
