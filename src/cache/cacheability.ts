@@ -65,13 +65,13 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   prompt.messages.forEach((message, index) =>
     index === questionIndex ? addQuestion(keyText, message) : addMessage(keyText, message),
   )
-  const isPlain = (digested: string): boolean => options.isLocal === true && digested.length <= MAX_PLAIN_LENGTH
-  const scope = isPlain(keyText.text) ? flatten(keyText.text) : sha256(keyText.text)
+  const isOwnDigest = (digested: string): boolean => options.isLocal === true && digested.length <= MAX_PLAIN_LENGTH
+  const scope = isOwnDigest(keyText.text) ? flatten(keyText.text) : sha256(keyText.text)
   const previous = prompt.messages.findLast(({ role }, index) => role === 'user' && index < questionIndex)
   return {
     scope,
     // The separators keep a text that looks like a hash apart from the text with that hash.
-    id: isPlain(text) ? flatten(`${scope}:${text}`) : `${scope}.${sha256(text)}`,
+    id: isOwnDigest(text) ? flatten(`${scope}:${text}`) : `${scope}.${sha256(text)}`,
     text,
     previousText: previous === undefined ? '' : textOf(previous),
     comparable: questionIndex === prompt.messages.length - 1 && isComparable(last, text),

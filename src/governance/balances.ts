@@ -91,7 +91,7 @@ interface WindowSpending extends Level {
   readonly carried: number
 }
 
-/** A counter lacks amounts billed in another window of the budget. Tallies supply them, except for a minute. */
+/** A counter lacks amounts billed in another window of the budget. Tallies supply them, except in one-minute windows. */
 export function readSpent(
   store: Pick<Store, 'levels' | 'tallies'>,
   windows: readonly BudgetWindow[],

@@ -9,7 +9,7 @@ export interface Quote {
   /** Upper bound. */
   readonly promptTokens: number
   readonly outputTokens: number
-  /** Includes the prompt and the margin. Never decreases with the length. */
+  /** Includes the prompt and the margin. Never decreases as `outputTokens` increases. */
   cost(outputTokens: number): NanoUsd
   /** Only the request limits of the key apply, because the call costs neither tokens nor money. @default false */
   readonly isRequestOnly?: boolean

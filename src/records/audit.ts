@@ -100,7 +100,7 @@ export interface AuditQuery {
 
 /** One page of audit records. */
 export interface AuditPage {
-  /** In the order in which the requests ended. */
+  /** In the order in which they were stored. */
   readonly records: readonly AuditRecord[]
   /** The `after` of the next page. Absent on the last page. */
   readonly next?: string

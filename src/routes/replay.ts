@@ -218,6 +218,6 @@ function messageNotFoundError(): GatewayError {
 function messageLostError(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The process that generated this message ended before the message was complete. Send the request again.',
+    'This message cannot be replayed, because its recording is not complete. Send the request again.',
   )
 }

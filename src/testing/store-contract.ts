@@ -237,12 +237,12 @@ function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi): void 
     })
 
     it('drop several values for a large value, and reject a value larger than the quota', async () => {
-      const bytes = { maxEntries: 100, maxBytes: 20_000 }
+      const limits = { maxEntries: 100, maxBytes: 20_000 }
       for (let n = 0; n < 4; n += 1) {
-        await suite.store.set(`a:${n}`, 'x'.repeat(1_500), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+        await suite.store.set(`a:${n}`, 'x'.repeat(1_500), { ttlMs: 10_000, quota: quota('q:one', limits) })
       }
-      await suite.store.set('a:big', 'x'.repeat(9_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
-      const tooLarge = suite.store.set('a:giant', 'x'.repeat(30_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+      await suite.store.set('a:big', 'x'.repeat(9_000), { ttlMs: 10_000, quota: quota('q:one', limits) })
+      const tooLarge = suite.store.set('a:giant', 'x'.repeat(30_000), { ttlMs: 10_000, quota: quota('q:one', limits) })
       await expect(tooLarge).rejects.toMatchObject(quotaError)
       expect(await suite.store.get('a:big')).toBe('x'.repeat(9_000))
       expect(await suite.store.get('a:giant')).toBeUndefined()
