@@ -89,7 +89,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
         return result
       }),
     peek: (query) => lookUp(toReadOnly(context), query),
-    reportWrongHit: (id) => attempt(tallies, () => raiseThreshold(store, entryIdByRequest.get(id) ?? id), undefined),
+    reportWrongHit: (id) => attempt(tallies, () => removeOrRestrict(store, entryIdByRequest.get(id) ?? id), undefined),
     clear: ({ key } = {}) => {
       const clearIndex = (): MaybePromise<void> => (key === undefined ? search.clear() : undefined)
       return attempt(tallies, () => chain(store.clear(key), clearIndex), undefined)
@@ -239,7 +239,7 @@ function toReadOnly(context: CacheContext): CacheContext {
   return { ...context, threshold: isFree ? context.threshold : 1, tallies: createTallies(), store: readOnlyStore }
 }
 
-function raiseThreshold(store: AnswerStore, id: string): MaybePromise<void> {
+function removeOrRestrict(store: AnswerStore, id: string): MaybePromise<void> {
   return chain(store.get(id), (entry) => {
     if (entry === undefined) return undefined
     const { maxHitSimilarity = 0 } = entry

@@ -15,7 +15,7 @@ export interface CliIo {
 
 const USAGE = `Usage: sluice migrate [--url URL] [--schema NAME]
 
-Creates the tables of sluice/postgres, or upgrades them to the latest version. The command is safe to repeat.
+Creates the tables of postgresStore, or upgrades them to the latest version. The command is safe to repeat.
 
   --url URL      the database; default: the environment variable DATABASE_URL
   --schema NAME  the schema of the tables; default: sluice`

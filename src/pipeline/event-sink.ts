@@ -5,7 +5,6 @@ import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 import { asFailure } from './settle.ts'
 
-/** Prevents proxies from caching or changing the stream. */
 export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache, no-transform',

@@ -187,7 +187,7 @@ interface Slot {
 const SLOT_COUNT = 10
 const MAX_KEYS = 64
 const SHARED_COUNT_KEY = ''
-/** The failures of one key must not open the circuit for other keys, which must themselves fail at half the rate. */
+/** A circuit opens for all keys only if the keys other than the worst reach half of `failureRate`. */
 const OTHER_KEYS_DIVISOR = 2
 
 class FailureWindow {

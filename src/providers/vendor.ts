@@ -172,14 +172,14 @@ function createProviderModels(
   }
   const configuredIds = new Set<string>()
   for (const [index, entry] of entries.entries()) {
-    const name = `models[${index}]: the model "${entry.id}"`
+    const label = `models[${index}]: the model "${entry.id}"`
     if (configuredIds.has(entry.id))
-      throw optionError(functionName, `${name} is listed twice. Remove one of the entries`)
+      throw optionError(functionName, `${label} is listed twice. Remove one of the entries`)
     configuredIds.add(entry.id)
     listedIds.add(entry.id)
     const model = completeModel(entry, byId.get(entry.id), family, defaultPrice)
     if (model === undefined) {
-      throw optionError(functionName, `${name} has no price. ${PRICE_REMEDY}, or set defaultPrice for all models`)
+      throw optionError(functionName, `${label} has no price. ${PRICE_REMEDY}, or set defaultPrice for all models`)
     }
     byId.set(entry.id, model)
   }

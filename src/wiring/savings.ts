@@ -35,8 +35,8 @@ export interface SavingsOptions {
    */
   readonly summarizer?: 'model' | 'extractive'
   /**
-   * Size of the prompt that tier 2 builds, as a share of the context and a minimum in tokens. The minimum can depend on
-   * the size of the context.
+   * Size of the prompt that tier 2 builds, as a share of the received prompt and a minimum in tokens. The minimum can
+   * depend on the size of the received prompt.
    * @default { targetShare: 0.01, minTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }

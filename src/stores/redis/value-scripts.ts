@@ -16,7 +16,7 @@ async function sha1(text: string): Promise<string> {
 }
 
 /**
- * With `request.now`, the server deletes expired keys an hour late, because its clock may be ahead of the caller's.
+ * With `request.now`, the server deletes expired keys an hour late, because its clock may run faster than the caller's.
  * Amounts are returned as text, because cjson writes only 14 digits.
  */
 export const PREAMBLE: string = `
