@@ -60,7 +60,7 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** Batches have no expiry, because stores may drop values that have one. */
+/** Batches are stored without a TTL, because stores may drop values that have one. */
 export function batchKey(keyId: string, id: string): string {
   return `${batchKeyPrefix(keyId)}${id}`
 }

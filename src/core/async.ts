@@ -69,7 +69,6 @@ export function withTimeout<T>(
   })
 }
 
-/** More store reads at once could delay other requests. */
 export async function mapInSlices<T, Result>(
   values: readonly T[],
   size: number,

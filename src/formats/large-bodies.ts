@@ -153,8 +153,8 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
       stepBytes = 0
     }
     stepBytes += end - start
-    const string = bytes.subarray(start, end)
-    parsed.push(yield* isBase64 ? parseBase64(string) : parseString(string))
+    const stringBytes = bytes.subarray(start, end)
+    parsed.push(yield* isBase64 ? parseBase64String(stringBytes) : parseString(stringBytes))
   }
   return parsed
 }
@@ -163,7 +163,7 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
 const NEEDS_PARSING = /[\0-\x1f\\]/
 
 /** The base64 data has no escapes, but the `data:` prefix may have some. */
-function* parseBase64(bytes: Uint8Array): Steps<string> {
+function* parseBase64String(bytes: Uint8Array): Steps<string> {
   const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_DATA_URL_PREFIX_BYTES)))
   if (!isPlain) return yield* parseString(bytes)
   return isNodeBytes(bytes) ? bytes.latin1Slice() : decodeUtf8(bytes)

@@ -145,28 +145,30 @@ export function limitError(
   limit: Limit,
   { rate, now, tokens }: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
 ): GatewayError {
+  const { kind, label, max } = limit
   const retryAt = new Date(limit.period.end).toISOString()
   const window = WINDOW_NAMES[limit.every]
-  if (limit.kind === 'budget') {
+  if (kind === 'budget') {
     return new GatewayError(
       'budget-exceeded',
-      `${limit.label} is exceeded: this request could cost more than the amount that remains of ${formatUsd(toNanoUsd(limit.max))} per ${window}. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
+      `${label} is exceeded: this request could cost more than the amount that remains of ${formatUsd(toNanoUsd(max))} per ${window}. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
       { rate },
     )
   }
-  const isTooLarge = limit.kind === 'tokens' && tokens > limit.max
+  const isTooLarge = kind === 'tokens' && tokens > max
   const details: FailureDetails = {
     code: 'rate_limit_exceeded',
     retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - now) / 1000)),
     rate,
     // A later window would reject the request as well.
-    ...((limit.max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
+    ...((max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
   }
   const text =
-    limit.kind === 'requests'
-      ? `${limit.max} requests per ${window}. Retry after ${retryAt}.`
-      : `this prompt has ${tokens} tokens, which is more than remain of the ${limit.max} per ${window}. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
-  return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
+    kind === 'requests'
+      ? `${max} requests`
+      : `this prompt has ${tokens} tokens, which is more than remain of the ${max}`
+  const remedy = max === 0 ? 'Raise the limit.' : isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`
+  return new GatewayError('rate-limited', `${label} is reached: ${text} per ${window}. ${remedy}`, details)
 }
 
 export interface KeyWindows {

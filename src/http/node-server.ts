@@ -132,7 +132,7 @@ class ConnectionTracker {
   }
 }
 
-/** Reads data that has arrived first, because closing resets unaccepted connections and those with unread requests. */
+/** First reads data that has arrived, because closing resets unaccepted connections and those with unread requests. */
 async function drain(server: Server, connections: ConnectionTracker, drainMs: number): Promise<void> {
   const firstRequestMs = Math.min(FIRST_REQUEST_TIMEOUT_MS, drainMs)
   await waitUntilQuiet(connections, Date.now() + firstRequestMs)

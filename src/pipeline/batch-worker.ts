@@ -84,7 +84,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
   const stopController = new AbortController()
-  /** True if batches may have been created or released since the last refresh. */
+  /** True if the open batches must be listed again. */
   let isStale = true
   let internalErrors = 0
   let nextPollAt = Infinity

@@ -22,8 +22,8 @@ const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
 export function unwrapJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
-  const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
-  const text = answerText.join('').trim()
+  const texts = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  const text = texts.join('').trim()
   const json = FENCED_JSON.exec(text)?.[1] ?? text
   if (!isObjectText(json)) throw notJsonError()
   if (json === text) return completion

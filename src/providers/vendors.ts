@@ -102,8 +102,8 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   return {
     applyTo: (known, vendor) => {
       const byId = new Map(known.map((model) => [model.id, model]))
-      const pricedModels = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((vendorId) => listModels(vendorId))
-      for (const model of pricedModels.filter(({ price }) => price.input + price.output > 0)) {
+      const vendorModels = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((vendorId) => listModels(vendorId))
+      for (const model of vendorModels.filter(({ price }) => price.input + price.output > 0)) {
         byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt })
       }
       return [...byId.values()]

@@ -57,19 +57,19 @@ export function passthroughEndpoints(dependencies: PassthroughDependencies): rea
 
 /** A key can use only the files that it created, although the vendor's account contains the files of all keys. */
 function fileEndpoints({ services, store, options }: PassthroughDependencies): readonly Endpoint<Handler>[] {
-  const owners = createFileOwners(store, services)
+  const registry = createFileRegistry(store, services)
   const shared = { name: 'files', endpoint: options.files } as const
   const fileEndpoint = (method: 'GET' | 'DELETE', suffix: string): Endpoint<Handler> => ({
     method,
     path: `/v1/files/:id${suffix}`,
     handle: passthroughHandler(services, (call) => {
       const id = segmentOf(call, 'id')
-      const forget = (key: VirtualKey): Promise<void> => owners.forget(key, id)
+      const forget = (key: VirtualKey): Promise<void> => registry.forget(key, id)
       return {
         ...shared,
         method,
         path: `/files/${id}${suffix}`,
-        findProvider: (key) => owners.providerOf(key, id),
+        findProvider: (key) => registry.providerOf(key, id),
         // A file that has expired at the vendor must not count toward the key's quota.
         ...(method === 'DELETE' && { onAnswer: forget, onNotFound: forget }),
       }
@@ -83,7 +83,7 @@ function fileEndpoints({ services, store, options }: PassthroughDependencies): r
         ...shared,
         method: 'POST',
         path: '/files',
-        onAnswer: owners.register,
+        onAnswer: registry.register,
       })),
     },
     {
@@ -92,7 +92,7 @@ function fileEndpoints({ services, store, options }: PassthroughDependencies): r
       handle: async (call) => {
         const key = await findCallerKey(call.request, services)
         if (options.files === undefined) throw notEnabled('files')
-        return sendWithRateStatus(call, key, services, await owners.list(key, call.query))
+        return sendWithRateStatus(call, key, services, await registry.list(key, call.query))
       },
     },
     fileEndpoint('GET', ''),
@@ -125,7 +125,7 @@ const DEFAULT_PAGE_SIZE = 100
 const MAX_CONCURRENT_READS = 16
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
-function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>) {
+function createFileRegistry(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>) {
   const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
 
   async function read(storeKey: string): Promise<{ readonly provider: string; readonly file: JsonObject } | undefined> {

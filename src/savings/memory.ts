@@ -149,12 +149,12 @@ export function sendingCost(model: Model, tokens: number, cachedTokens: number):
   return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
 }
 
-/** Minimizes the cost of shortening plus the cost of reading the added tokens. Each turn adds `growth` tokens. */
-export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): number {
+/** Returns the number of tokens between two cuts at which cutting plus reading the added tokens costs least. */
+export function bestGrowth(model: Model, cutCost: NanoUsd, tokensPerTurn: number): number {
   if (!hasCachePrice(model)) return 0
   const million = 1_000_000
   const readCost = sendingCost(model, million, million) / million
-  return Math.round(Math.sqrt((2 * cutCost * growth) / Math.max(1, readCost)))
+  return Math.round(Math.sqrt((2 * cutCost * tokensPerTurn) / Math.max(1, readCost)))
 }
 
 export interface SentPrompt {

@@ -242,7 +242,9 @@ describe('budgets', () => {
     await governance.shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow', tokens: { max: 5, every: '1h' } })
     const other = await createKey(governance, { rate_limit_id: 'slow' })
     await governance.shared.rateLimits.remove('slow')
-    await expect(governance.ledger.reserve(other, quote(1, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+    const rejected = governance.ledger.reserve(other, quote(1, 1))
+    await expect(rejected).rejects.toMatchObject({ kind: 'rate-limited' })
+    await expect(rejected).rejects.toThrow(/: 0 requests per hour\. Raise the limit\.$/)
   })
 
   it('accept free models when they are exhausted', async () => {
