@@ -198,7 +198,7 @@ function looksLikeCode(text: string): boolean {
 export function normalizeText(text: string): string {
   if (!MAY_NEED_NORMALIZATION.test(text)) return text.trim()
   if (text.length > MAX_NORMALIZED_LENGTH) return text.trimEnd()
-  const composed = text.normalize('NFC')
+  const composed = compose(text)
   if (looksLikeCode(composed)) return normalizeLines(composed)
   if (!QUOTE_CHARACTER.test(composed)) return composed.replace(WHITE_SPACE, ' ').trim()
   const pieces = composed.split(QUOTED)
@@ -206,6 +206,13 @@ export function normalizeText(text: string): string {
     .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(WHITE_SPACE, ' ')))
     .join('')
     .trim()
+}
+
+/** Composing needs time in proportion to the square of the number of consecutive combining marks. */
+const MANY_MARKS = /(?:^|\P{M})\p{M}{31}/u
+
+export function compose(text: string): string {
+  return MANY_MARKS.test(text) ? text : text.normalize('NFC')
 }
 
 function normalizeLines(composed: string): string {

@@ -1,3 +1,4 @@
+import { compose } from './cacheability.ts'
 import {
   AFTER_SIGNIFICANT_ARTICLE,
   BEFORE_ARTICLE,
@@ -23,7 +24,7 @@ export interface Canonical {
 }
 
 export function canonicalize(text: string): Canonical {
-  const tokens = tokenize(text.normalize('NFC'))
+  const tokens = tokenize(compose(text))
   const form = formOf(tokens)
   // Texts that consist only of pleasantries or punctuation must remain different.
   return form.items.length > 0 ? form : { items: tokens.map(toExactToken), language: 'none' }

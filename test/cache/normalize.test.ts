@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { canonicalize } from '../../src/cache/canonical.ts'
 import { cacheKeyOf, normalizeText } from '../../src/cache/cacheability.ts'
 import type { Part, Prompt } from '../../src/core/prompt.ts'
 
@@ -39,6 +40,19 @@ describe('normalizeText', () => {
   it('leaves a text of more than 100,000 characters unchanged, except for its end', () => {
     const text = '  cafe\u0301\r\n'.repeat(12_000)
     expect(normalizeText(text)).toBe(text.trimEnd())
+  })
+
+  it('does not compose a text with more than 30 consecutive combining marks', () => {
+    const marks = '\u0301\u0316'.repeat(15)
+    expect(normalizeText(`a${marks}`)).toBe(`a${marks}`.normalize('NFC'))
+    for (const text of [`a${marks}\u0301`, `${marks}\u0301`]) {
+      expect(normalizeText(text)).toBe(text)
+      expect(
+        canonicalize(text)
+          .items.map(({ raw }) => raw)
+          .join(''),
+      ).toBe(text)
+    }
   })
 })
 
