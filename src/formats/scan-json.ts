@@ -282,9 +282,7 @@ function bodyLimitError(reason: string): GatewayError {
 
 /** Clients recognize the code and shorten the prompt. */
 export function promptTooLongError(limit: number): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `prompt is too long: its text exceeds ${limit} bytes, which no context window can hold. Shorten it.`,
-    { code: 'context_length_exceeded' },
-  )
+  return new GatewayError('invalid-request', `prompt is too long: its text exceeds ${limit} bytes. Shorten it.`, {
+    code: 'context_length_exceeded',
+  })
 }

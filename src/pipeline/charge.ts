@@ -47,7 +47,7 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
   return parts.length === 0 && unmappedText === ''
 }
 
-/** The upstream may have sent more output than it reported, so the greater of both counts is billed. */
+/** The upstream may have sent more output than it reported, so the greater count is billed. */
 export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill

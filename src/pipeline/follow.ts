@@ -135,7 +135,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
   readonly #waitingChunks: EventChunk[] = []
   #isReading = false
   /** Called once all waiting chunks have been read. */
-  #endLater: (() => void) | undefined
+  #pendingEnd: (() => void) | undefined
   #receiver: SourceReceiver | undefined
   #failure: unknown
   #isOver = false
@@ -172,7 +172,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
   end(): void {
     if (this.#isOver) return
     if (this.#isReading) {
-      this.#endLater = () => this.end()
+      this.#pendingEnd = () => this.end()
       return
     }
     if (!this.#lastParts.some(({ type }) => type === 'done')) return this.fail(streamEndedEarly())
@@ -187,7 +187,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
   fail(error: unknown): void {
     if (this.#isOver) return
     if (this.#isReading) {
-      this.#endLater = () => this.fail(error)
+      this.#pendingEnd = () => this.fail(error)
       return
     }
     this.#failure = error
@@ -227,10 +227,10 @@ class FollowedAnswer implements AnswerSource, EventSink {
     try {
       for (const chunk of this.#waitingChunks.splice(0)) this.#read(chunk)
     } catch (error) {
-      this.#endLater = () => this.fail(error)
+      this.#pendingEnd = () => this.fail(error)
     }
     this.#isReading = false
-    if (this.#endLater !== undefined) this.#endLater()
+    if (this.#pendingEnd !== undefined) this.#pendingEnd()
     else if (!this.#isPaused) this.#resume()
   }
 

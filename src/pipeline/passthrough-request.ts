@@ -95,7 +95,7 @@ export async function parsePassthrough(
     const message = `The provider "${provider.name}" does not support /v1${path}. Choose a model of another provider.`
     throw modelError('not-found', message)
   }
-  const name = requestedModel ?? path.slice(1)
+  const modelName = requestedModel ?? path.slice(1)
   const request: PassthroughRequest = {
     path: `/v1${path}`,
     provider: provider.name,
@@ -103,11 +103,14 @@ export async function parsePassthrough(
     fields: body.fields,
     bytes: body.bytes,
   }
-  checkPermissions(key, name, target, request)
+  checkPermissions(key, modelName, target, request)
   const sentBody = body.withModel(model === requestedModel ? undefined : model)
   return {
     provider,
-    resolved: { name, routes: [{ provider, model: provider.model(model ?? '') ?? unlistedModel(name, provider) }] },
+    resolved: {
+      name: modelName,
+      routes: [{ provider, model: provider.model(model ?? '') ?? unlistedModel(modelName, provider) }],
+    },
     endpoint,
     request,
     maxPrice: maxPriceOf(key, target, request),
@@ -189,7 +192,12 @@ const PROVIDER_NOT_CONFIGURED = 'The provider of this endpoint is not configured
  * The vendor chooses the model of a request without one. A key that is limited to certain models must therefore send
  * one, except for files.
  */
-function checkPermissions(key: VirtualKey, name: string, target: PassthroughTarget, request: PassthroughRequest): void {
+function checkPermissions(
+  key: VirtualKey,
+  modelName: string,
+  target: PassthroughTarget,
+  request: PassthroughRequest,
+): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
   const { provider, model, fields } = request
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
@@ -199,11 +207,11 @@ function checkPermissions(key: VirtualKey, name: string, target: PassthroughTarg
   }
   const maxTokensSent = asCount(fields['max_tokens'] ?? undefined)
   checkAccess(model === undefined ? withoutModels(key) : key, {
-    modelName: name,
+    modelName,
     routeNames: [`${provider}/${model}`],
     prompt: {
       native: { dialect: 'openai', value: fields },
-      model: name,
+      model: modelName,
       messages: [],
       settings: maxTokensSent === undefined ? {} : { maxTokens: maxTokensSent },
       tools: [],

@@ -188,7 +188,7 @@ interface Risk {
 }
 
 /**
- * Ensures that the conversation, whenever it ends, costs at most one rewrite more than if every turn had been sent
+ * Returns true if the conversation, whenever it ends, costs at most one rewrite more than if every turn had been sent
  * unchanged. Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Risk, { model }: Outlook): boolean {

@@ -58,7 +58,7 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
   }
 }
 
-/** Usually two segments were added since a value was stored, but clients may add several turns. */
+/** Usually, two segments have been added since a value was stored, but clients may add several turns. */
 const MAX_ADDED_SEGMENTS = 4
 
 export async function recallFirst(

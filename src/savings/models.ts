@@ -41,15 +41,15 @@ export class FailurePauses {
     this.#now = now
   }
 
-  isPaused(conversation: string): boolean {
-    const failures = this.#failing.get(conversation)
+  isPaused(pauseKey: string): boolean {
+    const failures = this.#failing.get(pauseKey)
     return failures !== undefined && failures.count >= MAX_FAILURES && this.#now() - failures.at < PAUSE_MS
   }
 
-  report(conversation: string, isUsable: boolean): void {
-    const count = (this.#failing.get(conversation)?.count ?? 0) + 1
-    if (isUsable) this.#failing.delete(conversation)
-    else this.#failing.set(conversation, { count, at: this.#now() })
+  report(pauseKey: string, isUsable: boolean): void {
+    const count = (this.#failing.get(pauseKey)?.count ?? 0) + 1
+    if (isUsable) this.#failing.delete(pauseKey)
+    else this.#failing.set(pauseKey, { count, at: this.#now() })
   }
 }
 
@@ -61,11 +61,11 @@ export function pauseKeyOf({ prefixHashes, segments }: Conversation, owner: stri
 export function pauseAfterFailures(
   small: SmallModel,
   pauses: FailurePauses,
-  conversation: string,
+  pauseKey: string,
   signal: AbortSignal,
 ): SmallModel {
-  const isPaused = (): boolean => pauses.isPaused(conversation)
-  const report = (isUsable: boolean): void => pauses.report(conversation, isUsable)
+  const isPaused = (): boolean => pauses.isPaused(pauseKey)
+  const report = (isUsable: boolean): void => pauses.report(pauseKey, isUsable)
   const ask: SmallModel['ask'] = async (question) => {
     if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
     try {

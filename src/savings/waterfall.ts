@@ -66,7 +66,6 @@ interface WaterfallContext {
   readonly ranker: SemanticRanker | undefined
 }
 
-/** Never rejects. */
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
   const { meter, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }

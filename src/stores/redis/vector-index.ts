@@ -31,7 +31,7 @@ const CHECK_INDEX = optionsOf(
   },
   ['client'],
 )
-const MAX_PER_COPIED_SCOPE = 256
+const DEFAULT_MAX_PER_COPIED_SCOPE = 256
 
 /**
  * Creates a vector index in Redis. Each scope has a separate vector set (Redis 8), which a lookup searches in one call.
@@ -62,7 +62,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
     add: async ({ id, scope, owner = '', vector, expiresAt }) => {
       checkVector(vector, dimensions)
       const usesVectorSets = await hasVectorSets()
-      const maxPerScope = options.maxPerScope ?? (usesVectorSets ? DEFAULT_MAX_VECTORS : MAX_PER_COPIED_SCOPE)
+      const maxPerScope = options.maxPerScope ?? (usesVectorSets ? DEFAULT_MAX_VECTORS : DEFAULT_MAX_PER_COPIED_SCOPE)
       const encoded = usesVectorSets ? Array.from(vector) : encodeVector(vector)
       if (maxPerScope < 1 || maxPerKey < 1) return
       await send(ADD_VECTOR, { id, scope, owner, vector: encoded, ends: expiresAt, maxPerScope, maxPerKey })
@@ -83,7 +83,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
       (await hasVectorSets())
         ? []
         : [
-            `The Redis server has no vector sets, so redisVectorIndex compares at most ${options.maxPerScope ?? MAX_PER_COPIED_SCOPE} questions per scope. Use Redis 8 or newer.`,
+            `The Redis server has no vector sets, so redisVectorIndex compares at most ${options.maxPerScope ?? DEFAULT_MAX_PER_COPIED_SCOPE} questions per scope. Use Redis 8 or newer.`,
           ],
   }
 }
