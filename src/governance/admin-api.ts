@@ -109,7 +109,7 @@ export interface ListedKey {
   /** The first 10 characters of the secret. Empty for a key that was configured with `valueSha256`. */
   readonly keyPrefix: string
   readonly isActive: boolean
-  /** Amount billed in the window of the budget, or in this month without a budget. In cents, rounded half up. */
+  /** Amount billed in the window of the budget, or in this month if the key has no budget. In cents, rounded half up. */
   readonly currentUsageCents: number
   /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) if there is no limit. */
   readonly budgetLimitCents: number

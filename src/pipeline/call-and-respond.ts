@@ -16,7 +16,7 @@ import {
   createWriteContext,
   requestsJsonByInstruction,
 } from './exchange.ts'
-import { formatHeaders } from './measure.ts'
+import { headersToForward } from './measure.ts'
 import type { Services } from './services.ts'
 import type { WriteMetrics } from '../formats/format.ts'
 import { billFor, metricsWriter, prepareBill } from './charge.ts'
@@ -51,7 +51,7 @@ class RoutedCall implements UpstreamCall {
   #dropped: Map<Route['model'], readonly string[]> | undefined
 
   constructor(planned: Planned, plan: UpstreamPlan, translate?: Translate) {
-    const headers = formatHeaders(planned.request)
+    const headers = headersToForward(planned.request)
     this.headers = headers['anthropic-beta'] === undefined ? headers : withoutLongContext(headers, planned.resolved)
     this.cancellation = planned.cancellation
     this.keyId = planned.key.id

@@ -16,7 +16,7 @@ const MAX_SMALL_BODY_BYTES = 256 * 1024
 const COUNT_TIMEOUT_MS = 10_000
 /** Estimating this number of bytes takes less than a millisecond. */
 const MAX_SYNCHRONOUS_BYTES = 65_536
-/** The billed count can be a few tokens higher than the vendor's count. */
+/** A vendor's usage can exceed the result of its token-count endpoint by a few tokens. */
 const COUNT_SLACK_TOKENS = 16
 
 export class PromptSize implements Size {
@@ -154,7 +154,7 @@ export async function countByVendor(
 ): Promise<number | undefined> {
   const { signal } = cancellation
   const total = Math.min(timeouts.total, COUNT_TIMEOUT_MS)
-  const headers = formatHeaders(request)
+  const headers = headersToForward(request)
   const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
   try {
     return await provider.countTokens?.(call)
@@ -166,7 +166,7 @@ export async function countByVendor(
 
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
-export function formatHeaders(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
+export function headersToForward(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
   let forwarded: Record<string, string> | undefined
   for (const name of FORMAT_HEADERS) {
     const value = request.header(name)

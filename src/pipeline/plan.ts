@@ -114,7 +114,6 @@ export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'f
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-/** The tokens of an unchanged prompt are counted only if the bill needs them. */
 export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_CACHED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimization = new UnchangedPrompt(size, spent)

@@ -17,7 +17,7 @@ const UNSETTLED_TTL_MS = 60 * 60 * 1000
 const MAX_STORED_IDS = 256
 /** In UTF-16 code units of the JSON. */
 const MAX_CONVERSATION_LENGTH = 4 * 1024 * 1024
-/** Each referenced item requires a store read. */
+/** Each id requires a store read. */
 const MAX_REFERENCES = 1000
 const MAX_CONCURRENT_READS = 16
 /** Total length of the referenced answers, in UTF-16 code units of their JSON. */

@@ -162,7 +162,7 @@ function hashInputOfSource(source: Source | TextSource): string {
 /** A message with more distinct terms is a document, not a question. */
 const MAX_QUESTION_TERMS = 40
 const MAX_FOLLOW_UP_TERMS = 1
-const MAX_SHORT_TERMS = 7
+const MAX_SHORT_QUESTION_TERMS = 7
 const REFERENCE =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
 /** A question that contains a name or a quotation can be understood without the earlier question. */
@@ -190,7 +190,7 @@ export function queryOf(turns: SplitConversation, suggested: readonly string[] =
   const [first, ...steps] = turns.live
   const question = first === undefined ? '' : textOfSegment(first)
   add(question, 1)
-  const isShort = steps.length === 0 && query.size <= MAX_SHORT_TERMS
+  const isShort = steps.length === 0 && query.size <= MAX_SHORT_QUESTION_TERMS
   const earlier = isShort ? earlierExchange(turns.old) : undefined
   if (earlier !== undefined) {
     const needsEarlier = isFollowUp(question, query.size)

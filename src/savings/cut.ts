@@ -59,7 +59,7 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
     owner,
     signal,
   }
-  // Joining messages saves their overhead. A cut with a summary is not refilled, because that would pay for it twice.
+  // Joining messages saves their overhead. With a summary, another attempt may call the summarizer again.
   const mayRefill = prompt.native.dialect === 'anthropic' && options.createNotice === undefined
   const limit = isLiveTooLong ? (options.excerptCap ?? options.cap) : options.cap
   let capacity = Math.max(options.minOldTokens ?? 0, limit - fixedTokens)

@@ -109,7 +109,7 @@ export function createRecursive(
     return { texts: summaries, spent }
   }
 
-  /** Prefers the stored summary of the small model, even while the model is paused. */
+  /** Prefers a stored summary by the small model, even while the model is paused. */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, signal } = job
     const small = summarizerOf(job)

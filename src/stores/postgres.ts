@@ -93,8 +93,14 @@ const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${TRANSACTION_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
 function toRangeRequest({ from, to, after = '', limit }: LogQuery): object {
-  const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
-  return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
+  const [, transactionId = '0', afterId = '0'] = CURSOR.exec(after) ?? []
+  return {
+    limit,
+    afterWriter: transactionId,
+    afterId,
+    ...(from !== undefined && { from }),
+    ...(to !== undefined && { to }),
+  }
 }
 
 function toLogEntry(row: unknown): LogEntry {
