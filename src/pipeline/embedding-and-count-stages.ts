@@ -80,7 +80,7 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
     },
     // `parseEmbedding` has already estimated the texts.
     prepare: () => undefined,
-    mayContainLargeMedia: false,
+    mayContainLargeMedia: size.mayContainLargeMedia,
     bound,
     needsEstimate: () => false,
     tokensToReserve: boundFor,

@@ -133,7 +133,7 @@ export interface Size {
   readonly estimate: number
   /** Yields to the event loop while counting. Never rejects. */
   prepare(): MaybePromise<void>
-  /** True if the body may contain media so long that its digest must be computed in slices. */
+  /** True if the body may be so long that its digest must be computed in slices. */
   readonly mayContainLargeMedia: boolean
   /** Upper bound derived from the number of bytes, for token limits. */
   readonly bound: number
