@@ -33,7 +33,7 @@ type ClaimResult =
 
 export interface ItemResult {
   readonly line: string
-  /** The settlement that must run before the item is closed. Absent if it has run, or if no money was reserved. */
+  /** The settlement that must run before the item is closed. Absent if it has run, or if nothing was reserved. */
   readonly settlement?: Settlement
 }
 
@@ -179,7 +179,7 @@ const QUOTA_EXCEEDED = {
   error: {
     type: 'invalid_request_error',
     message:
-      "The answer was generated and billed, but it exceeds the key's storage quota for message batches. Delete ended batches before you create new ones.",
+      "The result of this item exceeds the key's storage quota for message batches. If an answer was generated, it was billed. Delete ended batches before you create new ones.",
   },
   request_id: null,
 }
@@ -222,10 +222,10 @@ export class ItemPoll {
   #nextPositions: string[] = []
   #lastPosition: string | undefined
 
-  constructor(queue: ItemQueue, batch: OpenBatch, start?: string) {
+  constructor(queue: ItemQueue, batch: OpenBatch, after?: string) {
     this.#queue = queue
     this.batch = batch
-    this.#lastPosition = start
+    this.#lastPosition = after
   }
 
   async next(): Promise<PollResult> {

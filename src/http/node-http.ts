@@ -120,7 +120,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
       isSettled = true
       cancel()
       const { buffer, byteOffset, byteLength } = collector.bytes()
-      // Node buffers can be searched and decoded without copying.
+      // The methods of a Buffer decode faster than a TextDecoder.
       resolve(Buffer.from(buffer, byteOffset, byteLength))
     }
     const fail = (cause?: unknown): void => {

@@ -114,7 +114,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   return {
     process,
     fail: async (claim) => {
-      // The request may be what cannot be read.
+      // Reading the request may have caused the failure.
       const request = await queue.readRequest(claim).catch(() => undefined)
       return finish(claim, { line: errorLine(request?.customId ?? claim.position, FAILED_MESSAGE) })
     },
@@ -139,7 +139,7 @@ interface ItemAnswer {
   readonly result: ItemResult
   /** Absent if the result is final. */
   readonly retryAfterMs?: number
-  /** `isBilled` is false if another worker stored its result first. */
+  /** `isBilled` is false if another worker has claimed the item or stored its result. */
   commit(isBilled: boolean): Promise<void>
 }
 

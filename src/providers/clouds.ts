@@ -268,10 +268,8 @@ function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: S
     const { AwsV4Signer } = await import('aws4fetch')
     const { method, url, headers } = request
     const body = bodyText(request.body)
-    // Other headers are not signed, because proxies may change them.
-    const { 'content-type': type } = headers
-    const signable = type === undefined ? {} : { 'content-type': type }
-    const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body, headers: signable })
+    // The request's headers are not signed, because proxies may change them.
+    const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body })
     const signed = await signer.sign()
     return { ...request, body, headers: { ...headers, ...Object.fromEntries(signed.headers) } }
   }

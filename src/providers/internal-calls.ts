@@ -35,14 +35,14 @@ export async function askSmallModel(
   return { text, spent: costOf(answer.usage ?? estimateUsage(question, text), model.price) }
 }
 
-/** Disables reasoning, because the short output limit leaves no tokens for it. */
 function promptFor(question: Question, { provider, model }: Route): Prompt {
   return {
     // No client uses the gemini format, so prompts never have that dialect.
     native:
       provider.dialect === 'gemini'
         ? { dialect: 'openai', value: {} }
-        : { dialect: provider.dialect, value: { ...model.withoutThinking } },
+        : // The short output limit leaves no tokens for reasoning.
+          { dialect: provider.dialect, value: { ...model.withoutThinking } },
     model: model.id,
     messages: [
       { role: 'system', parts: [{ type: 'text', text: question.instruction }] },

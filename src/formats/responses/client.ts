@@ -115,7 +115,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((object) => asString(asObject(object)?.['id']) ?? [])
 }
 
-/** An item without a type and a role is a reference. */
+/** An item with neither a type nor a role is a reference. */
 function referencedId(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
