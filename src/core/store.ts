@@ -39,7 +39,7 @@ export interface Charge {
   readonly expiresAt: number
 }
 
-/** Sums for reports and for amounts that budgets carry over. Each amount is added to the stored amount of the same name. */
+/** Sums for reports and budgets. Each amount is added to the stored amount of the same name. */
 export interface Tally {
   readonly name: string
   readonly amounts: Readonly<Record<string, number>>
@@ -103,7 +103,7 @@ export interface WriteOptions {
   readonly ttlMs?: number
   /** The quota against which the value counts until it is replaced or deleted, or expires. @default none */
   readonly quota?: Quota
-  /** Writes even if the quota is full. For small values, limited in number by others in the quota. @default false */
+  /** Writes even if the quota is full. For small values whose number is limited by other values. @default false */
   readonly mayExceedQuota?: boolean
 }
 
@@ -154,7 +154,7 @@ type QuotaKind =
   | 'turn'
   /** Ids of responses that an upstream stores for the key. */
   | 'held-response'
-  /** Files that an upstream stores for the key. They do not expire. */
+  /** Records of files that an upstream stores for the key. These records do not expire. */
   | 'file'
   | 'recording'
   | 'live-stream'

@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import { type HttpRequest, joinBytes, LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** Rejects a compressed body, because its size is unknown. */
+/** Rejects a compressed body, because its decompressed size is unknown. */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {

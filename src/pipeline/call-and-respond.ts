@@ -4,7 +4,7 @@ import type { HeaderRecord } from '../core/http.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
-import { contextWindowOf } from '../tokens/estimate.ts'
+import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
 import {
   type Answer,
@@ -147,7 +147,7 @@ const LONG_CONTEXT_TOKENS = 1_000_000
  * above the window of the entry would not be billed.
  */
 function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
-  if (routes.every(({ model }) => contextWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers
+  if (routes.every(({ model }) => upstreamWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers
   const { 'anthropic-beta': betas = '', ...others } = headers
   const allowed = betas.split(',').filter((beta) => !LONG_CONTEXT_BETA.test(beta.trim()))
   return allowed.length === 0 ? others : { ...others, 'anthropic-beta': allowed.join(',') }

@@ -8,7 +8,7 @@ import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/virtual-key.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
-import { contextWindowOf } from '../tokens/estimate.ts'
+import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { authenticate, embeddingRoutes, reserve, routeName } from './admission.ts'
 import { billFor } from './charge.ts'
 import {
@@ -73,7 +73,7 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
   const overhead = inputs.length * INPUT_OVERHEAD_TOKENS
   const bound = size.bound + overhead
-  const boundFor = ({ model }: Route): number => Math.min(bound, contextWindowOf(model) * inputs.length + overhead)
+  const boundFor = ({ model }: Route): number => Math.min(bound, upstreamWindowOf(model) * inputs.length + overhead)
   return {
     get estimate() {
       return inputTokens + meter.estimatePrompt(prompt)

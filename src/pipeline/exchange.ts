@@ -129,13 +129,13 @@ export interface ResolvedModel {
 
 /** In tokens. Each value is computed when it is first read. */
 export interface Size {
-  /** The local count. Blocks the event loop for a long prompt, unless `prepare` has computed it. */
+  /** Blocks the event loop for a long prompt, unless `prepare` has computed it. */
   readonly estimate: number
   /** Yields to the event loop while counting. Never rejects. */
   prepare(): MaybePromise<void>
   /** True if the body may be so long that its digest must be computed in slices. */
   readonly mayContainLargeMedia: boolean
-  /** Upper bound derived from the number of bytes, for token limits. */
+  /** For token limits: an upper bound for text, and typical numbers for images. */
   readonly bound: number
   needsEstimate(route: Route): boolean
   tokensToReserve(route: Route): number

@@ -4,7 +4,13 @@ import type { HttpRequest } from '../core/http.ts'
 import type { Route, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { findSurchargedField, findVendorWork } from '../formats/prompt-checks.ts'
-import { boundByBytes, contextWindowOf, type PromptWeight, tokensOutsideText, weighPrompt } from '../tokens/estimate.ts'
+import {
+  boundByBytes,
+  type PromptWeight,
+  tokensOutsideText,
+  upstreamWindowOf,
+  weighPrompt,
+} from '../tokens/estimate.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
 import type { Authenticated, ResolvedModel, Size, TokenCounter } from './exchange.ts'
@@ -57,11 +63,11 @@ export class PromptSize implements Size {
   }
 
   needsEstimate(route: Route): boolean {
-    return !this.#isOpenEnded && this.#boundFor(route) > contextWindowOf(route.model)
+    return !this.#isOpenEnded && this.#boundFor(route) > upstreamWindowOf(route.model)
   }
 
   tokensToReserve(route: Route): number {
-    const window = contextWindowOf(route.model)
+    const window = upstreamWindowOf(route.model)
     if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
     // A prompt that exceeds the window can be answered only if a tier shortens it, and is billed by the local count.
@@ -69,7 +75,7 @@ export class PromptSize implements Size {
   }
 
   maxReportableTokens(route: Route): number {
-    const window = contextWindowOf(route.model)
+    const window = upstreamWindowOf(route.model)
     return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
   }
 

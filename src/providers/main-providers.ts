@@ -168,7 +168,7 @@ export interface OpenaiEmbedderOptions {
   readonly apiKey?: string
   /** The length of the vectors. @default 1024 */
   readonly dimensions?: number
-  /** US dollars per million tokens, part of the actual cost of a request if used as `savings.embedder`. @default 0 */
+  /** US dollars per million tokens, for the actual cost of requests with `savings.embedder`. @default 0 */
   readonly price?: number
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>

@@ -224,7 +224,7 @@ export function tokensOutsideText({ overhead, images }: PromptWeight, model: Mod
   return overhead + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
-export function contextWindowOf(model: Model): number {
+export function upstreamWindowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }
 

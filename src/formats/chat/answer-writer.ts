@@ -24,9 +24,9 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
       const finishChunk = held.finishChunk ?? builder.finishChunk()
       const usageChunk = held.usageChunk ?? (held.finishChunk === undefined ? builder.usageChunk() : undefined)
       const chunks = [...(finishChunk === undefined ? [] : [finishChunk]), ...held.lateChunks]
-      const [last, ...late] = wantsUsage ? chunks : chunks.map(removeUsage)
+      const [first, ...others] = wantsUsage ? chunks : chunks.map(removeUsage)
       return [
-        ...(last === undefined ? [] : [addField(last, 'svc_metrics', writeMetrics('details')), ...late]),
+        ...(first === undefined ? [] : [addField(first, 'svc_metrics', writeMetrics('details')), ...others]),
         ...(wantsUsage && usageChunk !== undefined ? [usageChunk] : []),
         { data: DONE_DATA },
       ]
