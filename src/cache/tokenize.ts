@@ -83,7 +83,7 @@ function tokenPattern(address: string): RegExp {
 
 function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
   const [, quoted, address, identifier, number, word, character] = match
-  if (quoted !== undefined) push('exact', quoted, unquote(quoted))
+  if (quoted !== undefined) push('exact', quoted, normalizeQuotes(quoted))
   else if (address !== undefined) pushAddress(address, push)
   else if (identifier !== undefined) push('exact', identifier)
   else if (number !== undefined) push('number', number)
@@ -120,7 +120,7 @@ function symbolKey(character: string, next: string | undefined): string {
   return character === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : character
 }
 
-function unquote(text: string): string {
+function normalizeQuotes(text: string): string {
   // In code, 'a' and "a" differ.
   if (text.startsWith('`') || text.startsWith("'")) return text
   return `"${text.slice(1, -1)}"`

@@ -33,7 +33,7 @@ interface UpstreamAttempt {
   readonly record: AttemptRecord
 }
 
-/** Until a stream has content, another candidate can replace it. */
+/** Maximum wait for a stream's first content. During the wait, another candidate can replace the stream. */
 const MAX_HOLD_MS = 5000
 
 export interface Failover extends Upstream {
@@ -110,7 +110,7 @@ function callInOrder<T>(
   }
   let attempt: UpstreamAttempt
   try {
-    attempt = firstAttempt(options, candidates, index, call)
+    attempt = beginFirstAttempt(options, candidates, index, call)
   } catch (error) {
     return callNext(error)
   }
@@ -124,7 +124,7 @@ interface Progress {
 
 const FIRST_CANDIDATE: Progress = { index: 0 }
 
-function firstAttempt(
+function beginFirstAttempt(
   options: UpstreamAttempt['options'],
   candidates: readonly Route[],
   index: number,

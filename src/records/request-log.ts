@@ -4,8 +4,8 @@ import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type FinalOutcome, outcomeOf, type FinishedRequest, truncateName, type TierOutcome } from './audit.ts'
 
 /**
- * Severity of a log record. A request record has the level WARN if the request was rejected, ERROR if the request
- * failed, and otherwise INFO, even if the caller disconnected. The gateway does not write DEBUG records.
+ * Severity of a log record. A request record has the level WARN for a 4xx status, ERROR for a 5xx status, and INFO
+ * otherwise or if the caller disconnected. The gateway does not write DEBUG records.
  */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 

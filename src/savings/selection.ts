@@ -254,7 +254,7 @@ export async function scoreTopics(texts: readonly TermCounts[], query: Query, pa
   return scoreTexts(await createCorpus(topics, pause), query, pause)
 }
 
-/** Stops before a long neighbor, which is a document with its own topic. */
+/** Limits the total length of a topic, because a long neighbor is a document with its own topic. */
 function topicAround(texts: readonly TermCounts[], index: number): readonly TermCounts[] {
   let length = texts[index]?.length ?? 0
   let distance = 0
