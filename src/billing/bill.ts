@@ -123,7 +123,6 @@ export function reductionPercent(bill: Bill): number {
 /** In the order in which `reducePrompt` reduces them. */
 const PROMPT_TOKEN_FIELDS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Limits what a wrong report by an upstream can bill. */
 export function clampUsage(
   usage: Usage,
   ceiling: UsageCeiling,

@@ -21,7 +21,7 @@ export interface WriteContext {
   readonly prompt: Prompt
   /** Seconds since 1970. */
   readonly createdSeconds: number
-  /** The id of the answer in formats whose ids the gateway generates. @default the upstream's id */
+  /** Source of the answer's id in formats whose ids the gateway generates. @default the upstream's id */
   readonly requestId?: string
   /** The caller's body before references to earlier turns are resolved. @default the prompt's body */
   readonly requestBody?: JsonObject

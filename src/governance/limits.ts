@@ -164,9 +164,7 @@ export function limitError(
     ...((max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
   }
   const text =
-    kind === 'requests'
-      ? `${max} requests`
-      : `this prompt has ${tokens} tokens, which is more than remain of the ${max}`
+    kind === 'requests' ? `${max} requests` : `this prompt has up to ${tokens} tokens, more than remain of the ${max}`
   const remedy = max === 0 ? 'Raise the limit.' : isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`
   return new GatewayError('rate-limited', `${label} is reached: ${text} per ${window}. ${remedy}`, details)
 }

@@ -184,7 +184,7 @@ export interface AdminOptions {
   readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }
 
-/** Returns the request with an unread body. Throws `unauthenticated`. */
+/** Returns a request whose body can still be read. Throws `unauthenticated`. */
 export type Authorize = (request: HttpRequest, limits: BodyLimits) => Promise<HttpRequest>
 
 const AUTHORIZE_TIMEOUT_MS = 10_000

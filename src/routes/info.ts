@@ -116,7 +116,7 @@ interface StatusDependencies {
 
 /**
  * The specification defines the service names: bifrost is the routing to providers, redis is the store, and
- * mcp_tools is the search in stored contexts. The endpoint requires no key, so the body contains no provider names.
+ * mcp_tools is the search in stored contexts.
  */
 export function health(dependencies: StatusDependencies): Handler {
   return async (call) => {
@@ -224,7 +224,7 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSett
   const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
   return [
     ...counterLines('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.outcomes),
-    ...counterLines('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
+    ...counterLines('sluice_tier_requests_total', 'Requests that a tier served or rewrote.', 'tier', totals.tiers),
     ...counterLines('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
     ...counterLines(
       'sluice_cost_dollars_total',

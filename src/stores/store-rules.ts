@@ -123,7 +123,7 @@ export function growthOf(bytes: number, replacedBytes: number | undefined): Pool
   return { entries: replacedBytes === undefined ? 1 : 0, bytes: bytes - (replacedBytes ?? 0) }
 }
 
-/** A key may use at most as much as remains free, which leaves capacity for other keys. */
+/** A share may use at most as much as remains free, which leaves capacity for other shares. */
 export function exceedsQuota(
   growth: PoolSize,
   share: PoolSize,
