@@ -77,7 +77,9 @@ async function tryForecast(
     rate,
     quote,
     outputTokens: coveredOutputTokens(limitClaims, quote, grantedCost),
-    ...(exceeded !== undefined && { error: limitError(exceeded.limit, { rate, now: at, tokens }) }),
+    ...(exceeded !== undefined && {
+      error: limitError(exceeded.limit, { rate, now: at, tokens, isCounted: quote.recount?.tokens === undefined }),
+    }),
     limits: balances,
     recount:
       exceeded === undefined ? undefined : recountFor(exceeded.limit, amounts[balances.indexOf(exceeded)] ?? 0, quote),

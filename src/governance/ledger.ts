@@ -130,7 +130,10 @@ export function createLedger(options: LedgerOptions): Ledger {
     const rate = requestStatus === undefined || exceeded?.kind === 'tokens' ? newStatus : requestStatus
     if (!result.accepted && exceeded !== undefined) {
       const recount = recountFor(exceeded, result.levels[result.rejectedIndex] ?? 0, quote)
-      return { error: limitError(exceeded, { rate, now: at, tokens }), recount }
+      return {
+        error: limitError(exceeded, { rate, now: at, tokens, isCounted: quote.recount?.tokens === undefined }),
+        recount,
+      }
     }
     const grantedCost = result.accepted && result.granted < worstCost ? result.granted : worstCost
     return { reservation: createReservation(context, { rate, grantedCost }) }

@@ -140,11 +140,16 @@ const WINDOW_NAMES: Readonly<Record<DurationCode, string>> = {
   '1M': 'month',
 }
 
+interface LimitErrorContext {
+  readonly rate: RateStatus
+  readonly now: number
+  readonly tokens: number
+  /** False if `tokens` is an upper bound, and the prompt may fit in a later window. @default true */
+  readonly isCounted?: boolean
+}
+
 /** The error must not reveal the usage of other keys that share the limit. */
-export function limitError(
-  limit: Limit,
-  { rate, now, tokens }: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
-): GatewayError {
+export function limitError(limit: Limit, { rate, now, tokens, isCounted = true }: LimitErrorContext): GatewayError {
   const { kind, label, max } = limit
   const retryAt = new Date(limit.period.end).toISOString()
   const window = WINDOW_NAMES[limit.every]
@@ -155,7 +160,7 @@ export function limitError(
       { rate },
     )
   }
-  const isTooLarge = kind === 'tokens' && tokens > max
+  const isTooLarge = kind === 'tokens' && isCounted && tokens > max
   const details: FailureDetails = {
     code: 'rate_limit_exceeded',
     retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - now) / 1000)),

@@ -138,6 +138,19 @@ describe('token limits', () => {
     await expect(governance.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
   })
 
+  it('advise a retry while the prompt is not counted, because it may fit in the next window', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_tokens: 100 })
+    await (await governance.ledger.reserve(key, quote(100, 1))).settle(usage(100, 0))
+    const bound = quote(400, 1)
+    const error = governance.ledger.reserve(key, {
+      ...bound,
+      recount: { tokens: { callsUpstream: false, run: async () => quote(90, 1) } },
+    })
+    await expect(error).rejects.toThrow(`Retry after ${new Date(HOUR_END).toISOString()}.`)
+    await expect(error).rejects.not.toMatchObject({ details: { advice: { shouldRetry: 'false' } } })
+  })
+
   it('appear in the headers of a request that they reject; other requests show the request limit', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rate_limit_tokens: 100, rate_limit_requests: 7 })
