@@ -9,7 +9,7 @@ import type { Created, Entered } from './support/cost/counters.ts'
 import { startUpstream, type Upstream } from './support/upstream.ts'
 
 /** The measured value. The goal is 45. */
-const MAX_FILES = 68
+const MAX_FILES = 62
 /** The measured value. The goal is 200. */
 const MAX_FUNCTIONS = 480
 /** The deadlines of all requests share one timer, which is rearmed every few seconds. */
@@ -18,7 +18,7 @@ const MAX_TIMERS = 0
 const MAX_PROMISES = 12
 /** Reserve, and settle with the audit record. The goal was 3. */
 const MAX_STORE_CALLS = 2
-/** Measured by sampling: 58. The goal is 40; `npm run bench` measures it exactly. */
+/** Measured by sampling: 52 to 58. The goal is 40; `npm run bench` measures it exactly. */
 const MAX_ALLOCATED_KIB = 62
 
 const WARM_UP = 500
