@@ -105,8 +105,8 @@ export type Role = 'system' | 'user' | 'assistant' | 'tool'
 
 /**
  * One message. The system prompt of the messages format becomes the first message, as do the instructions of the
- * responses format. Tool results are in messages of role `tool` (chat format, one result each; responses format) or
- * `user` (messages format).
+ * responses format. Tool results are in messages of role `tool` (chat and responses formats, one result each) or `user`
+ * (messages format).
  */
 export interface Message {
   readonly role: Role

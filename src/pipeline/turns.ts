@@ -12,7 +12,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS
 /** Vendors store responses for 30 days. */
 const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
-/** Limits how long a response remains unsettled if its process dies. */
+/** If the process dies before it settles a response, the response cannot be deleted for this long. */
 const UNSETTLED_TTL_MS = 60 * 60 * 1000
 const MAX_STORED_IDS = 256
 /** In UTF-16 code units of the JSON. */

@@ -155,7 +155,7 @@ export class CircuitPermit {
   discard(): void {
     if (this.#isOver) return
     this.#isOver = true
-    // The probe has no result, so the next request may probe.
+    // The probe has no result, so it does not delay the half-open state.
     if (this.#probedOpening !== undefined) this.#probedOpening.probedAt = -Infinity
   }
 }

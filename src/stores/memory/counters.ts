@@ -59,7 +59,7 @@ export function createCounters(
     counters.delete(name)
   }
 
-  /** Holds reference counter objects, so a counter that was created again under the same name does not change. */
+  /** A hold refers to a counter object, so a counter that was created later under the same name does not change. */
   function release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
