@@ -35,7 +35,7 @@ export interface UpstreamErrorDetails {
   readonly details?: Json
 }
 
-/** Retry headers of an upstream, as received. */
+/** Retry headers for the caller: those of the upstream, as received, or `shouldRetry` set by the gateway. */
 export interface RetryAdvice {
   readonly retryAfter?: string
   readonly retryAfterMs?: string
@@ -55,7 +55,7 @@ export interface FailureDetails {
   readonly upstream?: UpstreamErrorDetails
   readonly advice?: RetryAdvice
   readonly details?: Json
-  /** True if the caller or the gateway caused the failure. @default false */
+  /** If true, the circuit breaker does not count the failure against the upstream. @default false */
   readonly isLocalFault?: boolean
   /** True if the request timed out before it was sent. The upstream does not bill such a request. */
   readonly isUnsent?: boolean

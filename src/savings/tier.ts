@@ -97,7 +97,6 @@ export interface WaterfallResult {
 }
 
 export interface Waterfall {
-  /** Never rejects. */
   (job: TierJob): Promise<WaterfallResult>
   /** Returns true if no tier rewrites a prompt of at most this many tokens. */
   isTooSmall(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
