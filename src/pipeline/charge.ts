@@ -124,9 +124,10 @@ function countedPrompt({ plan, reservation }: Planned, { model }: Route): number
 
 /** Assumes an answer of the reserved length. */
 export function expectedBill(planned: Planned): Bill {
-  const { plan, reservation } = planned
+  const { plan, prompt, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
-  const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens: reservation.outputTokens }
+  const outputTokens = reservation.outputTokens * (prompt.settings.choices ?? 1)
+  const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens }
   return billOf(planned, plan, { route: routeOf(planned), usage, isEstimated: true })
 }
 

@@ -66,6 +66,13 @@ describe('a request with X-Svc-Explain', () => {
     },
   )
 
+  it('has a cost that covers each of several choices', async () => {
+    const { body } = await explain(await stage(), { ...CHAT.body, n: 3 })
+    const { tokens, cost } = body as { tokens: Record<string, number>; cost: Record<string, number> }
+
+    expect(cost['theoretical_usd']).toBeCloseTo(((tokens['original'] ?? 0) + 2 * 3 * 20) / 1e6, 6)
+  })
+
   it('has both prices, which agree with one another', async () => {
     const { body } = await explain(await stage(), CHAT.body)
     const { tokens, cost } = body as { tokens: Record<string, number>; cost: Record<string, number> }
