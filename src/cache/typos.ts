@@ -18,7 +18,7 @@ const FUNCTION_WORDS = words(
   under until upon very want were what when where whether which while whose with within without would your`,
 )
 
-/** Must accept every pair of words that the guard accepts as a typo. */
+/** Preselects pairs for the guard, which decides whether a difference is a typo. */
 export function mayBeTypo(left: string, right: string): boolean {
   const [leftWord, rightWord] = removePossessives(left, right)
   return isOneTypo(leftWord, rightWord) || isFunctionWordTypo(leftWord, rightWord)

@@ -40,10 +40,10 @@ export interface FinishedRequest {
   readonly tiers?: readonly TierOutcome[] | undefined
 }
 
-/** The outcome of a request. `left`: the caller disconnected. */
+/** The outcome of a request. `left`: the caller disconnected or the gateway closed. */
 export type FinalOutcome = 'answered' | 'refused' | 'failed' | 'left'
 
-/** Status recorded for a request whose caller disconnected. Never sent. */
+/** Status recorded for a request whose caller disconnected. */
 const CLIENT_CLOSED_REQUEST = 499
 
 export function outcomeOf(finished: FinishedRequest): FinalOutcome {
@@ -66,7 +66,7 @@ export function truncateName(name: string | undefined): string | null {
 export interface AuditRecord {
   /** When the request ended, in ISO 8601 format. */
   readonly timestamp: string
-  /** null: the request had no known key. */
+  /** Requests without a known key have no audit record. */
   readonly keyId: string | null
   /** Model name in the request. null: the request was rejected before its model was resolved. */
   readonly model: string | null
@@ -111,7 +111,7 @@ type WireAuditRecord = WireForm<AuditRecord>
 export interface Audit {
   /** Never rejects. A record that the store does not accept is counted in `dropped`. */
   write(finished: FinishedRequest): MaybePromise<void>
-  /** For a settlement, which appends them in the same atomic step. */
+  /** Returns the entries that a settlement appends. */
   entriesOf(finished: FinishedRequest): readonly SettledEntry[]
   read(query?: AuditQuery): Promise<WireForm<AuditPage>>
   dropped(): number

@@ -52,7 +52,7 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // Ignored, because the value can be recomputed.
+        // Ignored, because a lost value must not fail the request.
       }
     },
   }

@@ -41,8 +41,8 @@ export interface BulkLimits {
    */
   readonly expiring: PoolLimit
   /**
-   * Log entries, such as audit records. A full pool drops the oldest entry of its largest share (one key, or one log for
-   * entries without a quota).
+   * Log entries, such as audit records. A full pool drops the oldest entry of its largest share (all entries of one
+   * kind that belong to one key, or one log for entries without a quota).
    */
   readonly logs: PoolLimit
 }

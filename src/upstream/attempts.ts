@@ -99,7 +99,7 @@ export class Attempts {
     return costOfBillable(this.#records, countPrompt)
   }
 
-  /** Excludes the last call, which produced the answer. */
+  /** Excludes the last call, which is billed separately. */
   costOfUnusedCalls(countPrompt: () => number): NanoUsd {
     return this.#records.length < 2 ? ZERO : costOfBillable(this.#records.slice(0, -1), countPrompt)
   }
