@@ -11,7 +11,7 @@ export interface ParseLimits {
   readonly depth?: number
   /** Maximum number of keys and array elements, except numbers in arrays. */
   readonly keys?: number
-  /** Maximum number of numbers in arrays. Integers of up to 9 digits count once, others four times. */
+  /** Maximum number of numbers in arrays. Integers of up to 9 characters count once, others four times. */
   readonly numbers?: number
   /** Maximum number of bytes outside strings. */
   readonly syntaxBytes?: number
