@@ -60,7 +60,7 @@ export function tokenize(text: string): readonly Token[] {
 
 const SPACE = 0x20
 
-/** Returns the end of a space-delimited word of ASCII letters, or 0 for other text. Faster than the pattern. */
+/** Returns the end of a space-delimited ASCII word, or 0 for other text and for `getName`. Faster than the pattern. */
 function endOfPlainWord(text: string, start: number): number {
   if (start > 0 && text.charCodeAt(start - 1) !== SPACE) return 0
   let end = start
@@ -163,7 +163,7 @@ const CORRECTIONS: ReadonlyMap<string, string> = new Map([
   ['si', 'is'],
 ])
 
-/** Corrections of swaps that are ambiguous in lower case, but not if a capital letter was moved. */
+/** Most of these swaps are ambiguous in lower case, but not if a capital letter was moved. */
 const MOVED_CAPITAL_CORRECTIONS: ReadonlyMap<string, string> = new Map([
   ['oD', 'do'],
   ['fI', 'if'],

@@ -82,7 +82,7 @@ async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Servic
   }
 }
 
-/** Calls no upstream, uses no quota, and does not change the cache, the statistics or the state of the tiers. */
+/** Calls no upstream, uses no quota, and does not change the cache, its statistics or the state of the tiers. */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
   await parsed.size.prepare()
   const forecast = await waitForStore(parsed, services.ledger.forecast(parsed.key, quote(parsed, false)), services)

@@ -250,7 +250,7 @@ function toInsertion(text: string): IndexedMessage {
   return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
 }
 
-/** Merges messages with the same role that were not adjacent in the received prompt. */
+/** Merges newly adjacent messages with the same role, or inserts a gap before one that must stay unchanged. */
 function alternateRoles(indexed: readonly IndexedMessage[], unchanged: ReadonlySet<number | undefined>): Message[] {
   const merged: IndexedMessage[] = []
   for (const next of indexed) {
