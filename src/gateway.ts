@@ -32,7 +32,7 @@ import {
 import {
   createCache,
   createDryRun,
-  createPromptCache,
+  createPromptMarker,
   createSavings,
   shadowFields,
   smallModelFor,
@@ -122,7 +122,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     allowsUnreservedRequests: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not applied', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ reservationId }) => {
-      const cause = new Error('The store failed for too long. A settlement was dropped, and its request is not billed.')
+      const cause = new Error(
+        'A settlement was dropped, because the store rejected it or failed for too long. Its request is not billed.',
+      )
       observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: reservationId })
     },
   })
@@ -246,7 +248,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
         onShadowFailure: (cause) => observers.reportFailure('the shadow run of a savings tier failed', cause),
       },
     ),
-    promptCache: createPromptCache(savings, { store, runtime }),
+    markPrompt: createPromptMarker(savings, { store, runtime }),
     dryRun: () => createDryRun(savings, { store, meter, runtime }),
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: failover,

@@ -206,7 +206,7 @@ function toPart({ part, pieces, signaturePieces }: Block): Part {
   }
 }
 
-export function isContent(part: StreamPart): boolean {
+export function isContentOrEnd(part: StreamPart): boolean {
   switch (part.type) {
     case 'answer-start':
     case 'text-start':

@@ -11,7 +11,7 @@ export interface ParseLimits {
   readonly depth?: number
   /** Maximum number of keys and array elements, except numbers in arrays. */
   readonly keys?: number
-  /** Maximum number of numbers in arrays. Integers of up to 9 characters count once, others four times. */
+  /** Maximum number of numbers in arrays. Integers of up to 9 digits count once, others four times. */
   readonly numbers?: number
   /** Maximum number of bytes outside strings. */
   readonly syntaxBytes?: number
@@ -199,6 +199,7 @@ function checkSyntaxBytes({ position, stringBytes, isInString, stringStart, limi
 
 function readNumber(state: ScanState): void {
   const { bytes, position, limits } = state
+  const firstDigit = CHARACTER_KINDS[bytes[position] ?? 0] === DIGIT ? position : position + 1
   const integerEnd = endOfRun(bytes, position, DIGIT)
   let end = integerEnd
   for (let byte = bytes[end]; byte !== undefined; byte = bytes[end]) {
@@ -209,7 +210,7 @@ function readNumber(state: ScanState): void {
   state.position = end
   state.isModelNext = false
   if (!isInArray(state)) return
-  const isSmallInteger = end === integerEnd && end - position <= MAX_SMALL_INTEGER_DIGITS
+  const isSmallInteger = end === integerEnd && end - firstDigit <= MAX_SMALL_INTEGER_DIGITS
   state.numberCount += isSmallInteger ? 1 : OTHER_NUMBER_WEIGHT
   if (state.numberCount <= limits.numbers) return
   throw bodyLimitError(

@@ -6,7 +6,7 @@ import {
   type SourceReceiver,
   type StreamPart,
   type StreamReader,
-  isContent,
+  isContentOrEnd,
 } from '../core/answer.ts'
 import { NO_USAGE, type Usage } from '../core/money.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -245,7 +245,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
     else if (part.type === 'answer-end' || part.type === 'done') this.#lastParts.push(part)
     else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#newId ?? part.id })
     else this.#forward(part)
-    if (part.type.endsWith('-delta') && isContent(part)) this.#resolveContent(true)
+    if (part.type.endsWith('-delta') && isContentOrEnd(part)) this.#resolveContent(true)
   }
 
   #forward(part: StreamPart): void {

@@ -13,7 +13,7 @@ import type {
   ReplayPlan,
   RequestOutcome,
 } from './exchange.ts'
-import type { PromptCache, Services, AnswerCache, SharedAnswer } from './services.ts'
+import type { MarkPrompt, Services, AnswerCache, SharedAnswer } from './services.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import type { FlightRole, Leader } from '../replay/shared-work.ts'
@@ -32,9 +32,9 @@ export function plan(reserved: Reserved, services: Services): MaybePromise<Plann
 
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const shortened = shorten(reserved, recalled, services)
-  const { promptCache } = services
-  if (promptCache === undefined || !needsCacheMarkers(reserved)) return shortened
-  return chain(shortened, (planned) => addCacheMarkers(planned, promptCache, services))
+  const { markPrompt } = services
+  if (markPrompt === undefined || !needsCacheMarkers(reserved)) return shortened
+  return chain(shortened, (planned) => addCacheMarkers(planned, markPrompt, services))
 }
 
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
@@ -63,14 +63,14 @@ function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-async function addCacheMarkers(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
+async function addCacheMarkers(planned: Planned, markPrompt: MarkPrompt, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
   try {
     await plan.counts.prepare?.()
     const { model } = resolved.routes[0]
     const request = { prompt: plan.prompt, model, tokens: plan.counts.sent, owner: key.id, now: startedAt }
-    const markedPrompt = await promptCache(request)
+    const markedPrompt = await markPrompt(request)
     if (markedPrompt !== undefined) planned.plan = { ...plan, prompt: markedPrompt.prompt, markedPrompt }
   } catch (cause) {
     observers.reportFailure('markers for the prompt cache could not be added', cause)

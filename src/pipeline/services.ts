@@ -127,7 +127,7 @@ export interface RequestTracker {
 }
 
 /** Resolves with undefined if markers would not save money. */
-export type PromptCache = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
+export type MarkPrompt = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
 export interface Services {
   readonly findKey: FindKey
@@ -142,9 +142,9 @@ export interface Services {
   readonly detached: DetachedWork
   readonly waterfall: Waterfall
   /** Absent if prompt cache markers are disabled. */
-  readonly promptCache?: PromptCache | undefined
-  /** Returns a waterfall and a prompt cache that have no side effects. */
-  readonly dryRun: () => Pick<Services, 'waterfall' | 'promptCache'>
+  readonly markPrompt?: MarkPrompt | undefined
+  /** Returns a waterfall and a `markPrompt` that have no side effects. */
+  readonly dryRun: () => Pick<Services, 'waterfall' | 'markPrompt'>
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream
   readonly meter: Meter

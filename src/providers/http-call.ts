@@ -61,7 +61,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #lastActivityAt = 0
   #isPaused = false
   #cancelTotalTimer: (() => void) | undefined
-  #cancelIdleTimer: (() => void) | undefined
+  #cancelSilenceTimer: (() => void) | undefined
   #unsubscribe: (() => void) | undefined
 
   readonly format: StreamFormat | undefined
@@ -83,7 +83,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#cancelTotalTimer = runtime.after(timeouts.total, () => this.#onTotalTimeout())
     if (isStream !== undefined) {
       const onFirstByteTimeout = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)
-      this.#cancelIdleTimer = runtime.after(timeouts.firstByte, onFirstByteTimeout)
+      this.#cancelSilenceTimer = runtime.after(timeouts.firstByte, onFirstByteTimeout)
     }
     this.#unsubscribe = cancellation.onCancel(() => this.#stop(cancellation.reason))
     this.#call = transport(request, this)
@@ -94,7 +94,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#status = status
     this.#header = header
     this.#maxBytes = maxBytes(status)
-    this.#cancelIdleTimer?.()
+    this.#cancelSilenceTimer?.()
     if (isStream?.(status, header) !== true) return
     this.#stream = new PacedStream({
       pauseReading: () => this.#call?.pause(),
@@ -103,7 +103,7 @@ class HttpCall implements TransportHandler, AnswerSource {
       },
     })
     this.#lastActivityAt = runtime.now()
-    this.#cancelIdleTimer = runtime.after(timeouts.idle, () => this.#checkIdle())
+    this.#cancelSilenceTimer = runtime.after(timeouts.idle, () => this.#checkIdle())
     this.#resolve({ status, header, source: this })
   }
 
@@ -181,7 +181,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     const { runtime, timeouts } = this.#options
     const idleMs = this.#isPaused ? 0 : runtime.now() - this.#lastActivityAt
     if (idleMs >= timeouts.idle) this.#timeOut('did not send more data', timeouts.idle)
-    else this.#cancelIdleTimer = runtime.after(timeouts.idle - idleMs, () => this.#checkIdle())
+    else this.#cancelSilenceTimer = runtime.after(timeouts.idle - idleMs, () => this.#checkIdle())
   }
 
   #onTotalTimeout(): void {
@@ -211,7 +211,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #end(): void {
     this.#isOver = true
     this.#cancelTotalTimer?.()
-    this.#cancelIdleTimer?.()
+    this.#cancelSilenceTimer?.()
     this.#unsubscribe?.()
   }
 }

@@ -6,7 +6,7 @@ import {
   type StreamFormat,
   type StreamReader,
   Collector,
-  isContent,
+  isContentOrEnd,
 } from '../core/answer.ts'
 import type { Usage } from '../core/money.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -202,7 +202,7 @@ export class AnswerTranslator {
     for (const part of chunk.parts) {
       if (part.type === 'answer-start') this.answerId = part.id
       this.#hasAnswer ||= part.type !== 'done' && part.type !== 'usage'
-      this.hasContent ||= isContent(part)
+      this.hasContent ||= isContentOrEnd(part)
       this.isComplete ||= part.type === 'done'
     }
     this.hasContent ||= chunk.unmappedText !== undefined

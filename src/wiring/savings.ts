@@ -4,7 +4,7 @@ import type { Embedder } from '../core/cache.ts'
 import type { Meter, Runtime, Route, Model } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { costOf, type NanoUsd, NO_USAGE, toDollars, ZERO } from '../core/money.ts'
-import type { PromptCache, Services } from '../pipeline/services.ts'
+import type { MarkPrompt, Services } from '../pipeline/services.ts'
 import type { LogEventFields } from '../records/request-log.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
@@ -112,7 +112,7 @@ export function createDryRun(
   const dryDependencies = { ...dependencies, store: { ...dependencies.store, set: () => Promise.resolve() } }
   return {
     waterfall: createSavings(options, dryDependencies, { onShadow: () => {}, onShadowFailure: () => {} }),
-    promptCache: createPromptCache(options, dryDependencies),
+    markPrompt: createPromptMarker(options, dryDependencies),
   }
 }
 
@@ -127,10 +127,10 @@ export function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields
   }
 }
 
-export function createPromptCache(
+export function createPromptMarker(
   options: SavingsOptions,
   { store, runtime }: Pick<SavingsDependencies, 'store' | 'runtime'>,
-): PromptCache | undefined {
+): MarkPrompt | undefined {
   if (options.promptCache === 'off') return undefined
   const load = lazy(async () => {
     const { createMemory, markForCache } = await import('../savings/waterfall.ts')

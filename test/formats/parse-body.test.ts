@@ -143,6 +143,7 @@ describe('array elements and numbers', () => {
 
   it('do not count negative and 9-digit integers more than once', () => {
     expect(() => parse(list(250_000, '-1,123456789'))).not.toThrow()
+    expect(() => parse(list(300_000, '-123456789'))).not.toThrow()
   })
 
   it('are rejected if the body has more than 4 MiB outside of its strings, including blanks', () => {
