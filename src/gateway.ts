@@ -67,7 +67,7 @@ export interface Gateway {
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
   /** The semantic cache. Neither method has an effect if the cache is disabled. */
   readonly cache: {
-    /** Removes all stored answers, or the stored answers of one key. */
+    /** Removes all stored answers, or those of the key with the id `key`. */
     readonly clear: (filter?: { readonly key?: string }) => Promise<void>
     /** Reports that the request with this id (`X-Request-Id`) received the stored answer to a different question. */
     readonly reportWrongHit: (requestId: string) => Promise<void>
@@ -78,8 +78,9 @@ export interface Gateway {
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
-   * Ends detached work and upstream connections, waits for pending settlements and cache writes, and closes the
-   * store. Does not wait for running requests: close the server first.
+   * Ends batch processing, detached work and upstream connections, sends pending settlements, waits for cache writes,
+   * and closes the store. Does not wait for running requests: close the server first. Rejects with the first failure,
+   * after all steps have run.
    */
   readonly close: () => Promise<void>
 }
@@ -123,7 +124,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     onFailure: (cause) => observers.log.failure('configuration not applied', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ reservationId }) => {
       const cause = new Error(
-        'A settlement was dropped, because the store rejected it or failed for too long. Its request is not billed.',
+        'A settlement was dropped, because the store rejected it or too many are waiting. Its request is not billed.',
       )
       observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: reservationId })
     },

@@ -47,7 +47,7 @@ export function findSurchargedField({ native: { value: body } }: Prompt): string
     const normalized = cachedNormalizedName(name)
     const values = LIST_PRICE_VALUES.get(normalized)
     const value = body[name] ?? null
-    // Some vendors accept betas in the body. Their prices for the long context window are higher.
+    // The beta of the long context window raises the price. Some vendors accept betas in the body.
     if (normalized === 'anthropicbeta' && JSON.stringify(value).includes('context-1m')) return name
     if (values !== undefined && !isUnset(value) && !values.includes(value)) return name
   }
@@ -59,7 +59,7 @@ const VENDOR_FIELDS: ReadonlySet<string> = nameSet(
     'previousresponseid',
 )
 
-/** Tools that the caller runs. Exception: the vendor runs a `shell` whose `environment` is not local. */
+/** Tools that the caller runs, unless they declare an `environment` that is not local. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )

@@ -66,7 +66,6 @@ function rejectionDetails(error: JsonObject, status: number): UpstreamErrorDetai
   }
 }
 
-/** Ignores numeric codes, because they only repeat the status. */
 function redactedString(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? redactText(value) : undefined
 }
@@ -105,8 +104,8 @@ const MAX_TEXT_LENGTH = 2000
 const MAX_DETAILS_LENGTH = 4096
 
 /**
- * Keeps only atoms with a safe shape, because no list of patterns covers all forms of credentials and addresses that
- * upstreams repeat. An atom is the text between two separators.
+ * Removes all words without a safe shape, because no list of patterns covers all forms of credentials and addresses that
+ * upstreams repeat.
  */
 export function redactText(text: string): string {
   const state: RedactionState = { nextRule: 'none', labelRule: 'none', previousWord: '' }
@@ -138,7 +137,7 @@ function redactJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** The atoms that a rule hides: none, those that are not plain words or numbers, or all. */
+/** The atoms (text between separators) that a rule hides: none, those that are not plain words or numbers, or all. */
 type RedactionRule = 'none' | 'names' | 'all'
 
 interface RedactionState {
@@ -224,7 +223,7 @@ function isSafeName(name: string): boolean {
   return name.toLowerCase() !== 'localhost' && pieces.every(isSafePiece)
 }
 
-/** Short mixes such as `8x22b` are parts of model names. The random part of a key is longer. */
+/** Short mixes such as `8x22b` are parts of model names. The random part of a key is usually longer. */
 function isSafePiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
@@ -264,7 +263,7 @@ const API_VERSION = /^v\d+$/i
 const DASHED_ADDRESS = /\d{1,3}(?:-\d{1,3}){3}(?!\d)/
 const SECRET_PREFIX =
   /^(?:(?:sk|pk|rk|sess|key|ghp|gho|hf|gsk|xai|pplx|xox[a-z])[-_].{4,}|AIza.{8,}|AKIA.{8,}|eyJ.{8,})/i
-/** Ids that callers received in earlier answers. */
+/** The form of ids that providers return to callers. */
 const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
 const ABBREVIATIONS = nameSet('e.g i.e a.k.a u.s')
 

@@ -3,7 +3,7 @@ import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, modelKeyKind, startOfBase64 } from '../core/json.ts'
 
-/** A computation in short steps. Callers yield to the event loop between steps. */
+/** A computation in short steps. Callers can yield to the event loop between steps. */
 export type Steps<T> = Generator<void, T, undefined>
 
 /** Limits on a JSON body. They bound how long `JSON.parse` blocks the event loop. */
@@ -67,12 +67,12 @@ class ScanState implements JsonScan {
 }
 
 const SLICE_BYTES = 256 * 1024
-/** Maximum number of digits of an integer that V8 stores without an object. */
+/** V8 stores all integers of up to this many digits without an object. */
 const MAX_SMALL_INTEGER_DIGITS = 9
 /** Parse time of any other number, relative to a small integer. */
 const OTHER_NUMBER_WEIGHT = 4
 const MIN_LONG_STRING_BYTES = 4096
-/** Base64 may contain escaped slashes and line breaks. More frequent escapes are slow to parse and count as text. */
+/** Base64 may contain escaped slashes and line breaks. Strings with more frequent escapes are slow to parse and count as text. */
 const MIN_BYTES_PER_ESCAPE = 16
 
 /** Ignores syntax errors, which `JSON.parse` reports. */
@@ -188,7 +188,6 @@ function checkKeys({ keyCount, elementCount, limits }: ScanState): void {
   throw bodyLimitError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
-/** Called once per slice, so a body can exceed the limit by about one slice. */
 function checkSyntaxBytes({ position, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : position) - stringBytes
   if (bytes <= limits.syntaxBytes) return
@@ -281,7 +280,7 @@ function bodyLimitError(reason: string): GatewayError {
   return new GatewayError('invalid-request', `The request body ${reason}`)
 }
 
-/** Clients recognize the code and shorten the prompt. */
+/** Some clients recognize the code and shorten the prompt. */
 export function promptTooLongError(limit: number): GatewayError {
   return new GatewayError('invalid-request', `prompt is too long: its text exceeds ${limit} bytes. Shorten it.`, {
     code: 'context_length_exceeded',

@@ -140,7 +140,10 @@ function findUnusedId(id: string, suffixes: Map<string, number>): string {
   return unused
 }
 
-/** Throws for a field that may change the answer, unless the translation is lossy and the field is not essential. */
+/**
+ * Returns the names of the omitted fields. Throws for a tool that is not a function, and for an unsupported field unless
+ * the translation is lossy and the field is not essential.
+ */
 export function omittedFields(prompt: Prompt, createError: CreateContentError, toolField = ''): readonly string[] {
   const source = sourceFormatOf(prompt)
   const body = prompt.native.value

@@ -8,7 +8,7 @@ interface UnsupportedField {
   /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
   readonly description: string
   readonly details?: Json
-  /** True for a reference to stored data, which even a lossy translation may not omit. */
+  /** True if even a lossy translation may not omit the field, such as a reference to a stored response. */
   readonly isEssential?: boolean
 }
 
@@ -17,7 +17,7 @@ export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 export interface SourceFormat {
   /** Body fields that are part of the prompt, or that affect only the gateway and the caller. */
   readonly handledFields: ReadonlySet<string>
-  /** Body fields that only tune the answer and may be omitted. */
+  /** Body fields that may be omitted. Their names are reported as ignored. */
   readonly hintFields: ReadonlySet<string>
   /** Body fields that may be omitted if the function returns true for their value. */
   readonly harmlessFields: ReadonlyMap<string, (value: Json) => boolean>

@@ -42,9 +42,12 @@ export interface DeletedRecord {
 export interface KeyProvider {
   /** Name of the provider, such as `openai`. */
   readonly provider: string
-  /** Relative share of the key's requests, 0 to 1,000,000. 0: only a fallback, unless all shares are 0. @default 1 */
+  /**
+   * Relative share of the requests for model ids without a provider, 0 to 1,000,000. 0: only a fallback, unless all
+   * providers that serve the model have a share of 0. @default 1
+   */
   readonly weight?: number | undefined
-  /** Ids of models, exact or with a trailing `*`. @default all models of the provider */
+  /** Ids of models, exact or with a trailing `*`. Empty: all models. @default all models of the provider */
   readonly allowedModels?: readonly string[] | null | undefined
 }
 
@@ -67,9 +70,9 @@ export interface KeySettings {
   readonly rateLimitTokens?: number | null | undefined
   /** The window of `rateLimitTokens`, aligned to the calendar in UTC. @default '1h' */
   readonly tokenResetDuration?: DurationCode | null | undefined
-  /** Limits the key to these providers and divides its requests among them. @default all providers */
+  /** Limits the key to these providers. Empty: all providers. @default all providers */
   readonly providerConfigs?: readonly KeyProvider[] | null | undefined
-  /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. @default all models */
+  /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. Empty: no models. @default all models */
   readonly allowedModels?: readonly string[] | null | undefined
   /** Maximum `max_tokens` of a request. @default no maximum */
   readonly maxTokens?: number | null | undefined
@@ -160,8 +163,8 @@ export interface KeyPage {
 }
 
 /**
- * Changes to a shared budget. The amount spent in the current window is retained. Absent fields keep their values; the
- * defaults apply to a new budget.
+ * Changes to a shared budget. The amount spent in the current window is retained, except if the window becomes one
+ * minute. Absent fields keep their values; the defaults apply to a new budget.
  */
 export interface BudgetChange {
   /** @default the id */

@@ -76,7 +76,7 @@ function record<Shape extends z.core.$ZodLooseShape>(
   )
 }
 
-/** Clients send back records that they have read, so fields that only the gateway sets are ignored. */
+/** Clients send back records that they have read, so fields that clients cannot set are ignored. */
 const IGNORED_FIELDS = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
 const UNCHANGED_FIELDS = [...IGNORED_FIELDS, 'id', 'key_format', 'resets_at']
 

@@ -60,7 +60,10 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
   list(query?: PageOptions): Promise<RecordPage>
   /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
   update(id: string, change: Change | WireForm<Change>): Promise<PublicRecord>
-  /** Requests of a key that refers to a deleted budget or rate limit are rejected until the key is changed. */
+  /**
+   * A key that refers to a deleted budget or rate limit cannot call models until the key is changed, or a record with
+   * the same id is created.
+   */
   delete(id: string): Promise<DeletedRecord>
 }
 
@@ -71,9 +74,12 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
 export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
   /** Resolves with the usage in the current window of the key's budget, or in this month if the key has no budget. */
   usage(id: string): Promise<KeyUsage>
-  /** Resolves with the request and token limits, and the amount that remains of each. */
+  /**
+   * Resolves with the limits and the remaining amounts of requests and tokens. Of several limits, reports the one with
+   * the least remaining.
+   */
   rateLimit(id: string): Promise<KeyRateLimit>
-  /** Resolves with the remaining requests, tokens and money. Of several limits, the smallest amount is reported. */
+  /** Resolves with the remaining requests, tokens and money. Of several limits, reports the one with the least remaining. */
   limits(id: string): Promise<KeyLimits>
 }
 

@@ -195,7 +195,7 @@ export function changeAllowance<Amount extends number>(
   if (every === undefined || every === null || windowField === undefined) return undefined
   throw invalidFieldError(
     windowField,
-    'the key has no limit to which this window applies. Set the limit in the same request.',
+    'this window applies only to a limit that is set on the key. Set the limit in the same request.',
   )
 }
 

@@ -124,7 +124,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   function toOutcome(context: ReservationContext, result: ReserveResult): Outcome {
     const { quote, requestStatus, at, limitClaims } = context
     const { limits, worstCost, tokens } = limitClaims
-    // Rejects the request even if the store returns an index that is out of range.
+    // If the store returns an index that is out of range, the last limit is reported.
     const exceeded = result.accepted ? undefined : (limits[result.rejectedIndex] ?? limits.at(-1))
     const newStatus = rateStatus(limits, result.levels, { now: at, exceeded })
     const rate = requestStatus === undefined || exceeded?.kind === 'tokens' ? newStatus : requestStatus

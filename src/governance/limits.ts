@@ -47,7 +47,7 @@ export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number
   return chain(findShared(key, shared), (records) => limitsOfKey(key, records, now))
 }
 
-/** The limit of a key whose shared record was deleted. Rejects every request. */
+/** The limit of a key whose shared record was deleted. */
 const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
 function limitsOfKey(key: VirtualKey, { rateLimit: rate, budget }: SharedRecords, now: number): readonly Limit[] {
@@ -95,7 +95,7 @@ export function counterName(kind: LimitKind, owner: string, every: DurationCode,
 }
 
 const MINUTE_MS = 60_000
-/** Maximum time by which the clock can be set back without losing amounts, in milliseconds. */
+/** Maximum time by which the clock can be set back without losing amounts of windows longer than a minute, in ms. */
 export const MAX_CLOCK_ROLLBACK_MS: number = 120 * MINUTE_MS
 
 /** Counters outlive their windows, because settlements may be late and the clock may be set back. */
@@ -148,7 +148,7 @@ interface LimitErrorContext {
   readonly isCounted?: boolean
 }
 
-/** The error must not reveal the usage of other keys that share the limit. */
+/** The message does not contain the amount used, because other keys may share the limit. */
 export function limitError(limit: Limit, { rate, now, tokens, isCounted = true }: LimitErrorContext): GatewayError {
   const { kind, label, max } = limit
   const retryAt = new Date(limit.period.end).toISOString()

@@ -97,7 +97,7 @@ export function createReader(): StreamReader {
 }
 
 const MAPPED_ITEMS: ReadonlySet<unknown> = new Set(['message', 'reasoning', 'function_call'])
-/** Deltas that become parts, and audio data, which is not text. */
+/** Deltas of mapped items, and audio data, which is not text. */
 const MAPPED_DELTA = /^response\.(output_text|refusal|reasoning\w*|function_call_arguments|audio)\.delta$/
 
 function unmappedTextOf(state: ReaderState, type: string, data: JsonObject): string {
@@ -111,7 +111,7 @@ function unmappedTextOf(state: ReaderState, type: string, data: JsonObject): str
   return delta
 }
 
-/** Fields of a call that the model writes. The vendor writes the other fields, such as the results of a search. */
+/** Fields of a call that the model writes, unlike the results of a search. */
 const WRITTEN_FIELDS = ['input', 'arguments', 'code', 'action', 'operation'] as const
 
 function writtenText(item: JsonObject): string {

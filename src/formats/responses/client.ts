@@ -123,7 +123,7 @@ function referencedId(item: Json): string | undefined {
   return isReference ? asString(id) : undefined
 }
 
-/** Returns the same object if the body does not refer to a stored turn. */
+/** Returns the same object if the body refers to nothing or only to data that an upstream stores. */
 function resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject {
   const { previous_response_id: previousId, ...others } = body
   const hasPrevious = typeof previousId === 'string' && !turns.upstreamIds.has(previousId)
@@ -142,7 +142,7 @@ function previousConversation(id: string, { previousTurn }: RecalledTurns): read
   if (previousTurn !== undefined) return [...previousTurn.input, ...asArray(previousTurn.answer['output'])]
   throw new GatewayError(
     'invalid-request',
-    `Previous response with id ${quoteId(id)} not found: responses are stored for one day, for the key that created them, unless store is false. Send the whole conversation as input.`,
+    `Previous response with id ${quoteId(id)} not found: responses are stored for one day, for the key that created them, unless store is false or the conversation is too long. Send the whole conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }
@@ -155,7 +155,7 @@ function resolveReference(item: Json, param: string, { referencedAnswers, upstre
   if (answerItem !== undefined) return answerItem
   throw new GatewayError(
     'invalid-request',
-    `Item with id ${quoteId(id)} not found: items are stored for one day, for the key that created them, unless store is false. Send the item itself.`,
+    `Item with id ${quoteId(id)} not found: items are stored for one day, for the key that created them, unless store is false or the conversation is too long. Send the item itself.`,
     { param },
   )
 }
@@ -253,7 +253,7 @@ function createResponseWriter(context: WriteContext) {
   }
 }
 
-/** Reuses the stream writer, so that streamed and non-streamed answers are the same. */
+/** A translated answer is written as a stream, so that streamed and non-streamed answers are the same. */
 function writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics('details') })

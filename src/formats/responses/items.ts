@@ -3,7 +3,7 @@ import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, fieldError, isAbsent, objectAt, stringAt } from '../parse-body.ts'
 import { readContentParts, urlSource, type WriteContext } from '../format.ts'
 
-/** Returns no items if the message was rewritten. */
+/** Returns no items for a message that was rewritten or received in another format. */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
   const { value } = message.native
@@ -36,7 +36,7 @@ interface InputItem {
   readonly item: JsonObject
 }
 
-/** The items of one answer (reasoning, text, calls) become one message. */
+/** Groups consecutive items of the assistant (reasoning, text, calls) into messages. */
 export function readInput(input: Json | undefined): readonly Message[] {
   if (typeof input !== 'string' && !Array.isArray(input)) {
     throw fieldError('input', input, 'a string or an array of items')
@@ -62,7 +62,7 @@ function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
 }
 
 /**
- * Text or reasoning after text starts another answer, because the vendor rejects a text without its reasoning.
+ * Text or reasoning after text starts another group, because the vendor rejects a text without its reasoning.
  * Exception: a group that contains a call.
  */
 function belongsTo(group: ItemGroup, { role, parts }: InputItem): boolean {

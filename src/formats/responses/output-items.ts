@@ -24,7 +24,7 @@ interface Call {
   readonly call_id: string
   readonly name: string
   readonly namespace: string | undefined
-  /** The input of a custom tool is plain text, which is emitted only when the call is complete. */
+  /** The input of a custom tool is plain text, which is emitted only when the call ends. */
   readonly isCustom: boolean
 }
 

@@ -110,7 +110,7 @@ function writeSeparateItems(part: Part, path: string): readonly JsonObject[] | u
     case 'tool-result':
       return [native ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
     case 'thinking':
-      // Reasoning from another vendor is omitted, because only that vendor's models can read it.
+      // Reasoning in another format is omitted, because models that use this format cannot read it.
       return native === undefined ? [] : [native]
     case 'opaque': {
       const type = String(part.native.value['type'])

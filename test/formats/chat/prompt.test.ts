@@ -100,6 +100,7 @@ describe('a request that is rejected', () => {
       chat({ tools: [{ type: 'function', function: { name: 'f', parameters: '{}' } }] }),
     ],
     ['tool_choice number', 'tool_choice', chat({ tool_choice: 1 })],
+    ['function_call number', 'function_call', chat({ function_call: 1 })],
     ['response_format string', 'response_format', chat({ response_format: 'json' })],
     ['parallel_tool_calls "no"', 'parallel_tool_calls', chat({ parallel_tool_calls: 'no' })],
   ])('throws an error for %s with param %s', (_name, param, body) => {
