@@ -31,7 +31,7 @@ export interface SqliteStoreOptions {
   readonly busyTimeoutMs?: number
   /**
    * `normal`: a committed operation survives a process crash, but a power failure can lose the most recent operations.
-   * `full`: a committed operation survives a power failure, at the cost of one disk flush per operation.
+   * `full`: a committed operation survives a power failure, at the cost of one disk flush per write.
    * @default 'normal'
    */
   readonly synchronous?: 'normal' | 'full'
@@ -76,7 +76,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
         if (!counters.settle(reservationId, charges)) return false
         for (const tally of tallies) counters.addTally(tally)
         for (const { log, ...entry } of entries) {
-          // An entry larger than its quota must not prevent the settlement.
+          // An oversized entry must not prevent the settlement.
           if (!isOversized(bytesOf(log, entry.value), limits.logs, entry.quota)) logs.append(log, entry)
         }
         return true
@@ -95,7 +95,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
 }
 
 const IN_MEMORY_WARNING =
-  'The SQLite database is in memory: keys, budgets and usage are lost when the process ends, and no other process shares them. Open a file.'
+  'The SQLite database is in memory or temporary: keys, budgets and usage are lost when the process ends, and no other process shares them. Open a file.'
 
 function isInMemory(sql: Sql): boolean {
   return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
@@ -164,7 +164,7 @@ function createCounters(sql: Sql, now: () => number) {
     return true
   }
 
-  /** Drops a charge to an expired counter, because no request can read it. */
+  /** Drops an expired charge, unless its counter is still valid, because no request can read it. */
   function addCharge({ counter, amount, expiresAt }: Charge, time: number): void {
     const name = encodeText(counter)
     const current = readCounter(name, time)
@@ -172,7 +172,7 @@ function createCounters(sql: Sql, now: () => number) {
     writeCounter(name, current, { spent: amount, held: 0 }, expiresAt)
   }
 
-  /** An expired counter, for which `current` is undefined, restarts at zero without its held amounts. */
+  /** If `current` is undefined, the counter is new or has expired, and its old amounts are dropped. */
   function writeCounter(counter: string, current: Level | undefined, change: Level, endsAt: number): void {
     if (current === undefined) {
       sql.run('DELETE FROM holds WHERE counter = ?', counter)
@@ -197,7 +197,7 @@ function createCounters(sql: Sql, now: () => number) {
     return sql.row('SELECT 1 FROM reservations WHERE id = ?', id) !== undefined
   }
 
-  /** Subtracts expired amounts instead of deleting them, because a deletion requires the write lock. */
+  /** Subtracts expired holds instead of deleting them, because a deletion requires the write lock. */
   function level(name: string): Level {
     const time = now()
     const row = sql.row(

@@ -5,7 +5,7 @@ import type { Runtime } from '../core/ports.ts'
 
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
-/** How long an expired reservation can still be settled, in milliseconds. */
+/** Minimum time for which an expired reservation can still be settled, in milliseconds. */
 export const LATE_SETTLEMENT_MS: number = 2 * 3_600_000
 
 /** `levels[i]` is the sum of the spent and held amounts of claim i's counter before the reservation. */
@@ -62,7 +62,6 @@ export function duplicateReservationError(): RangeError {
   return new RangeError('A reservation with this reservationId already exists. Use a unique id for each reservation.')
 }
 
-/** NaN, fractions, negative amounts and unsafe integers would break later comparisons. */
 export function checkAmount(name: string, amount: number): void {
   if (Number.isSafeInteger(amount) && amount >= 0) return
   throw new RangeError(`A value for ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
@@ -78,7 +77,7 @@ export function addAmount(amounts: Map<string, number>, field: string, amount: n
   amounts.set(field, Math.min(MAX_AMOUNT, Math.max(-MAX_AMOUNT, sum)))
 }
 
-/** Maximum number of values and bytes. A value takes 2 bytes per UTF-16 code unit of key and content, plus overhead. */
+/** Maximum number of entries and bytes. An entry takes 2 bytes per UTF-16 code unit of name and value, plus 128. */
 export interface PoolLimit {
   readonly entries: number
   readonly bytes: number
@@ -109,7 +108,7 @@ export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/** A share is the part of a pool that one quota, or one kind of key such as `answer-claim:`, occupies. */
+/** A share is the part of a pool that one quota, one log, or one kind of key such as `answer-claim:` occupies. */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }
@@ -155,9 +154,8 @@ interface StoreGuardOptions {
 const PROBE_INTERVAL_MS = 250
 
 /**
- * If the storage fails or does not answer in time, a call rejects with `overloaded`, so the request gets a 503 instead
- * of being served without limits. If the store answers no call within one timeout period, further calls reject
- * immediately until it answers a ping or an earlier call.
+ * If the storage fails or does not answer in time, a call rejects with `overloaded`. If the store answers no call
+ * within one timeout period, further calls reject immediately until it answers a ping or an earlier call.
  */
 export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions): Store {
   if (store.local === true) return store

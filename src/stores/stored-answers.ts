@@ -4,7 +4,7 @@ import { GatewayError, integerFrom, type OptionCheck } from '../core/errors.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './store-rules.ts'
 
-/** Quota for the answers of one key. A full quota drops the oldest answer. */
+/** Quota for the answers of one key. A full quota drops the least recently written answer. */
 export interface StoredAnswersOptions {
   /** @default 10,000 */
   readonly maxEntriesPerKey?: number
@@ -19,8 +19,8 @@ export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCh
 
 const DEFAULT_MAX_ENTRIES = 10_000
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024
-/** The answer itself, its entry in the list of its key, and its entry in the list of its scope. */
-const VALUES_PER_ANSWER = 3
+/** The answer, its entry in the list of its key and, if it is comparable, its entry in the list of its scope. */
+const MAX_VALUES_PER_ANSWER = 3
 const PAGE_SIZE = 200
 const MAX_AMEND_ATTEMPTS = 3
 const MAX_COUNTED_ANSWERS = 10_000
@@ -31,7 +31,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
   const answerCounter = createAnswerCounter(now)
   const quotaOf = (keyId: string): Quota => ({
     name: `answers:${keyId}`,
-    maxEntries: maxEntriesPerKey * VALUES_PER_ANSWER,
+    maxEntries: maxEntriesPerKey * MAX_VALUES_PER_ANSWER,
     maxBytes: maxBytesPerKey,
   })
 
@@ -116,7 +116,7 @@ const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.string
 
 const OWNER_KEY = /^answer-of:"(?:[^"\\]|\\.)*":(.*)$/s
 
-/** Prepends a hash, which reveals damaged answers and those written by another version. */
+/** Prepends a hash, which reveals damaged answers and those in another version of this encoding. */
 function encodeAnswer(answer: CachedAnswer): string {
   const json = JSON.stringify(answer)
   return `${hashOf(json)} ${json}`

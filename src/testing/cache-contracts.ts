@@ -1,10 +1,10 @@
 import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache.ts'
 import type { TestApi, TestClock } from './store-suite.ts'
 
-/** Limits on the vector index under test. */
+/** Dimensions and capacity of the vector index under test. */
 export interface IndexLimits {
   readonly dimensions: number
-  /** Number of entries that the index must be able to store. */
+  /** Number of entries that the index can store. The tests add at most 300. */
   readonly entries: number
 }
 

@@ -41,7 +41,7 @@ const WEIGHTS = {
   otherScript: 1.7,
 }
 
-/** Estimates o200k tokens. A single estimate is typically off by 10%, and the sum over many strings by 1%. */
+/** Estimates o200k tokens. The estimate of prose or code is typically off by less than 10%. */
 export function estimateTokens(text: string): number {
   let sum = 0
   let index = 0
@@ -114,12 +114,12 @@ function symbolTokens(text: string, start: number, end: number): number {
   return tokens
 }
 
-/** Quantities for computing upper bounds on a prompt's tokens without a tokenizer. */
+/** Quantities for estimating and bounding a prompt's tokens. */
 export interface PromptWeight {
-  /** UTF-8 bytes without base64 images, plus decoded text documents. A string never has more tokens than bytes. */
+  /** Bytes of the body without base64 images. Base64 text documents count with their maximum decoded size. */
   readonly bytes: number
   readonly images: number
-  /** Tokens that a vendor adds to the request, messages and tools, such as role markers. */
+  /** Allowance for tokens that a vendor adds to the request, messages and tools, such as role markers. */
   readonly overhead: number
   /** Maximum number of tokens that a translation to another format adds. */
   readonly translation: number
@@ -205,7 +205,7 @@ function weighPart(part: Part, weight: MutableWeight): void {
   }
 }
 
-/** Returns the maximum number of bytes that a translation adds. The translation may escape the input. */
+/** Returns an upper bound on the tokens that a translation of the input adds, for example by escaping it. */
 function translatedInputGrowth(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH

@@ -12,7 +12,7 @@ let isScheduled = false
 let stepStart: number | undefined
 let pausedUntil = 0
 
-/** Only one waiting computation continues per turn, so that a short request waits for at most one step. */
+/** Only one waiting computation continues per turn of the event loop, so that other requests run between two steps. */
 export function yieldToEventLoop(): Promise<void> {
   endStep()
   return new Promise((resolve) => {

@@ -186,7 +186,7 @@ async function readRanks(text: string): Promise<Ranks> {
   return buildTable(pool.slice(0, size), Int32Array.from(ends), Int32Array.from(ranks), maxLength)
 }
 
-/** A Map with 200,000 strings would take 40 MB instead of 6 MB, and one second to build. */
+/** Typed arrays for 200,000 tokens take about 6 MB. A Map with strings would take at least three times as much. */
 async function buildTable(pool: Uint8Array, ends: Int32Array, ranks: Int32Array, maxLength: number): Promise<Ranks> {
   const count = ends.length
   const slotCount = 2 ** Math.ceil(Math.log2(Math.max(2, count * 2)))

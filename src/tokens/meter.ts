@@ -73,7 +73,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return (sizes.o200k ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
 
-  /** Uses bytes, because a string never has more tokens than bytes. The estimate is too low for rare words. */
+  /** Uses bytes, because a string never has more tokens than bytes. The estimate can be too low. */
   const upperBoundOf = (item: CountedItem): number =>
     (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
@@ -242,7 +242,7 @@ function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
   return blocks
 }
 
-/** The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
+/** The exact counter and each vocabulary (1 to 2 MB) are loaded on first use. */
 export function createTokenizer(): Tokenizer {
   const counterOf = (vocabulary: Vocabulary): (() => Promise<ExactCounter>) =>
     lazy(async () => (await import('./exact.ts')).createExactCounter(vocabulary))

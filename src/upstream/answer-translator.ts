@@ -34,12 +34,12 @@ export interface TranslatorOptions {
   readonly writer: StreamWriter
   /** True if events that `canForward` accepts may be sent to the caller without parsing. @default false */
   readonly mayForward?: boolean
-  /** True if events have ids, counted from 1. A client can then resume after any event. */
+  /** True if events have ids, counted from 1, with which a client can resume a stream. */
   readonly isNumbered: boolean
   readonly toError: (problem: string, cause?: unknown) => GatewayError
 }
 
-/** After the first content, forwards events without parsing them if `canForward` accepts them. */
+/** After the first content, may forward complete events to the caller without translating them. */
 export class AnswerTranslator {
   answerId: string | undefined = undefined
   hasContent = false
@@ -58,7 +58,7 @@ export class AnswerTranslator {
   readonly #receivedAnswer: ReceivedAnswer | undefined
   #receivedBytes = 0
   #hasAnswer = false
-  /** True while the parser contains the beginning of an event. */
+  /** True if the parser may contain the beginning of an event. */
   #hasOpenEvent = false
   #endsInLineFeed = false
   #hasForwarded = false
@@ -73,7 +73,7 @@ export class AnswerTranslator {
     this.#receivedAnswer = this.#canForward && options.format && new ReceivedAnswer(options.format.createReader())
   }
 
-  /** If valid events precede a fault, returns them and sets `failure`. Otherwise, throws the error. */
+  /** Returns the events for the caller. If a fault follows them, sets `failure` instead of throwing the error. */
   push(bytes: Uint8Array): TranslatedChunk {
     this.#receivedBytes += bytes.byteLength
     if (this.#receivedBytes > MAX_ANSWER_BYTES) throw this.#options.toError('streamed an answer larger than 32 MiB')
@@ -111,7 +111,7 @@ export class AnswerTranslator {
     return this.#collector.hasFinishReason()
   }
 
-  /** True if the answer received so far has text, thinking or a tool call. */
+  /** True if events have been forwarded, or the answer so far has text, unredacted thinking or a tool call. */
   get hasOutput(): boolean {
     if (this.#hasForwarded) return true
     const { parts, unmappedText = '' } = this.completion()
@@ -152,7 +152,7 @@ export class AnswerTranslator {
     if (end < bytes.length) this.#parse(bytes.subarray(end), chunks)
   }
 
-  /** If `canForward` does not accept all events, halves them until it accepts a half or the half is short. */
+  /** If `canForward` rejects the events, halves them until it accepts a half or the half is short or one event. */
   #forwardOrParse(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
     if (this.hasFinishReason) return this.#parse(events, chunks)

@@ -7,7 +7,7 @@ import type { EmbeddingRequest, EmbeddingResult, Provider, ProviderAnswer, Route
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamStream } from './upstream-stream.ts'
 
-/** Calls the routes in order until one answers. Does not retry after an answer has begun. */
+/** Calls the routes in order until one answers or rejects the request. An open stream is not replaced. */
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
   stream(
@@ -46,13 +46,13 @@ type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>
 
 /**
  * The vendor charges for a call that the upstream accepts, and for a sent call that the gateway ends before the answer
- * because of a timeout or a disconnected client.
+ * because of a timeout or a cancellation.
  */
 export class AttemptRecord {
   readonly route: Route
   isBillable = false
   readonly #cancellation: Cancellation
-  /** True if the client disconnected before the call was sent. */
+  /** True if the request was canceled before the call was sent. */
   readonly #isUnsent: boolean
   #answer: AnswerWithUsage = {}
 
@@ -116,7 +116,7 @@ function costOfBillable(records: readonly AttemptRecord[], countPrompt: () => nu
   }, ZERO)
 }
 
-/** A prompt is never empty, so 0 means that the upstream did not count it. */
+/** Zero means that the upstream did not report the tokens of the prompt. */
 export function addMissingPromptTokens(usage: Usage, countPrompt: () => number): Usage {
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: countPrompt() }
 }

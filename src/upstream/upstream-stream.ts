@@ -43,7 +43,7 @@ export class UpstreamStream implements SourceReceiver {
     this.translator = translator
   }
 
-  /** Resolves after the first content or `holdMs` milliseconds. Rejects if the stream fails before that. */
+  /** Resolves after the first content, the end or `holdMs` milliseconds. Rejects if the stream fails before that. */
   open({ after }: Pick<Runtime, 'after'>, holdMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpen = resolve

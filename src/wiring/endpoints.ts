@@ -34,7 +34,7 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
       writeFailure = failureWriterFor(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {
-      // If the rate limits cannot be read, the error is sent with zeros.
+      // The failure must be sent even if a call above throws, for example because the rate limits cannot be read.
     }
     sendFailure(call, failure, { writeFailure, rate })
   }
@@ -54,7 +54,7 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
   }
 }
 
-/** Clients of the messages format send a version header on every path. */
+/** Clients of the messages format usually send a version header, also to paths of other formats. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
@@ -175,7 +175,7 @@ export function createBatches(options: BatchOptions | undefined, dependencies: B
 
 /** Maximum number of running requests at which batches are processed. */
 const MAX_REQUESTS = 8
-/** A busy gateway would otherwise never process batches. */
+/** Without this limit, a busy gateway might never process batches. */
 const MAX_WAIT_MS = 30_000
 
 export function createRequestTracker({ after }: Pick<Runtime, 'after'>): RequestTracker {

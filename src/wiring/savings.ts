@@ -23,15 +23,18 @@ import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { SmallModelOptions } from '../providers/internal-calls.ts'
 
-/** Options for tiers 2 to 5; see docs/tiers. */
+/** Options for tiers 2 to 5 and the prompt cache. See docs/tiers. */
 export interface SavingsOptions {
-  /** Prompt tokens above which tiers 2, 3 and 4 can run without a header. @default 50_000, 80_000 and 20_000 */
+  /**
+   * Prompt tokens above which tiers 2, 3 and 4 can run without a header, before `Model.thresholdFactor` is applied.
+   * @default 50_000, 80_000 and 20_000
+   */
   readonly thresholds?: Partial<Thresholds>
   /** How tier 5 chooses the content to keep. @default 'auto' */
   readonly slider?: SliderMode
   /**
-   * Source of the summaries in tiers 3 and 4: a small model of the requested model's family (`model`), or sentences
-   * copied from the conversation at no cost (`extractive`). @default 'model'
+   * Source of the summaries in tiers 3 and 4: sentences copied from the conversation at no cost (`extractive`), or a
+   * small model of the requested model's family (`model`, or `extractive` if it is missing or fails). @default 'model'
    */
   readonly summarizer?: 'model' | 'extractive'
   /**
@@ -41,8 +44,8 @@ export interface SavingsOptions {
    */
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /**
-   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. Receives the question and the
-   * beginnings of recent messages. If it fails or takes longer than 3 seconds, the ranking uses words only.
+   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. Receives the beginnings of the
+   * question and of recent messages. If it fails or takes longer than 3 seconds, the ranking uses words only.
    * @default none
    */
   readonly embedder?: Embedder
@@ -234,7 +237,7 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
   }
 }
 
-/** Prompts are never sent to a model of another family. */
+/** Returns undefined if `Model.small` does not name a model of the same family. */
 export function smallModelFor(candidate: Route, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = candidate
   const small = model.small === undefined ? undefined : provider.model(model.small)

@@ -35,7 +35,7 @@ interface GovernanceDependencies {
   readonly allowsUnreservedRequests: boolean
 }
 
-/** Maximum time between the deadline of a request and its settlement, in milliseconds. */
+/** Time that a reservation allows for the settlement after the deadline of its request, in milliseconds. */
 const MAX_SETTLE_MS = 60_000
 
 /** Validates the configuration synchronously, so that an invalid field throws at startup. */
@@ -145,9 +145,9 @@ function inProcessApi<Api extends Methods<Api>>(
   return Object.fromEntries(Object.keys(methodNames).map((name) => [name, method(name as keyof Api)])) as Api
 }
 
-/** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit. */
+/** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit of text. */
 export interface StreamsOptions {
-  /** Time for which a finished stream can be replayed, in seconds. @default 3600 */
+  /** Maximum time for which a finished stream can be replayed, in seconds. @default 3600 */
   readonly retentionSeconds?: number
   /** Maximum number of concurrent recordings. Further streams are served without a recording. @default 10_000 */
   readonly entries?: number

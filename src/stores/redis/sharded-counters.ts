@@ -23,13 +23,10 @@ interface AcceptedPart {
 
 const MAX_REMEMBERED = 100_000
 
-/**
- * A reservation is made one owner at a time, the key first, so that a key above its own limits holds no shared budget.
- * No limit is exceeded, because each owner holds at least the granted amount until the settlement.
- */
+/** Reserves from one owner at a time, the key first, so that a key above its own limits holds no shared budget. */
 export function createShardedCounters(run: RunScript, limits: BulkLimits): RemoteCounters {
   const owners = new Map<string, readonly string[]>()
-  /** Ids of settled reservations whose entries could not be appended. */
+  /** Ids of settled reservations for which the call that appends the entries failed. */
   const unappended = new Set<string>()
   const countersOf = (owner: string): RemoteCounters =>
     createRemoteCounters((operation, request) => run(OPERATION_SCRIPTS[operation], request, owner), limits)

@@ -9,7 +9,7 @@ import { PREAMBLE, defineScript, type Script } from './value-scripts.ts'
 
 /** Options for `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
-  /** Length of the embedder's vectors. Each embedder needs a separate prefix. @default 1024 */
+  /** Length of the embedder's vectors. Embedders whose vectors have one length need separate prefixes. @default 1024 */
   readonly dimensions?: number
   /**
    * Maximum number of vectors per scope. A full scope drops the vector that expires first. @default 10,000, or 256
@@ -102,7 +102,7 @@ type FindNearest = (scope: string, vector: Float32Array, limit: number) => Promi
 const MAX_COPIED_SCOPES = 64
 const PAGE_SIZE = 64
 
-/** If an older vector is missing from the copy, the server's data was replaced, so all vectors are read again. */
+/** If a copy lacks an older vector, for example because the server's data was replaced, all vectors are read again. */
 function createFindNearestInCopies(read: ReadVectors, dimensions: number): FindNearest {
   const scopes = new LRUCache<string, ReadonlyMap<number, CopiedVector>>({ max: MAX_COPIED_SCOPES })
 
@@ -144,7 +144,7 @@ function encodeVector(vector: Float32Array): string {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
 }
 
-/** Returns the zero vector for damaged data, because the zero vector is not similar to any vector. */
+/** Returns the zero vector for damaged data. Its similarity to each vector is 0. */
 function decodeVector(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions)
   const bytes = /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 === 0 ? atob(text) : ''
@@ -176,7 +176,7 @@ local function erase(scope, id)
     call('VREM', root .. ':v:' .. scope, id)
   end
 end
--- Removing a vector from a set takes about 0.1 ms, so one sweep removes at most 20.
+-- Removing a vector from a vector set takes about 0.1 ms, so one sweep of a vector set removes at most 20.
 local function sweep(scope)
   local limit = request.usesCopies and 1000 or 20
   for _, id in ipairs(call('ZRANGEBYSCORE', root .. ':e:' .. scope, '-inf', text(now), 'LIMIT', 0, limit)) do
@@ -236,7 +236,7 @@ end
 return '{}'
 `)
 
-/** Searches a set of at most 2,000 vectors exhaustively, so the result is exact. */
+/** Searches a set of at most 2,000 vectors exhaustively, and a larger set approximately. */
 const NEAREST_VECTORS: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)

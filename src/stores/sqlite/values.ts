@@ -143,7 +143,7 @@ export interface SqliteLogs {
   entries(log: string, query: LogQuery): readonly LogEntry[]
 }
 
-/** Cursors are zero-padded, because they are sorted as strings. */
+/** Cursors are zero-padded, so that a later cursor is the greater string. */
 const CURSOR_DIGITS = 16
 const MAX_TIME = 8.64e15
 
