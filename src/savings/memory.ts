@@ -58,7 +58,7 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
   }
 }
 
-/** Usually, two segments have been added since a value was stored, but clients may add several turns. */
+/** A turn usually adds two segments: an answer and a question. A client may add two turns at once. */
 const MAX_ADDED_SEGMENTS = 4
 
 export async function recallFirst(
@@ -105,12 +105,12 @@ export interface Block {
 export interface Snapshot {
   /** Segments from this index on are sent unchanged. */
   readonly from: number
-  /** One list per sent segment: its index, then -1 if the segment is unchanged, otherwise its snippets' indexes. */
+  /** One list per sent segment before `from`: its index, then its snippets' indexes, or -1 if it is unchanged. */
   readonly picks: readonly (readonly number[])[]
   readonly notice: string
-  /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
+  /** Index of the first message of the live turn at the time of the cut. A gap inserted before it stays there. */
   readonly questionIndexAtCut: number
-  /** Never removed, so that the prefix stays the same. */
+  /** Kept until the next cut, so that the prefix stays the same. */
   readonly blocks: readonly Block[]
   readonly at: number
 }
@@ -135,21 +135,21 @@ export async function recallSnapshot(
   }
 }
 
-/** How long upstreams cache a prompt after its last use. */
+/** How long upstreams are assumed to cache a prompt after its last use. */
 export const UPSTREAM_CACHE_MS: number = 5 * 60 * 1000
 
 function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** The upstream writes the tokens after the first `cachedTokens` to its cache. */
+/** If the model has a cache price, all tokens after the first `cachedTokens` count as written to the cache. */
 export function sendingCost(model: Model, tokens: number, cachedTokens: number): NanoUsd {
   if (!hasCachePrice(model)) return costOfTokens(model.price, Math.round(tokens), 0)
   const read = Math.round(Math.min(cachedTokens, tokens))
   return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
 }
 
-/** Returns the number of tokens between two cuts at which cutting plus reading the added tokens costs least. */
+/** Returns the growth between two cuts, in tokens, that minimizes the cost. Returns 0 without a cache price. */
 export function bestGrowth(model: Model, cutCost: NanoUsd, tokensPerTurn: number): number {
   if (!hasCachePrice(model)) return 0
   const million = 1_000_000
@@ -168,9 +168,9 @@ export interface History {
   /** The last prompt that was sent unchanged. */
   readonly whole: SentPrompt
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
-  /** Cost of the conversation minus the cost of sending every turn unchanged. Negative if the tiers saved money. */
+  /** Estimated cost of the conversation minus its cost with unchanged prompts. Negative if the tiers saved money. */
   readonly debt: NanoUsd
-  /** Fraction of the expected cached tokens that the upstream recently reported as cache reads, from 0 to 1. */
+  /** Moving average of the fraction of expected cache reads that the upstream reported, from `MIN_TRUST` to 1. */
   readonly trust: number
 }
 

@@ -17,7 +17,7 @@ export interface SmallModel {
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
   /** Returns the expected cost of a call, or zero while the model is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
-  /** Reports whether a reply was usable. Failed calls count as unusable without a report. @default ignored */
+  /** Reports whether a reply was usable. Failed calls need no report: they count as unusable. @default ignored */
   report?(isUsable: boolean): void
   isPaused?(): boolean
 }
@@ -53,7 +53,7 @@ export class FailurePauses {
   }
 }
 
-/** The key is the same on every turn. */
+/** Identifies the conversation by its system prompt and its first segment. */
 export function pauseKeyOf({ prefixHashes, segments }: Conversation, owner: string): string {
   return `${owner} ${prefixHashes.at(Math.min(1, segments.length))}`
 }
@@ -67,7 +67,8 @@ export function pauseAfterFailures(
   const isPaused = (): boolean => pauses.isPaused(pauseKey)
   const report = (isUsable: boolean): void => pauses.report(pauseKey, isUsable)
   const ask: SmallModel['ask'] = async (question) => {
-    if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
+    if (isPaused())
+      throw new Error('The small model is paused, because calls failed or replies were unusable in this conversation.')
     try {
       return await small.ask(question)
     } catch (error) {
@@ -81,7 +82,7 @@ export function pauseAfterFailures(
 
 const CHARACTERS_PER_TOKEN = 4
 
-/** Counts the calls of a tier that throws, and the prompt of an aborted call, because the vendor has received it. */
+/** Includes the calls of a tier that throws later, and the prompts of aborted calls, which the vendor may bill. */
 export function trackSpending(small: SmallModel | undefined): {
   readonly small: SmallModel | undefined
   readonly spent: () => NanoUsd
@@ -104,7 +105,7 @@ export function trackSpending(small: SmallModel | undefined): {
   return { small: { ...small, ask }, spent: () => spent }
 }
 
-/** Similarity of each segment to the question, scaled so that the most similar segment has 1. */
+/** Similarity of earlier segments to the question, from 0 to 1: the cosine divided by the highest cosine. */
 export type Similarities = ReadonlyMap<Segment, number>
 
 interface Comparison {
@@ -212,7 +213,9 @@ export class SemanticRanker {
     for (const [index, text] of texts.entries()) {
       const vector = normalizeVector(embeddings[index], dimensions)
       if (vector === undefined)
-        throw new Error(`${name} returned an unusable vector. Expected ${dimensions} finite numbers, not all 0.`)
+        throw new Error(
+          `${name} returned a missing or unusable vector. Expected ${dimensions} finite numbers, not all 0.`,
+        )
       this.#vectors.set(keyOf(owner, text), vector)
     }
     return this.#costOf(texts)
@@ -229,7 +232,7 @@ interface EmbeddedTexts {
   readonly earlier: string
 }
 
-/** The turns of a meeting transcript, which has no answers, are too short to compare. */
+/** Returns undefined for a meeting transcript, which has no answers, because its turns are too short to compare. */
 function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
   const [first] = turns.live
   const question = first === undefined ? '' : headOf(first)

@@ -9,7 +9,7 @@ export interface PackerEntry {
   readonly segment: Segment
   readonly tokens: number
   readonly analysis: SegmentAnalysis
-  /** Score weighted by length and age. */
+  /** Score of the segment and its partner, weighted by length and age. */
   value: number
   /** Score divided by the best score, and weighted by age. */
   relativeScore: number
@@ -27,7 +27,7 @@ interface PackerTools {
 
 const SEGMENT_WEIGHT = 0.5
 const SIZE_POWER = 0.6
-/** Prevents a preference for tiny snippets. */
+/** Limits the preference for tiny snippets. */
 const SIZE_OFFSET_TOKENS = 20
 const GAP_TOKENS = 3
 
@@ -148,7 +148,7 @@ export class Packer {
   }
 }
 
-/** The first snippet of an excerpt also adds the segment's skeleton. */
+/** The first snippet of a segment that is not packed yet also adds the segment's skeleton. */
 function costOf(entry: PackerEntry, snippet: Snippet): number {
   return snippet.tokens + GAP_TOKENS + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }

@@ -41,7 +41,7 @@ export interface MarkedPrompt {
   report(usage: Usage): Promise<void>
 }
 
-/** `tokens` is the number of tokens at the start of the prompt that the vendor has cached. */
+/** `tokens` is the size of the prefix that the vendor is assumed to have cached. */
 interface CachedTurn extends SentPrompt {
   /** Cost of the markers in this conversation. Negative if they saved money. */
   readonly debt: NanoUsd
@@ -58,7 +58,7 @@ const MIN_PREFIX_TOKENS: readonly (readonly [RegExp, number])[] = [
 ]
 const DEFAULT_MIN_PREFIX_TOKENS = 4096
 
-/** Marks a prompt if later turns are expected to pay for the write. */
+/** Marks the prompt of a continued conversation if the markers are expected to save money. */
 export async function markForCache(
   memory: ConversationMemory,
   request: CacheableRequest,
@@ -93,7 +93,7 @@ export async function markForCache(
   return { ...marked, report }
 }
 
-/** If the conversation ends with this turn, it has cost at most one write premium more than without markers. */
+/** Limits the expected loss to one write premium, in case the conversation ends with this turn. */
 function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
   if (!isWarm(earlier, now)) return false
   const cachedTokens = Math.min(earlier.tokens, tokens)
@@ -131,7 +131,7 @@ function isMarkedByCaller(prompt: Prompt): boolean {
   return parts.some((part) => part.type === 'tool-result' && part.content.some(hasCacheControl))
 }
 
-/** The vendor allows four markers. It looks back only a few blocks, so the previous turn needs its own marker. */
+/** The vendor allows four markers. It looks back at most 20 blocks, so the previous turn needs its own marker. */
 function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markerCount: number } {
   const { messages } = prompt
   const lastIndex = messages.length - 1

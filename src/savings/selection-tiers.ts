@@ -31,10 +31,10 @@ import {
  * The mode of the slider.
  *
  * - `query`: selects the parts again on each turn, by their relevance to the question. Best recall.
- * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, so that the upstream can
+ * - `stable`: cuts to half of the cap, and repeats the cut until the prompt exceeds the cap, so that the upstream can
  *   read the prompt prefix from its cache.
- * - `auto`: `query` until a turn follows another within five minutes, and `stable` from then on. The parts that a new
- *   question needs are then inserted before it.
+ * - `auto`: `query` until a turn follows another within five minutes, then `stable` until the conversation pauses for
+ *   an hour. Parts that match a new question are then inserted before it, in up to a sixteenth of the cap.
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
@@ -47,7 +47,7 @@ const EXCHANGE_SHARE = 0.25
 export function createSlider(tools: SelectionTools, memory: ConversationMemory, mode: SliderMode): Tier {
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { level } = job.steering
-    if (level === undefined || level === 'off') return { declined: 'no savings level is set', spent: ZERO }
+    if (level === undefined || level === 'off') return { declined: 'the savings level is off or missing', spent: ZERO }
     const cap = LEVEL_CAPS[level]
     const size = await tools.meter.countNearThresholds(job.prompt, [cap], job.signal)
     const originalTokens = size <= cap ? size : await tools.meter.countPrompt(job.prompt, job.signal)
@@ -84,7 +84,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return cut
   }
 
-  /** A repeated request is not an earlier turn. */
+  /** `minAdded` is 1, because a repeated request is not an earlier turn. */
   const isContinued = async (job: TierJob, cap: number): Promise<boolean> => {
     const lastTurnAt = Number(await recallLatest(memory, job, `slider-${cap}-seen`, 1))
     const snapshot = await recallLatest(memory, job, `slider-${cap}`)
@@ -128,7 +128,10 @@ interface VanishingOptions {
   readonly after: Runtime['after']
 }
 
-/** A number of tokens, or several, each of which applies to conversations of more than `above` tokens. */
+/**
+ * A number of tokens, or several, of which the one with the greatest `above` below the size of the prompt applies. In a
+ * conversation of more than two answers, the one with `above` 0 applies unless a header requests tier 2.
+ */
 export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
 
 /** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k tokens about 91%. */
@@ -237,7 +240,9 @@ async function askForTerms(
   })
   try {
     const { text, spent } = await withTimeout(reply, { ms: TIMEOUT_MS, after, createError })
-    return { terms: parseTerms(text), spent }
+    const terms = parseTerms(text)
+    small.report?.(terms.length > 0)
+    return { terms, spent }
   } catch (error) {
     timeout.abort(error)
     return { terms: [], spent: ZERO }

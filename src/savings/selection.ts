@@ -31,7 +31,7 @@ export interface SelectionResult {
   readonly selection: Selection
   /** Indexes of the selected snippets of each excerpted segment. */
   readonly picks: ReadonlyMap<Segment, readonly number[]>
-  /** Number of segments whose score, or whose partner's score, is above 0. */
+  /** Number of segments with a `value` above 0. */
   readonly matches: number
 }
 

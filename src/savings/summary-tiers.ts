@@ -30,7 +30,7 @@ import { isWanted, thresholdsFor, type Tier, type TierForecast, type TierJob, ty
 
 const MAX_TARGET_TOKENS = 20_480
 const MAX_TARGET_SHARE = 0.45
-/** A chunk and its summary have at most 10,000 tokens. */
+/** A chunk and its summary have at most 10,000 estimated tokens. */
 const CHUNK_TOKENS = 9200
 const CHUNK_SUMMARY_TOKENS = 800
 const RECURSIVE_SUMMARY_SHARE = 0.25
@@ -45,7 +45,7 @@ interface Summaries {
   readonly spent: NanoUsd
 }
 
-/** Tier 3: summarizes the old messages in chunks, and then the summaries while they exceed the target. */
+/** Tier 3: summarizes the old messages in chunks, and summarizes the joined summaries again if they are too long. */
 export function createRecursive(
   tools: SelectionTools,
   memory: ConversationMemory,
@@ -134,7 +134,7 @@ export function createRecursive(
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }
 }
 
-/** Size after a cut, as a fraction of the threshold. */
+/** Target size of a cut prompt, as a fraction of the threshold. */
 const FAMILY_TARGET_SHARE = 0.6
 const FAMILY_SUMMARY_SHARE = 0.1
 const FAMILY_HEADING_TOKENS = 60
@@ -163,7 +163,7 @@ export function createFamilyLock(
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * FAMILY_TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * FAMILY_SUMMARY_SHARE)
 
-  /** The size above which the prompt is cut again. Growth of a cached prompt costs less than a cut. */
+  /** The size above which the prompt is cut again. Often higher for a cached prompt, because a cut changes it. */
   const limitFor = (job: TierJob, snapshot: Snapshot | undefined): number => {
     const threshold = thresholdsFor(job, thresholds).family
     const minTokens = expectedSize(job)

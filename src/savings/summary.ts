@@ -23,7 +23,7 @@ export interface SummaryOptions {
   readonly summarizerOf: (job: TierJob) => SmallModel | undefined
 }
 
-/** Part of the key of stored summaries. Must change with the instruction. */
+/** Part of the key of stored chunk summaries. Must change with the instruction. */
 export const PROMPT_VERSION = 2
 
 const START_MARKER = '<<<conversation>>>'
@@ -136,7 +136,7 @@ export const MAX_CHUNKS = 64
 interface Chunks {
   /** The oldest segment begins the first chunk, so that later turns have the same chunks. */
   readonly chunks: readonly string[]
-  /** Segments that end after the last chunk. They stay unchanged. */
+  /** Segments that end after the last chunk. They stay unchanged if they fit. */
   readonly remainder: readonly Segment[]
 }
 
@@ -228,7 +228,7 @@ const MIN_SENTENCE_LENGTH = 16
 const MAX_SENTENCE_LENGTH = 500
 const SLICE_LENGTH = 16_384
 const SIZE_POWER = 0.7
-/** Prevents a preference for short sentences. */
+/** Limits the preference for short sentences. */
 const MIN_TOKENS = 12
 
 export async function summarizeByExtraction(text: string, maxTokens: number, tools: TextTools): Promise<string> {

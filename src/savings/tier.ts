@@ -54,9 +54,9 @@ export type TierResult =
 
 export interface TierForecast {
   readonly tokens: number
-  /** Expected cost of small-model calls for this request. */
+  /** Expected cost of small-model and embedder calls for this request. */
   readonly callCost: NanoUsd
-  /** Expected cost of small-model calls for each further request. @default 0 */
+  /** Expected cost of these calls for each further request. @default 0 */
   readonly callCostPerTurn?: NanoUsd
   /** True if the prompt extends the one that this tier sent on the last turn. @default false */
   readonly continues?: boolean
@@ -92,13 +92,13 @@ export interface WaterfallResult {
   /** The part of `spent` for tiers requested by a header. @default 0 */
   readonly requestedCost?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
-  /** Corrects the expected cache reads of later turns. Never rejects. Absent without a stored history. */
+  /** Corrects the expected cache reads of later turns. Never rejects. Absent if no history is stored for the prompt. */
   reportCacheRead?(tokens: number): Promise<void>
 }
 
 export interface Waterfall {
   (job: TierJob): Promise<WaterfallResult>
-  /** Returns true if no tier rewrites a prompt of at most this many tokens. */
+  /** Returns true only if no tier can rewrite a prompt of at most this many tokens. */
   isTooSmall(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 
@@ -135,7 +135,7 @@ export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds):
   return job.tokens > family
 }
 
-/** Maximum prompt tokens per savings level. */
+/** Prompt tokens above which tier 5 shortens the prompt, per savings level. */
 export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> = {
   extreme: 16_384,
   max: 32_768,

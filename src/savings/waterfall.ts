@@ -77,7 +77,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
     const sized = await countNearThreshold(received, meter, thresholds)
     const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
-    // Up to half of the lowest threshold, no tier will soon run without a header, so no history is needed.
+    // Up to half of the lowest threshold, no built-in tier will soon run without a header, so no history is needed.
     const isTracked = job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
     const history = isTracked ? await recallHistory(memory, job) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, context)
@@ -225,7 +225,7 @@ function addSemantics(job: TierJob, ranker: SemanticRanker | undefined, onSpent:
   return { ...job, semantics }
 }
 
-/** Separates the state of trial runs, whose prompts are never sent. */
+/** Separates the state of trial runs, whose rewritten prompts are never sent. */
 function separateTrialState(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
 }
@@ -240,7 +240,7 @@ interface Attempt {
 async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallContext): Promise<Attempt> {
   let embeddingCost: NanoUsd = ZERO
   const { small, spent: spentSoFar } = trackSpending(job.small)
-  // A tier does not report the cost of aborted calls.
+  // A tier cannot report the cost of aborted calls, or of any call if it throws.
   const totalOf = (reported: NanoUsd): NanoUsd => add(reported > spentSoFar() ? reported : spentSoFar(), embeddingCost)
   const withoutRewrite = (outcome: 'declined' | 'failed', reason: string, spent: NanoUsd): Attempt => ({
     spent: totalOf(spent),
@@ -254,7 +254,7 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
     if ('declined' in result) return withoutRewrite('declined', result.declined, result.spent)
     const tokens = await meter.countPrompt(job.prompt, job.signal)
     const { rewrite, spent, continues = false } = result
-    if (rewrite.tokens >= tokens) return withoutRewrite('declined', 'not smaller than before', spent)
+    if (rewrite.tokens >= tokens) return withoutRewrite('declined', 'not smaller than the received prompt', spent)
     const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }
     return { spent: totalOf(spent), verdict, rewritten: { rewrite, tokens, continues } }
   } catch (error) {

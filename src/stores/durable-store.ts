@@ -26,22 +26,22 @@ import {
 } from './store-rules.ts'
 
 /**
- * Limits on the data that requests write. Keys, budgets and rate limits are in a separate, unlimited pool, which
- * prevents bulk data from evicting or blocking them.
+ * Limits on the data that requests write. Keys, budgets and rate limits do not count toward these limits, so bulk data
+ * cannot evict or block them.
  */
 export interface BulkLimits {
   /**
-   * Values without an expiry that count against a key's quota, such as message batches. If the pool is full, a write
-   * fails with `quota-exceeded`.
+   * Values without an expiry that count against a key's quota, such as message batches. A write fails with
+   * `quota-exceeded` if the key would use more than its quota, or more than remains free for other keys.
    */
   readonly owned: PoolLimit
   /**
-   * Values with an expiry, such as recordings. A full pool drops the oldest value of its largest share (all values of
-   * one kind that belong to one key).
+   * Values with an expiry, such as recordings. A full pool drops the oldest values of its largest share (all values of
+   * one kind that belong to one key, or to no key).
    */
   readonly expiring: PoolLimit
   /**
-   * Log entries, such as audit records. A full pool drops the oldest entry of its largest share (all entries of one
+   * Log entries, such as audit records. A full pool drops the oldest entries of its largest share (all entries of one
    * kind that belong to one key, or one log for entries without a quota).
    */
   readonly logs: PoolLimit

@@ -31,8 +31,8 @@ export interface MemoryBounds {
    */
   readonly owned: PoolLimit
   /**
-   * Values with an expiry, such as recordings. A full pool drops the least recently used value of its largest share
-   * (all values of one kind that belong to one key), which protects the values of keys that use less.
+   * Values with an expiry, such as recordings. A full pool drops the least recently used values of its largest share
+   * (all values of one kind that belong to one key, or to no key), which protects the values of keys that use less.
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolLimit
@@ -41,16 +41,19 @@ export interface MemoryBounds {
    * `overloaded`. @default 500,000
    */
   readonly counters: number
-  /** Maximum number of open reservations. Further reservations fail with `overloaded`. @default 100,000 */
+  /**
+   * Maximum number of unsettled reservations, including expired ones for two hours. Further reservations fail with
+   * `overloaded`. @default 100,000
+   */
   readonly reservations: number
   /**
-   * Maximum number of tallies (sums for reports and for amounts that budgets carry over) and their fields together. Above
-   * it, the least recently updated tally is dropped. @default 500,000
+   * Maximum number of tallies (sums for reports and budgets) and their fields together. Above it, the least recently
+   * updated tallies are dropped. @default 500,000
    */
   readonly tallies: number
   /**
-   * Log entries. A full pool drops the oldest entry of its largest share (one key, or one log for entries without a
-   * quota). `maxEntriesPerLog` applies to the entries without a quota.
+   * Log entries. A full pool drops the oldest entries of its largest share (all entries of one kind that belong to one
+   * key, or one log for entries without a quota). `maxEntriesPerLog` applies to the entries without a quota.
    * @default 100,000 entries and 64 MiB in total, 50,000 entries per log
    */
   readonly logs: PoolLimit & { readonly maxEntriesPerLog: number }
@@ -138,7 +141,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     ping: async () => {},
     close: async () => void (state = createState()),
   }
-  // Not enumerable, because a spread copy of the store may replace calls with asynchronous ones and is not local.
+  // Not enumerable, so that a spread copy, which may replace methods with asynchronous ones, is not local.
   return Object.defineProperty(store, 'local', { value: true })
 }
 

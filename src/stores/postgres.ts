@@ -181,7 +181,7 @@ function missingSchemaError(schema: string, cause: unknown): Error {
 
 const SWEEP_INTERVAL_MS = 10_000
 
-/** Reads ignore expired rows, so a failed sweep only delays their removal. */
+/** Failed sweeps are ignored, because reads skip expired rows and the next sweep repeats the work. */
 function createSweeper(call: CallFunction, limits: BulkLimits) {
   let startedAt = Date.now()
   let running: Promise<unknown> = Promise.resolve()

@@ -25,7 +25,10 @@ import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from '.
 export interface RedisStoreOptions {
   /** A connected client: ioredis, node-redis, or an HTTP client with the Upstash interface. The caller closes it. */
   readonly client: RedisClient
-  /** Prefix of all Redis keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
+  /**
+   * Prefix of all Redis keys, in braces unless `shardByOwner` distributes them: `{sluice}:`. Gateways with the same
+   * prefix share keys, budgets and usage. @default 'sluice'
+   */
   readonly prefix?: string
   /**
    * Distributes the limits of keys, and the shared budgets and rate limits, over the slots of a Redis Cluster. If

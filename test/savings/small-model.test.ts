@@ -108,6 +108,19 @@ describe('a small model that fails', () => {
     expect(modelCalls.length).toBeGreaterThan(4)
   })
 
+  it('is not paused by two failures with usable search terms between them', async () => {
+    const waterfall = waterfallOf()
+    const { small, modelCalls } = smallModel(() =>
+      modelCalls.length % 2 === 1 ? Promise.reject(new Error('busy')) : '{"terms": ["harbour"]}',
+    )
+    let prompt = await chatOf(20_000, QUESTION)
+    for (let turn = 0; turn < 4; turn++) {
+      await waterfall(jobOf(prompt, { small, steering: VANISHING }))
+      prompt = next(prompt, turn)
+    }
+    expect(modelCalls).toHaveLength(4)
+  })
+
   it('is not paused by calls that the caller aborted', async () => {
     const leaving = new AbortController()
     const waterfall = waterfallOf()

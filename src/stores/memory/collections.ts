@@ -1,7 +1,7 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { PoolLimit, PoolSize } from '../store-rules.ts'
 
-/** An item of at most one queue. Only the queue writes these fields. */
+/** An item of at most one queue. Only the queue changes these fields. */
 export interface Schedulable {
   /** Infinity while the item is not scheduled. */
   dueAt: number
@@ -9,7 +9,7 @@ export interface Schedulable {
   position: number
 }
 
-/** A binary heap without a timer: its owner calls `forEachDue`. */
+/** A binary heap, ordered by `dueAt`, without a timer. */
 export class ExpiryQueue<Item extends Schedulable> {
   readonly #heap: Item[] = []
 
@@ -133,7 +133,7 @@ export interface PoolEntry extends Schedulable {
 
 interface Share extends Schedulable {
   readonly name: string
-  /** Least recently used first, because a Set preserves insertion order. */
+  /** In insertion order. `markUsed` moves an entry to the end. */
   readonly entries: Set<PoolEntry>
   bytes: number
 }

@@ -36,7 +36,7 @@ interface Share extends Schedulable {
 const OVERHEAD_BYTES = 160
 /** Sizes are compared in coarse steps, so that a new line rarely changes the order of the shares. */
 const ORDER_STEPS = 8192
-/** Cursors are zero-padded, because they are sorted as strings. */
+/** Cursors are zero-padded, because they are compared as strings. */
 const CURSOR_DIGITS = 16
 
 export function createLogs(now: () => number, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {

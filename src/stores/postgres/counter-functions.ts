@@ -1,8 +1,8 @@
 import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 
 /**
- * Each operation locks an existing reservation first, then the counters, tallies and log shares, each group in order of
- * name, which prevents deadlocks. A held amount changes only while its counter is locked.
+ * A settlement locks its reservation first. Counters, tallies and log shares follow, each group in order of name, which
+ * prevents deadlocks. A held amount changes only while its counter is locked.
  */
 export function counterFunctions(schema: string): string {
   return `${lockFunctions(schema)}${reserveFunctions(schema)}${settleFunctions(schema)}${readFunctions(schema)}`
@@ -42,7 +42,7 @@ function lockFunctions(schema: string): string {
   `
 }
 
-/** The first check takes no locks: a rejection writes nothing, so an exhausted budget costs no disk flush. */
+/** The first check takes no locks and writes nothing, so a request that it rejects costs no disk flush. */
 function reserveFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.decide(claims jsonb, minimum bigint, moment bigint) RETURNS jsonb
