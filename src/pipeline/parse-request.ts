@@ -119,7 +119,6 @@ export function parseLimits(limits: Limits): ParseLimits {
   return { depth, keys, numbers, syntaxBytes }
 }
 
-/** Throws if the margin is negative or not finite, because no budget would stop such a request. */
 export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
   const margin = services.margin(key, modelName)
   if (Number.isFinite(margin) && margin >= 0) return margin
@@ -136,9 +135,10 @@ function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedMode
   const isMessagesFormat = routes[0].provider.dialect === 'anthropic'
   const limit = isMessagesFormat ? Math.min(1, maxTemperature) : maxTemperature
   if (temperature <= limit) return
-  const advice = isMessagesFormat
-    ? 'The maximum for this model is 1.'
-    : 'The operator can raise the maximum with limits.maxTemperature.'
+  const advice =
+    isMessagesFormat && limit === 1
+      ? 'The maximum for this model is 1.'
+      : 'The operator can raise the maximum with limits.maxTemperature.'
   throw new GatewayError(
     'invalid-request',
     `temperature is ${temperature}; expected a number from 0 to ${limit}. ${advice}`,

@@ -29,14 +29,20 @@ export interface PassthroughRequest {
 
 /** Options of one endpoint. */
 export interface PassthroughEndpoint {
-  /** The only provider of the endpoint. @default the provider of the request's model */
+  /**
+   * The only provider of the endpoint. Exception: requests for a stored file go to the provider that stores it.
+   * @default the provider of the request's model
+   */
   readonly provider?: string
   /**
-   * Returns the maximum price of a request, in dollars. The price times the margin is reserved before the request is
-   * sent, and is billed after the answer unless `finalPrice` returns less.
+   * Returns the maximum price of a POST request, in dollars. Other requests are not billed. The price times the margin
+   * is reserved before the request is sent, and is billed after the answer unless `finalPrice` returns less.
    */
   readonly price?: (request: PassthroughRequest) => number
-  /** Returns the price of an answered request, in dollars. Amounts above `price` are not billed. @default `price` */
+  /**
+   * Returns the price of a request from its JSON answer, in dollars. Amounts above `price` are not billed. Other answers
+   * are billed at `price`. @default `price`
+   */
   readonly finalPrice?: (request: PassthroughRequest, answer: JsonObject) => number
   /** True if the vendor charges nothing. Without `free` and `price`, keys with a budget are rejected. @default false */
   readonly free?: boolean
@@ -92,7 +98,7 @@ export async function parsePassthrough(
   const requestedModel = asString(body.fields['model'])
   const { provider, model } = await chooseProvider(key, target, requestedModel, services)
   if (provider.passThrough === undefined) {
-    const message = `The provider "${provider.name}" does not support /v1${path}. Choose a model of another provider.`
+    const message = `The provider "${provider.name}" does not support /v1${path}. Choose a model of another provider, or contact the operator of the gateway.`
     throw modelError('not-found', message)
   }
   const modelName = requestedModel ?? path.slice(1)
@@ -186,7 +192,7 @@ async function chooseProvider(
   return { provider, model: namedProvider === undefined ? requestedModel : modelName?.id }
 }
 
-const PROVIDER_NOT_CONFIGURED = 'The provider of this endpoint is not configured. Contact the operator of the gateway.'
+const PROVIDER_NOT_CONFIGURED = 'The provider for this request is not configured. Contact the operator of the gateway.'
 
 /**
  * The vendor chooses the model of a request without one. A key that is limited to certain models must therefore send
@@ -223,7 +229,7 @@ function checkPermissions(
     throw new GatewayError('tools-disabled', message, { param: 'tools' })
   }
   if (maxTokens !== undefined && target.name === 'completions' && maxTokensSent === undefined) {
-    const message = `max_tokens is missing; this key may request at most ${maxTokens}. Send max_tokens.`
+    const message = `max_tokens is missing or invalid; expected a number of at most ${maxTokens}, the limit of this key. Send max_tokens.`
     throw new GatewayError('max-tokens-exceeded', message, { param: 'max_tokens' })
   }
 }

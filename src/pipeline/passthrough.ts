@@ -230,7 +230,7 @@ function headersOf({ id, reservation }: ReservedPassthrough, { header }: Passthr
     ...answerHeaders(bill, []),
     'content-type': header('content-type') ?? 'application/octet-stream',
     ...(disposition !== undefined && { 'content-disposition': disposition }),
-    // A file from the vendor must not run as a page on the gateway's origin.
+    // Browsers must not treat a file of another content type as HTML or a script.
     'x-content-type-options': 'nosniff',
     'cache-control': 'no-store',
   }

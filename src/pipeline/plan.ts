@@ -47,7 +47,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
   })
 }
 
-/** Minimum length of a cacheable prefix, in tokens. No vendor caches shorter prefixes. */
+/** Minimum length of a cacheable prefix, in tokens. Some models require a longer one. */
 const MIN_PREFIX_TOKENS = 1024
 
 function needsCacheMarkers({ resolved, prompt, size, steering }: Reserved): boolean {

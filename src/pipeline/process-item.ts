@@ -20,10 +20,10 @@ import type { Services } from './services.ts'
 import { unbilledUsage } from './settle.ts'
 
 export interface ItemProcessor {
-  /** Resolves with the delay before the next attempt, or with undefined if the item is done or was released. */
+  /** Resolves with undefined if the item is done, was released, or belongs to another worker. */
   process(claim: ItemClaim): Promise<RetryDelay | undefined>
   fail(claim: ItemClaim): Promise<void>
-  /** Releases the items in progress, so that other processes can claim them immediately. */
+  /** Cancels current and later requests, so that their items can be released immediately. */
   cancel(): void
 }
 
@@ -45,7 +45,7 @@ const UNWRITTEN_BATCH_DELAY_MS = 1_000
 export function createItemProcessor(options: ItemProcessorOptions): ItemProcessor {
   const { queue, store, findKeyById, services, leaseMs } = options
   const { now, after } = services.runtime
-  const running = new Set<Cancellation>()
+  const closing = new Cancellation()
 
   async function process(claim: ItemClaim): Promise<RetryDelay | undefined> {
     const batch = await queue.readBatch(claim.batch)
@@ -96,15 +96,15 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     }
     const renew = async (): Promise<void> => {
       if (await queue.renew(claim)) schedule()
-      else if (!isDone) cancellation.cancel(new Error('Another worker has claimed the item.'))
+      else if (!isDone) cancellation.cancel(new Error('The claim on the batch item was lost.'))
     }
-    running.add(cancellation)
+    const unsubscribe = closing.onCancel(() => cancellation.cancel(closing.reason))
     schedule()
     try {
       return await work(cancellation)
     } finally {
       isDone = true
-      running.delete(cancellation)
+      unsubscribe()
       cancelTimer()
       // Until a renewal ends, the value of the claim is unknown, so the claim would seem to be lost.
       await renewal
@@ -118,9 +118,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
       const request = await queue.readRequest(claim).catch(() => undefined)
       return finish(claim, { line: errorLine(request?.customId ?? claim.position, FAILED_MESSAGE) })
     },
-    cancel: () => {
-      for (const cancellation of running) cancellation.cancel(new Error('The gateway is closing.'))
-    },
+    cancel: () => closing.cancel(new Error('The gateway is closing.')),
   }
 }
 

@@ -125,7 +125,7 @@ export class IncomingCall implements Call {
   }
 }
 
-/** Responds to a call, or throws a GatewayError before the response begins. */
+/** Responds to a call, or throws before the response begins. */
 export type Handler = (call: Call) => MaybePromise<void>
 
 export function modelHandler(format: ClientFormat, services: Services): Handler {

@@ -26,7 +26,7 @@ export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
 export interface Observers {
-  /** Appends the audit record unless the settlement contains it. */
+  /** Appends the audit record unless the settlement contains it or the key is unknown. */
   observeRequest(exchange: Exchange, outcome: RequestOutcome): MaybePromise<void>
   auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
   reportUnsettled(reserved: Reserved, used: RequestUsage, cause: unknown): void
@@ -39,7 +39,8 @@ export interface Limits {
   readonly bodyBytes: number
   /**
    * Maximum total size of the bodies above 1 MiB that one key has in progress, in bytes. A body is in progress from its
-   * arrival to the end of its answer. Further bodies wait, and are rejected with 429 after `bodyReadMs`.
+   * arrival to the end of its answer. Further bodies wait, and are rejected with 429 after `bodyReadMs`, or immediately
+   * if 100 are waiting. A key without such bodies in progress may send one that is larger.
    * @default 134_217_728 (128 MiB)
    */
   readonly bodyBytesPerKey: number
@@ -55,22 +56,23 @@ export interface Limits {
    */
   readonly jsonNumbers: number
   /**
-   * Maximum size of a JSON body without its strings, in bytes: whitespace, numbers, punctuation. @default 4_194_304 (4
-   * MiB)
+   * Maximum size of a JSON body without its strings, in bytes: whitespace, numbers, literals and punctuation.
+   * @default 4_194_304 (4 MiB)
    */
   readonly jsonSyntaxBytes: number
   /**
-   * Maximum size of the text in a model request, in bytes: all strings in its body except base64 data. The default
-   * exceeds 2 million tokens of prose, more than any model in the catalog accepts. @default 8_388_608 (8 MiB)
+   * Maximum size of the text in a model request, in bytes: all strings in its body except long base64 data. Does not
+   * apply to embeddings. The default is about 2 million tokens of prose, more than any model in the catalog accepts.
+   * @default 8_388_608 (8 MiB)
    */
   readonly promptBytes: number
   /** Maximum `temperature` in the chat and responses formats. @default 1 */
   readonly maxTemperature: number
   /**
-   * How to handle requests that make the vendor read content outside their body or run tools: server tools, MCP
+   * How to handle requests that make the vendor read content outside their body or run tools, such as server tools, MCP
    * servers, and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse`
-   * responds with 403. `allow` reserves only the cost of the body, so a request can exceed the budget. @default
-   * 'reserve'
+   * responds with 403. `allow` reserves only the cost of the body and the answer, so a request can exceed the budget.
+   * @default 'reserve'
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /**
@@ -118,7 +120,7 @@ export interface Turns {
   delete(key: VirtualKey, id: string): Promise<boolean>
 }
 
-/** Batches are processed while few requests are in progress. */
+/** Delays batch items while many requests are in progress. */
 export interface RequestTracker {
   enter(id: string): void
   leave(id: string): void
@@ -126,7 +128,7 @@ export interface RequestTracker {
   waitForQuiet(signal: AbortSignal): Promise<void>
 }
 
-/** Resolves with undefined if markers would not save money. */
+/** Resolves with undefined if no markers are added. */
 export type MarkPrompt = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
 export interface Services {
@@ -143,7 +145,7 @@ export interface Services {
   readonly waterfall: Waterfall
   /** Absent if prompt cache markers are disabled. */
   readonly markPrompt?: MarkPrompt | undefined
-  /** Returns a waterfall and a `markPrompt` that have no side effects. */
+  /** Returns a waterfall and a `markPrompt` that write nothing to the store and call no embedder. */
   readonly dryRun: () => Pick<Services, 'waterfall' | 'markPrompt'>
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream
@@ -156,7 +158,7 @@ export interface Services {
   /** True if fields that an upstream's format does not support are dropped instead of rejected. */
   readonly isLossy: boolean
   readonly timeouts: Timeouts
-  /** Maximum total time that one request waits for the store, in milliseconds. */
+  /** Maximum total time that one request spends in `waitForStore`, in milliseconds. */
   readonly storeTimeoutMs: number
   readonly runtime: Runtime
 }

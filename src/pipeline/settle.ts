@@ -82,7 +82,7 @@ function storeForLater(plan: Plan, outcome: RequestOutcome, { observers }: Servi
   }
 }
 
-/** Never throws or rejects. Failed settlements are logged and retried. */
+/** Never throws or rejects. Failed settlements are logged. */
 function settleReservation(
   exchange: Exchange,
   used: RequestUsage,
@@ -246,7 +246,7 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
     auditEntries: (exchange, outcome) =>
       exchange.key === undefined ? [] : audit.entriesOf(finishedOf(exchange, outcome, now())),
     reportUnsettled: (reserved, used, cause) => {
-      reportFailure('the store did not accept a settlement; it will be retried', cause, {
+      reportFailure('a settlement failed; it is retried if possible', cause, {
         request_id: reserved.id,
         virtual_key_id: reserved.key.id,
         billed_nano_usd: used.billed,

@@ -200,11 +200,11 @@ class StreamAnswer {
   }
 
   #fail(error: unknown): void {
-    // When the last reader disconnects, the upstream call fails before `onCancel` runs.
+    // A cancellation can make the upstream call fail before the `onCancel` listener of this stream runs.
     if (this.#answered.cancellation.isCanceled) return this.#abandon()
     const failure = asFailure(error)
     if (this.#endIfContinued(failure)) return
-    // A stream that fails before its first content is billed as a failed request.
+    // A stream that fails without output is billed as a failed request.
     const bill = this.#stream.translator.hasOutput ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
   }
@@ -231,7 +231,7 @@ class StreamAnswer {
     return true
   }
 
-  /** Settles before writing the last events, so that the request is settled when a client reads them. */
+  /** Writes the last events after the settlement or, if the store is slow, after its timeout. */
   #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -32,7 +32,7 @@ export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
 
 /**
  * Each turn contains its full conversation, because clients may continue from it after earlier turns have expired. The
- * answer is stored separately, because it is read far more often.
+ * answer is stored separately, because some reads need only the answer.
  */
 export function createTurns(store: TurnStore): StoredTurns {
   async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
@@ -176,7 +176,7 @@ function restrictToProvider(resolved: ResolvedModel, providerName: string): Reso
   if (restricted !== undefined) return restricted
   throw new GatewayError(
     'invalid-request',
-    `The request continues a response that the provider ${providerName} stores, but the requested model belongs to another provider. Choose a model of ${providerName}, or send the full conversation as input.`,
+    `The request refers to a response that the provider ${providerName} stores, but the requested model belongs to another provider. Choose a model of ${providerName}, or send the full conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }
@@ -184,7 +184,7 @@ function restrictToProvider(resolved: ResolvedModel, providerName: string): Reso
 function severalProviders(first: string, second: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `The request refers to responses of two providers, ${first} and ${second}; expected one. Send the items themselves.`,
+    `The request refers to responses of different providers, ${first} and ${second}; expected one. Send the items themselves.`,
     { param: 'input' },
   )
 }

@@ -28,9 +28,9 @@ export interface CatalogAlias {
   /** `<provider>/<model_id>`. */
   readonly target: string
   readonly displayName?: string
-  /** At most that of the target. @default the context window of the target */
+  /** Larger values are reduced to that of the target. @default the context window of the target */
   readonly contextWindow?: number
-  /** At most that of the target, and at most `contextWindow`. @default the maximum of the target */
+  /** Larger values are reduced to that of the target and to `contextWindow`. @default the maximum of the target */
   readonly maxOutputTokens?: number
   /** Default values of parameters. Ignored if the target rejects them. @default those of the target */
   readonly defaults?: NonNullable<Model['defaults']>
@@ -191,7 +191,7 @@ function catalogError(problem: string): GatewayError {
   return optionError('createGateway', problem)
 }
 
-/** If the target rejects sampling parameters, the alias sets none, because every call would otherwise fail. */
+/** If the target rejects sampling parameters, the alias sets none, because calls would otherwise fail. */
 function applyAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
   const defaults = model.rejectsSamplingParameters === true ? undefined : alias.defaults

@@ -2,7 +2,10 @@ import { numberFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
 
 /** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has its own circuit. */
 export interface CircuitBreakerOptions {
-  /** Fraction of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
+  /**
+   * Fraction of failed requests that opens a circuit, from 0.01 to 1. If several keys use the circuit, the keys other
+   * than the one with the most failures must also reach half of this fraction. @default 0.5
+   */
   readonly failureRate?: number
   /** Minimum number of requests in the window before a circuit can open. @default 20 */
   readonly minRequests?: number

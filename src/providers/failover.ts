@@ -33,7 +33,7 @@ interface UpstreamAttempt {
   readonly record: AttemptRecord
 }
 
-/** Maximum wait for a stream's first content. During the wait, another candidate can replace the stream. */
+/** Time after the first call until which another candidate can replace a stream without content, in milliseconds. */
 const MAX_HOLD_MS = 5000
 
 export interface Failover extends Upstream {

@@ -185,7 +185,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #onTotalTimeout(): void {
-    // A timeout after the first byte is caused by a long answer or a slow reader.
+    // After the response headers, a long answer or a slow reader can cause the timeout.
     const details: FailureDetails = this.#status === 0 ? {} : { isLocalFault: true }
     this.#timeOut('did not finish its answer', this.#options.timeouts.total, details)
   }

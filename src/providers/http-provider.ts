@@ -188,7 +188,7 @@ export const GEMINI_FORMAT: UpstreamFormatModule = {
 }
 
 const MIN_KEY_LENGTH = 4
-/** Shorter header values, such as a version, are not secrets. */
+/** Shorter values of configured headers, such as a version, are not redacted. */
 const MIN_HEADER_VALUE_LENGTH = 8
 const MAX_SIGNED_VALUES = 8
 

@@ -188,6 +188,33 @@ describe('closing a gateway', () => {
 
     expect((await callBatches(next, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(2)
   })
+
+  it('sends no request for an item that it has claimed but not yet read', async () => {
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 1)
+    const reading = gate()
+    const resumed = gate()
+    const get: Store['get'] = async (name) => {
+      if (name.startsWith('batch-request:')) {
+        reading.open()
+        await resumed.opened
+      }
+      return cluster.store.get(name)
+    }
+    const closing = cluster.startGateway({ ...cluster.store, get, close: async () => {} })
+    const working = closing.batches.work()
+    await reading.opened
+    const closed = closing.close()
+    await nextTurn()
+    resumed.open()
+    await Promise.all([closed, working])
+    const callsWhileClosing = cluster.calls
+    const next = cluster.startGateway()
+    await next.batches.work()
+
+    expect(callsWhileClosing).toBe(0)
+    expect((await callBatches(next, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(1)
+  })
 })
 
 describe('the data of a batch', () => {

@@ -240,6 +240,26 @@ describe('a temperature above the configured limit', () => {
     expect(answered.status).toBe(400)
     expect(await answered.text()).toContain('limits.maxTemperature')
   })
+
+  it('names the option for a model behind the messages format if the limit is below 1', async () => {
+    const models = [{ id: 'plain', price: PRICE }]
+    const { url, secret } = await openStage({
+      providers: [anthropic({ baseUrl: 'http://127.0.0.1:9', apiKey: 'k', models })],
+      limits: { maxTemperature: 0.5 },
+    })
+
+    const answered = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'anthropic/plain',
+        messages: [{ role: 'user', content: 'Hi' }],
+        temperature: 0.7,
+      }),
+    })
+
+    expect(await answered.text()).toContain('expected a number from 0 to 0.5. The operator can raise the maximum')
+  })
 })
 
 async function collectEvents(openai: OpenAI, params: Params): Promise<readonly unknown[]> {
