@@ -21,12 +21,12 @@ const MESSAGES: Partial<Record<FailureKind, string>> = {
 
 function messageOfStatus(kind: FailureKind, status: number): string {
   if (GATEWAY_ERROR_STATUSES.has(status)) {
-    return "The model provider rejected the gateway's credentials or payment. Notify the operator of the gateway."
+    return "The model provider did not accept the gateway's credentials, permissions or payment. Notify the operator of the gateway."
   }
   return MESSAGES[kind] ?? `The model provider failed with status ${status}. Retry later.`
 }
 
-/** Keeps the upstream's message only if the caller's request caused the error. */
+/** Keeps the upstream's message only for statuses that blame the request. */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
   if (kind !== 'upstream-rejected') return new GatewayError(kind, messageOfStatus(kind, status), faultDetails(status))

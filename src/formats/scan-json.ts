@@ -213,7 +213,7 @@ function readNumber(state: ScanState): void {
   state.numberCount += isSmallInteger ? 1 : OTHER_NUMBER_WEIGHT
   if (state.numberCount <= limits.numbers) return
   throw bodyLimitError(
-    `has more than ${limits.numbers} numbers. Integers of up to 9 digits count once, others ${OTHER_NUMBER_WEIGHT} times. Send fewer.`,
+    `has more than ${limits.numbers} numbers in arrays. Integers of up to 9 digits count once, others ${OTHER_NUMBER_WEIGHT} times. Send fewer.`,
   )
 }
 
