@@ -33,7 +33,7 @@ import { checkStreams, type StreamsOptions } from './wiring/stored-state.ts'
 export interface MarginRequest {
   readonly keyId: string
   readonly keyName: string
-  /** The model name in the request. */
+  /** The model name in the request. If a passthrough request has no model, the path below `/v1/`. */
   readonly model: string
 }
 
@@ -75,17 +75,18 @@ export interface GatewayOptions {
   /**
    * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
    * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
-   * and bills them when the store is available again. @default 'refuse'
+   * and bills them when the store is available again. See docs/operating.md for exceptions. @default 'refuse'
    */
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
-   * Maximum time that one request waits for the store, over all its calls, in milliseconds. A single call may take
-   * at most 40% of this time. @default 5,000
+   * Maximum total time that one request waits for the store to find its key and earlier turns, to reserve, and to
+   * settle, in milliseconds. Every single call to the store may take at most 40% of this time. @default 5,000
    */
   readonly storeTimeoutMs?: number
   /**
    * How long a process caches keys, shared budgets and rate limits, in milliseconds, from 0 to 5,000. Changes by other
-   * processes take effect within this time. Changes by this process take effect immediately. @default 2,000
+   * processes take effect within this time while the store is available. Changes by this process take effect immediately.
+   * @default 2,000
    */
   readonly keyCacheMs?: number
   /** Factor in billed = theoretical cost × margin: a number, or a function of the key and the model. @default 1.5 */
@@ -128,7 +129,7 @@ export interface GatewayOptions {
 /** Options for the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
-/** At most one day, because the amount of an abandoned request stays reserved for the maximum duration of a request. */
+/** At most one day, because the amount of an abandoned request stays reserved for longer than `timeouts.total`. */
 const milliseconds = integerFrom(1, 86_400_000, 'milliseconds')
 
 const positiveInteger = integerFrom(1)

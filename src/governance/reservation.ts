@@ -6,14 +6,14 @@ import { counterExpiry, type Limit, type RateStatus } from './limits.ts'
 import { UNLIMITED, type VirtualKey } from './virtual-key.ts'
 
 export interface Quote {
-  /** Upper bound. */
+  /** For token limits. */
   readonly promptTokens: number
   readonly outputTokens: number
   /** Includes the prompt and the margin. Never decreases as `outputTokens` increases. */
   cost(outputTokens: number): NanoUsd
   /** Only the request limits of the key apply, because the call costs neither tokens nor money. @default false */
   readonly isRequestOnly?: boolean
-  /** Largest possible reduction of the cost by an exact count of the prompt. @default 0 */
+  /** Cost of the prompt as far as a recount may reduce it. @default 0 */
   readonly uncountedCost?: NanoUsd
   /** Returns the number of prompt tokens that `cost` covers for a model. @default no bound */
   promptBound?(model: Model): number
@@ -23,11 +23,10 @@ export interface Quote {
   }
 }
 
-/** Waits for a store call for at most the remaining store timeout of the request. */
 export type WaitForStore = <Value>(call: MaybePromise<Value>) => MaybePromise<Value>
 
 export interface Recount {
-  /** Returns a quote with the exact count, and without this recount. */
+  /** Resolves with the recounted quote, which no longer offers this recount. */
   readonly run: () => Promise<Quote>
   readonly callsUpstream: boolean
 }
@@ -39,7 +38,6 @@ export interface RequestUsage {
   readonly theoretical: NanoUsd
   readonly actual: NanoUsd
   readonly billed: NanoUsd
-  /** The model name in the request. */
   readonly model: string
 }
 
@@ -58,9 +56,9 @@ export interface Reservation {
 
 export interface QuoteCandidate {
   readonly model: Model
-  /** Upper bound. */
+  /** Number of prompt tokens to reserve. */
   readonly promptTokens: number
-  /** Counts the prompt exactly. Resolves with undefined if the count fails. */
+  /** Resolves with a more precise number, or with undefined if the vendor's count fails. */
   readonly count?: () => Promise<number | undefined>
   readonly callsUpstream?: boolean
 }
@@ -68,7 +66,7 @@ export interface QuoteCandidate {
 export interface QuoteOptions {
   readonly candidates: () => readonly QuoteCandidate[]
   readonly promptTokens: () => number
-  /** Counts the prompt exactly. Must not call an upstream. */
+  /** Counts the prompt for token limits. Must not call an upstream. */
   readonly countPrompt?: () => Promise<number>
   readonly outputTokens: number
   readonly choices: number
@@ -189,10 +187,10 @@ export interface LimitClaims {
 
 /** Length of the shortest useful answer in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
-/** If the uncounted part takes a larger share of a grant, the prompt is counted, because more output may then fit. */
+/** If the uncounted part takes a larger share of a partial grant, the prompt is counted, because more output may then fit. */
 const MAX_UNCOUNTED_SHARE = 0.1
 
-/** A free request claims nothing from a budget, except from a budget of 0, which must reject the request. */
+/** A free request claims nothing from a budget above 0. A budget of 0 rejects it, unless it is request-only. */
 export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.isRequestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
   const worstCost = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
@@ -238,7 +236,7 @@ function toClaim(limit: Limit, tokens: number, worstCost: number): Claim {
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
 }
 
-/** Every grant covers the shortest useful answer. */
+/** Assumes that the grant covers the shortest useful answer. */
 export function coveredOutputTokens({ worstCost, limits }: LimitClaims, quote: Quote, grantedCost: number): number {
   if (grantedCost >= worstCost || !hasKind('budget', limits)) return quote.outputTokens
   let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
@@ -251,7 +249,7 @@ export function coveredOutputTokens({ worstCost, limits }: LimitClaims, quote: Q
   return covered
 }
 
-/** NaN becomes the maximum, which no budget covers. */
+/** An unknown amount (NaN) becomes the maximum, so that limits reject it. */
 export function toAmount(amount: number): number {
   return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
 }

@@ -6,9 +6,9 @@ import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './
 import { type RequestUsage, toAmount } from './reservation.ts'
 
 export interface Settlements {
-  /** Fails if the store fails, and retries later. `reserveRequest` opens a reservation that the store lacks. */
+  /** Fails if the store fails, and retries later except after a rejection. `reserveRequest` opens a missing reservation. */
   settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void>
-  /** Resolves with the number of settlements that remain. */
+  /** Resolves with the number of settlements that still wait. */
   retry(): Promise<number>
   counts(): SettlementCounts
 }
@@ -30,7 +30,7 @@ export interface SettlementsOptions {
   readonly onDropped?: (settlement: Settlement) => void
 }
 
-/** Maximum number of failed settlements. Above it, the oldest is discarded, so its reservation expires. */
+/** Maximum number of failed settlements. Above it, the oldest is discarded. */
 const MAX_FAILED = 10_000
 const RETRY_MS = 1_000
 
@@ -142,7 +142,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   return { settle, retry, counts: () => ({ waiting: failed.length, dropped: droppedCount }) }
 }
 
-/** The store rejected the call as invalid, so a retry cannot succeed. */
+/** True if the store rejected the call as invalid, so a retry cannot succeed. */
 function isRejection(error: unknown): boolean {
   return error instanceof RangeError
 }
@@ -167,7 +167,7 @@ export function buildSettlement({ reservationId, windows, limits, usage, entries
   return { reservationId, charges, tallies: buildTallies(windows.tallies, usage), entries }
 }
 
-/** `savedTokens` is negative if the prompt grew. A billed amount that is not finite becomes the reserved amount. */
+/** A billed amount that is not finite becomes the reserved amount. */
 export function sanitizeUsage(usage: RequestUsage, reserved: number): RequestUsage {
   return {
     promptTokens: finiteOr(usage.promptTokens, 0),

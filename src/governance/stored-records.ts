@@ -6,7 +6,7 @@ import { DURATION_CODES, type Store } from '../core/store.ts'
 import { type Budget, hashSecret, isSameHash, PLAN_NAMES, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 export interface RecordTable<T> {
-  /** Changes by this process are visible immediately, and changes by other processes within `cacheMs`. */
+  /** Changes by this process are visible immediately, and others within `cacheMs` while the store is available. */
   find(id: string): MaybePromise<T | undefined>
   /** Bypasses the cache. Throws `not-found`. */
   read(id: string): Promise<T>
@@ -32,7 +32,7 @@ interface LookupOptions {
   readonly store: Store
   readonly now: () => number
   readonly cacheMs?: number | undefined
-  /** Returns the last known value while the store is failing. @default false */
+  /** Returns the last cached value, if there is one, while the store is failing. @default false */
   readonly servesStale?: boolean
 }
 
@@ -48,7 +48,7 @@ const CACHE_MS = 2_000
 const MAX_ATTEMPTS = 50
 export const SAFE_ID: RegExp = /^[\w.-]{1,128}$/
 
-/** A safe id can be part of a path, a counter name and a message. */
+/** A safe id can be part of a counter name and a message. */
 export function isSafeId(id: string): boolean {
   return SAFE_ID.test(id)
 }
@@ -245,7 +245,7 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
 }
 
 export interface KeyLookup {
-  /** The key may be inactive or expired. Changes by other processes are visible within `cacheMs`. */
+  /** The key may be inactive or expired. */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
   /** Must be called after the entry of the hash is written or deleted. */

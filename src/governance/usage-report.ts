@@ -26,7 +26,7 @@ export interface UsageTotals {
     readonly total: number
     readonly saved: number
   }
-  /** Dollars with six decimal places. `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
+  /** Dollars, rounded to six decimals. Before rounding, `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
   readonly cost: {
     /** At list price, without optimization. */
     readonly theoreticalUsd: number
@@ -43,14 +43,14 @@ export interface ModelUsage extends UsageTotals {
   readonly model: string
 }
 
-/** Usage of a key in the current window of its budget, or in this month if it has no budget. */
+/** Usage of a key in the current window of its own budget, or in this month if it has no budget of its own. */
 export interface KeyUsage extends UsageTotals {
   readonly keyId: string
   /** ISO 8601. */
   readonly periodStart: string
   /** Amount billed in the window, in cents, rounded half up. */
   readonly currentUsageCents: number
-  /** 9007199254740991 if there is no limit. */
+  /** The key's own budget. 9007199254740991 if it has none. */
   readonly budgetLimitCents: number
   /** ISO 8601. */
   readonly budgetResetsAt: string

@@ -36,16 +36,16 @@ export interface Allowance<Amount extends number = number> {
   readonly every: DurationCode
 }
 
-/** Requests whose model names have no provider prefix are divided among the providers by weight. */
+/** Requests for a model without a provider prefix are divided among the providers by weight. Aliases are not. */
 export interface ProviderConfig {
   readonly provider: string
   readonly weight: number
-  /** Model ids, exact or with a trailing `*`. Empty: all models. */
+  /** Model ids, with or without the provider prefix, exact or with a trailing `*`. Empty: all models. */
   readonly allowedModels: readonly string[]
 }
 
 export interface Permissions {
-  /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. @default all models */
+  /** `<provider>/<model_id>`, or names as in requests, exact or with a trailing `*`. @default all models */
   readonly allowedModels?: readonly string[]
   readonly maxTokens?: number
   readonly disableTools?: boolean

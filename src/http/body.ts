@@ -137,7 +137,7 @@ export class BodyCapacity {
   }
 
   #wait(owner: Owner, keyId: string, bytes: number, cancellation: Cancellation): Promise<OccupiedCapacity> {
-    if (cancellation.isCanceled) return Promise.reject(clientDisconnected(cancellation.reason))
+    if (cancellation.isCanceled) return Promise.reject(canceledBeforeRead(cancellation.reason))
     return new Promise((resolve, reject) => {
       const end = (): void => {
         owner.waiting.delete(waiter)
@@ -157,7 +157,7 @@ export class BodyCapacity {
       }
       owner.waiting.add(waiter)
       const cancelDeadline = this.#options.after(this.#options.waitMs, () => fail(tooManyLargeRequests()))
-      const unsubscribe = cancellation.onCancel(() => fail(clientDisconnected(cancellation.reason)))
+      const unsubscribe = cancellation.onCancel(() => fail(canceledBeforeRead(cancellation.reason)))
     })
   }
 }
@@ -197,6 +197,6 @@ function tooManyLargeRequests(): GatewayError {
   )
 }
 
-function clientDisconnected(cause: unknown): GatewayError {
-  return new GatewayError('cancelled', 'The caller disconnected before the request body was read.', { cause })
+function canceledBeforeRead(cause: unknown): GatewayError {
+  return new GatewayError('cancelled', 'The request was canceled before its body was read.', { cause })
 }

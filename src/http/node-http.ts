@@ -260,7 +260,7 @@ export class NodeSink implements ResponseSink {
   }
 }
 
-/** An unread response would otherwise stay in memory forever. */
+/** An unread response would otherwise stay in memory until the client disconnects. */
 function closeWhenUnread(outgoing: ServerResponse): void {
   const { socket } = outgoing
   if (socket === null) return

@@ -15,8 +15,8 @@ export interface ServeOptions {
   readonly drainMs?: number
   /**
    * Idle timeout of a connection, in milliseconds. It must be longer than the idle timeout of any proxy in front of the
-   * server, commonly 60 s. Otherwise, the proxy may reuse a connection that was just closed, and report a reset.
-   * @default 75_000
+   * server, commonly 60 s. Otherwise, the proxy may reuse a connection that was just closed, and report a reset. 0
+   * disables the timeout. @default 75_000
    */
   readonly keepAliveMs?: number
 }

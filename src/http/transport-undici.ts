@@ -8,7 +8,7 @@ import type { ClosableTransport, Runtime, TransportCall, TransportHandler, Trans
 const CONNECT_MS = 10_000
 /** The upstream's Keep-Alive header takes precedence, up to 10 minutes. */
 const KEEP_ALIVE_MS = 30_000
-/** Per origin. Further requests wait for a free connection. */
+/** Per agent and origin. Further requests wait for a free connection. */
 const MAX_CONNECTIONS = 1024
 const MAX_HEADER_BYTES = 16 * 1024
 /** Each connect timeout has its own agent. Further timeouts share the newest agent. */

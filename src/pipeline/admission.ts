@@ -162,7 +162,7 @@ function unknownModel(name: string, near: readonly string[]): GatewayError {
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
   return new GatewayError(
     'invalid-model',
-    `There is no model ${name.slice(0, MAX_SHOWN_LENGTH)}.${hint} GET /v1/models lists the models of this key.`,
+    `There is no model ${name.slice(0, MAX_SHOWN_LENGTH)} for this key.${hint} GET /v1/models lists the models of this key.`,
     { param: 'model' },
   )
 }

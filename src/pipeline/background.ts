@@ -43,8 +43,9 @@ export interface BackgroundResponse {
 }
 
 /**
- * Keeps the reservation until the response is complete, because background work must not exceed the budget. Cancels the
- * response upstream after `timeouts.total`, because the reservation would expire soon after.
+ * Keeps the reservation while the response is generated, because background work must not exceed the budget. Cancels an
+ * unfinished response upstream when the gateway closes, when it can no longer be read, or after `timeouts.total`, because
+ * the reservation would expire soon after.
  */
 export function settleInBackground(
   answered: Answered,
@@ -115,7 +116,7 @@ class BackgroundWork {
     if (this.#isUnfinished) await this.#updateResponse('POST', '/cancel')
   }
 
-  /** Returns false if another poll would fail too. */
+  /** Resolves with false if polling must stop. */
   async #updateResponse(method: StoredResponseCall['method'], action: string): Promise<boolean> {
     const { route, format } = this.#answered
     const { runtime, timeouts } = this.#services

@@ -27,7 +27,7 @@ export interface BatchDependencies {
 }
 
 export interface BatchWorker {
-  /** Does not wait for the result. Resumes the paused batches of the key. */
+  /** Starts processing without waiting for it, and resumes the paused batches of the key. */
   wake(keyId?: string): void
   /** Resolves when no more items can currently be processed. */
   work(): Promise<void>

@@ -165,7 +165,7 @@ function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
 }
 
-/** Computes the values only when they are written, because most answers do not contain them. */
+/** Computes the values only when they are written, because not every answer contains them. */
 export function metricsWriter(bill: Bill): WriteMetrics {
   return (kind) => {
     const theoreticalCost = toDollars(bill.theoretical)

@@ -12,8 +12,8 @@ export const STREAM_HEADERS: Readonly<HeaderRecord> = {
 }
 
 /**
- * Disconnects a reader that accepts no bytes for `timeouts.total`. Otherwise, the reader would hold its buffers and its
- * reservation indefinitely.
+ * Disconnects a reader that accepts no bytes for `timeouts.total`. Otherwise, its buffers would stay in memory until it
+ * disconnects.
  */
 export function eventSinkOf(
   { sink, format, id }: Pick<Exchange, 'sink' | 'format' | 'id'>,

@@ -54,7 +54,7 @@ export class Exchange {
   onDisconnect: (() => void) | undefined = undefined
 
   key: VirtualKey | undefined = undefined
-  /** The body as received, before earlier turns are inserted. */
+  /** The parsed body before earlier turns are inserted. */
   requestBody: JsonObject | undefined = undefined
   prompt: Prompt | undefined = undefined
   resolved: ResolvedModel | undefined = undefined
@@ -70,7 +70,7 @@ export class Exchange {
   /** Undefined for a replayed answer. */
   route: Route | undefined = undefined
   ignoredFields: readonly string[] = []
-  /** Total time spent waiting for the store, in milliseconds. */
+  /** Total time spent in `waitForStore`, in milliseconds. */
   storeMs = 0
   finished: FinishedRequest | undefined = undefined
   isEnded = false
@@ -127,7 +127,7 @@ export interface ResolvedModel {
   readonly routes: readonly [Route, ...Route[]]
 }
 
-/** In tokens. Each value is computed when it is first read. */
+/** In tokens. */
 export interface Size {
   /** Blocks the event loop for a long prompt, unless `prepare` has computed it. */
   readonly estimate: number
@@ -139,15 +139,15 @@ export interface Size {
   readonly bound: number
   needsEstimate(route: Route): boolean
   tokensToReserve(route: Route): number
-  /** Returns the maximum number of prompt tokens that the route's upstream can report. */
+  /** Returns the maximum number of prompt tokens that the route's upstream can plausibly report. */
   maxReportableTokens(route: Route): number
   counterFor(route: Route): TokenCounter | undefined
-  /** Resolves with the exact local count for token limits. */
+  /** Resolves with a local count for token limits. */
   count(): Promise<number>
 }
 
 export interface TokenCounter {
-  /** Resolves with undefined if the count fails. */
+  /** Resolves with undefined if the vendor's count fails. */
   readonly count: () => Promise<number | undefined>
   readonly callsUpstream: boolean
 }
@@ -219,7 +219,7 @@ function hexDigitsOf(uuid: string): string {
 }
 
 /**
- * Rejects if all store calls of the request together take longer than `storeTimeoutMs`. The store call itself is not
+ * Rejects if the request has waited for its store calls for `storeTimeoutMs` in total. The store call itself is not
  * aborted.
  */
 export function waitForStore<Value>(

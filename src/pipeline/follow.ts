@@ -73,7 +73,7 @@ interface FollowedStream {
 
 export type FollowStream = typeof followStream
 
-/** Resolves with undefined if the stream ends, or the timeout passes, before the first content. */
+/** Resolves with undefined for an unknown dialect, or if the stream ends or times out before the first content. */
 export async function followStream(
   reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin'> & {
     readonly size: Pick<Size, 'prepare' | 'estimate'>
@@ -134,7 +134,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
   readonly #leave: (() => void) | undefined
   readonly #waitingChunks: EventChunk[] = []
   #isReading = false
-  /** Called once all waiting chunks have been read. */
+  /** Called when the waiting chunks have been read or a read has failed. */
   #pendingEnd: (() => void) | undefined
   #receiver: SourceReceiver | undefined
   #failure: unknown

@@ -36,7 +36,7 @@ export class PromptSize implements Size {
   #hasVendorWork: boolean | undefined
   #localCount: Promise<number> | undefined
 
-  /** @param bytes Maximum size of the serialized body, in bytes. */
+  /** @param bytes Upper bound on the size of the serialized body. */
   constructor(prompt: Prompt, bytes: number, exchange: Authenticated, services: Services) {
     this.#prompt = prompt
     this.#bytes = bytes
@@ -63,12 +63,12 @@ export class PromptSize implements Size {
   }
 
   needsEstimate(route: Route): boolean {
-    return !this.#isOpenEnded && this.#boundFor(route) > upstreamWindowOf(route.model)
+    return !this.#reservesWindow && this.#boundFor(route) > upstreamWindowOf(route.model)
   }
 
   tokensToReserve(route: Route): number {
     const window = upstreamWindowOf(route.model)
-    if (this.#isOpenEnded) return window
+    if (this.#reservesWindow) return window
     const bound = this.#boundFor(route)
     // A prompt that exceeds the window can be answered only if a tier shortens it, and its bill uses local counts.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
@@ -116,8 +116,8 @@ export class PromptSize implements Size {
     return tokenizer === 'o200k' ? (this.#localCount ??= count()) : count()
   }
 
-  /** True if the vendor may add content that only the context window limits. */
-  get #isOpenEnded(): boolean {
+  /** True if the whole context window must be reserved for content that the vendor may add. */
+  get #reservesWindow(): boolean {
     return this.#asksForVendorWork && this.#services.limits.vendorTools !== 'allow'
   }
 
@@ -148,7 +148,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
 export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.surcharges === 'refuse' ? findSurchargedField(prompt) : undefined
   if (param === undefined || !routes.some(({ provider }) => supportsDialect(provider, prompt.native.dialect))) return
-  throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
+  throw new GatewayError('invalid-request', `${param} may select a price above the list price. Remove it.`, { param })
 }
 
 /** A failed count must not fail the request. */
