@@ -183,7 +183,7 @@ function isCompleted(completion: Completion): boolean {
   return valueOf(completion)['status'] === 'completed'
 }
 
-/** Replaces the status `failed` with `incomplete`, because the reader ignores the usage of failed responses. */
+/** Turns a failed response into an incomplete one, because the reader throws for failed responses. */
 function withReadableUsage(body: JsonObject): JsonObject {
   const { error: _error, ...others } = body
   return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body

@@ -40,7 +40,7 @@ export function publishToOtherProcesses(
 ): void {
   const location = locationOf(claim, keyId)
   if (location === undefined || !claim.isOwned()) return
-  // The gateway's `close` waits until the last part has been written.
+  // The gateway's `close` waits a limited time for the last part to be written.
   detached.add({ end: () => {}, ended: publishStream(live, location, runtime) })
 }
 

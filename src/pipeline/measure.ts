@@ -70,7 +70,7 @@ export class PromptSize implements Size {
     const window = upstreamWindowOf(route.model)
     if (this.#reservesWindow) return window
     const bound = this.#boundFor(route)
-    // A prompt that exceeds the window can be answered only if a tier shortens it, and its bill uses local counts.
+    // If a tier shortens a prompt that exceeds the window, its bill uses local counts of the whole prompt.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 
