@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 
 export interface CapacityShare {
-  /** Reserves nothing and returns false if the bytes would exceed a limit. */
+  /** Reserves nothing and returns false if the bytes would exceed a limit, or after `release`. */
   reserve(bytes: number): boolean
   /** Only the first call has an effect. */
   release(): void
@@ -24,7 +24,7 @@ interface StreamEnd {
   readonly text: string | undefined
 }
 
-export type Recording = Pick<EventBuffer, 'follow' | 'count' | 'ended'>
+export type Recording = Pick<EventBuffer, 'follow' | 'count' | 'ended' | 'isStored'>
 
 interface Reader {
   readonly sink: EventSink

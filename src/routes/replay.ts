@@ -52,7 +52,8 @@ async function prepareReplay(call: Call, key: VirtualKey, replay: ReplayRequest)
     const text = textAfter(recording.answer, replay)
     return (sink) => sendText(text, sink)
   }
-  checkPosition(after, recording.buffer.count())
+  // The events of a recording that is too large cannot be counted. The follower receives the error.
+  if (recording.buffer.isStored) checkPosition(after, recording.buffer.count())
   const unsubscribe = recording.subscribers?.join() ?? (() => {})
   return (sink) => {
     const stopReading = recording.buffer.follow(after, sink)
@@ -210,7 +211,7 @@ function checkPosition(after: number, count: number): void {
 function messageNotFoundError(): GatewayError {
   return new GatewayError(
     'not-found',
-    'This key has no message with this id, or its recording has expired. Send the original request again.',
+    'This key has no recording of a message with this id, or the recording has expired. Send the original request again.',
     { param: 'message_id' },
   )
 }

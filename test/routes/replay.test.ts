@@ -196,6 +196,22 @@ describe('a live message', () => {
     await expectSettledOnce(stage)
   })
 
+  it('reports a recording that is too large instead of an invalid position', async () => {
+    const opened = gate()
+    const stage = await startStageWithStore({
+      reply: (request) => ({ kind: 'events', items: createPausedStream(request, opened.opened) }),
+      streams: { maxBytesPerStream: 500 },
+    })
+    const first = readStream(await ask(stage))
+    const id = messageIdOf(await first.readEvents(4))
+    const late = await again(stage, id, { body: { starting_after: 3 } })
+    opened.open()
+
+    expect(await late.text()).toMatch(/^event: error\ndata: .*cannot be followed/)
+    await first.readToEnd()
+    await expectSettledOnce(stage)
+  })
+
   it('of another process is followed if it is detached, and is unknown until complete if not', async () => {
     const opened = gate()
     const stage = await startStageWithStore({
