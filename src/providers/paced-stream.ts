@@ -12,7 +12,7 @@ interface Connection {
   resumeReading(): void
 }
 
-/** Yields to the event loop after each portion, because an upstream may send many chunks at once. */
+/** Yields to the event loop after 16 KiB or 200 lines, because an upstream may send many chunks at once. */
 export class PacedStream {
   readonly #connection: Connection
   #receiver: SourceReceiver | undefined

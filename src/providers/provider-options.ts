@@ -10,7 +10,7 @@ export interface ModelEntry extends Omit<
   'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
 > {
   readonly id: string
-  /** Dollars per million tokens. @default the price in the catalog, otherwise the provider's `defaultPrice` */
+  /** Dollars per million tokens. @default the price in `prices` or the catalog, otherwise `defaultPrice` */
   readonly price?: Model['price']
   /** @default the family in the catalog or in the id (`llama` in `llama-3.3`), otherwise a default of the provider */
   readonly family?: string
@@ -54,7 +54,7 @@ export const priceSchema: Schema<Model['price']> = z.strictObject({
 
 export const modelIdSchema: Schema<string> = z
   .string()
-  .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a model id of letters, digits and . : @ + / _ -' }))
+  .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a model id of 1 to 200 letters, digits and . : @ + / _ -' }))
 
 export const nonEmptySchema: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a non-empty string' }))
 
@@ -94,9 +94,11 @@ const modelFields = {
 
 export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelIdSchema, ...modelFields })
 
-export const providerNameSchema: Schema<string> = z
-  .string()
-  .check(z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, { error: 'expected a letter or digit, then letters, digits, . _ -' }))
+export const providerNameSchema: Schema<string> = z.string().check(
+  z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, {
+    error: 'expected 1 to 64 letters, digits and . _ -, starting with a letter or digit',
+  }),
+)
 
 export const baseUrlSchema: Schema<string> = z
   .string()
@@ -199,7 +201,7 @@ export function optionError(functionName: string, problem: string): GatewayError
   return new GatewayError('invalid-request', `${functionName}: ${problem}.`)
 }
 
-/** A key, or a function that returns the current key and is called for each request. */
+/** A key, or a function that returns the current key and is called before each request to the upstream. */
 export type ApiKey = string | (() => MaybePromise<string>)
 
 export const apiKeyOptionSchema: z.ZodMiniType<ApiKey> = z.union([
@@ -236,8 +238,11 @@ export function readEnvironment(variables: readonly string[]): string | undefine
 
 /** The error is not retried and does not open a circuit, because only the operator can fix its cause. */
 export function missingKey(provider: string, variables: readonly string[]): GatewayError {
-  const remedy = variables.length === 0 ? 'the apiKey option' : `${variables.join(' or ')}, or the apiKey option`
-  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. Set ${remedy}.`, {
+  const remedy =
+    variables.length === 0
+      ? 'Return a key from its key function'
+      : `Set ${variables.join(' or ')}, or the apiKey option`
+  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. ${remedy}.`, {
     advice: { shouldRetry: 'false' },
     isLocalFault: true,
   })

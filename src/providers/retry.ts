@@ -21,7 +21,7 @@ interface FailedAttempt {
   readonly isLastCandidate: boolean
 }
 
-/** Full jitter. If the upstream advises a delay, the next candidate may answer sooner. */
+/** Full jitter. Advised delays apply only to the last candidate, because the next candidate may answer sooner. */
 export function retryDelayMs(
   { number, isLastCandidate }: Pick<FailedAttempt, 'number' | 'isLastCandidate'>,
   error: unknown,
@@ -40,7 +40,7 @@ function isRetryable(error: unknown): error is GatewayError {
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
-/** Resolves with true after a delay, or with false if no attempt may follow. Rejects if canceled during the delay. */
+/** Resolves with true after the delay, or with false if a retry is not allowed. Rejects if canceled meanwhile. */
 export async function waitForRetry(attempt: FailedAttempt, error: unknown, remainingMs: number): Promise<boolean> {
   const { options, call, circuit, number } = attempt
   if (number >= options.tries || call.cancellation.isCanceled) return false

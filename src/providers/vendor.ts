@@ -27,15 +27,15 @@ import {
 export interface VendorOptions {
   /** First part of `<provider>/<model_id>`. Set another name for a second account. @default the vendor's name */
   readonly name?: string
-  /** The key, or a function that returns the key for each call. @default the vendor's environment variable */
+  /** The key, or a function that returns the key for each call. @default the vendor's environment variable, if any */
   readonly apiKey?: ApiKey
   /** @default the vendor's URL */
   readonly baseUrl?: string
   /** Models in addition to those in the catalog. Their fields override the catalog. @default none */
   readonly models?: readonly ModelEntry[]
-  /** Overrides the prices in the catalog, and adds the models that appear only in the file. @default none */
+  /** Overrides the prices in the catalog, and adds the vendor's models that appear only in the list. @default none */
   readonly prices?: PriceList
-  /** Dollars per million tokens for all other models. @default none: other models are not served */
+  /** Dollars per million tokens for all other models. @default 0 for local servers, otherwise none: not served */
   readonly defaultPrice?: Price
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
@@ -99,7 +99,7 @@ export function pricedModels(
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return known
   throw optionError(
     functionName,
-    'prices: the catalog has no prices for this vendor. Set prices: priceList(…), models with a price, or defaultPrice',
+    'prices: no prices are known for this vendor. Set prices: priceList(…), models with a price, or defaultPrice',
   )
 }
 
@@ -111,7 +111,7 @@ export interface KnownModel extends Model {
 
 /** Prices from a file. Created by `priceList` from `sluice/providers`. */
 export interface PriceList {
-  /** Returns the known models with prices from the list, followed by the vendor's other models in the list. */
+  /** Returns the known models, repriced if they are in the list, followed by the vendor's other listed models. */
   readonly applyTo: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
 }
 

@@ -30,7 +30,7 @@ export const vendorSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorF
 /** Creates the provider of a vendor. Throws `invalid-request` for invalid options. */
 export type VendorProvider = (options?: VendorOptions) => Provider
 
-/** @param keyVariable Absent for local servers, which need no key and are free. */
+/** @param keyVariable Absent for local servers, which need no key and are free by default. */
 function vendor(name: string, baseUrl: string, keyVariable?: string): VendorProvider {
   return (options = {}) => {
     const parsed = parseOptions(name, vendorSchema, options)
@@ -61,11 +61,11 @@ export const fireworks: VendorProvider = vendor(
 )
 /** Models of Cerebras. The API key is read from CEREBRAS_API_KEY unless `apiKey` is given. */
 export const cerebras: VendorProvider = vendor('cerebras', 'https://api.cerebras.ai/v1', 'CEREBRAS_API_KEY')
-/** Models of a local Ollama server, by default at http://127.0.0.1:11434. They need no key and are free. */
+/** Models of a local Ollama server, by default at http://127.0.0.1:11434. They need no key; free by default. */
 export const ollama: VendorProvider = vendor('ollama', 'http://127.0.0.1:11434/v1')
-/** Models of a local vLLM server, by default at http://127.0.0.1:8000. They need no key and are free. */
+/** Models of a local vLLM server, by default at http://127.0.0.1:8000. They need no key; free by default. */
 export const vllm: VendorProvider = vendor('vllm', 'http://127.0.0.1:8000/v1')
-/** Models of a local LM Studio server, by default at http://127.0.0.1:1234. They need no key and are free. */
+/** Models of a local LM Studio server, by default at http://127.0.0.1:1234. They need no key; free by default. */
 export const lmStudio: VendorProvider = vendor('lmstudio', 'http://127.0.0.1:1234/v1')
 
 /** Options of `priceList()`. */
@@ -90,8 +90,9 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * Reads the parsed price file of LiteLLM (`model_prices_and_context_window.json`) or models.dev (`api.json`). Ignores
- * models without a price per token, and models whose prices are 0, which both files also use for unknown prices. Throws
- * `invalid-request` for an unknown file format. A provider throws `invalid-request` for an invalid price of its vendor.
+ * media models, models that models.dev marks as deprecated, models without a price per token, and models whose prices
+ * are 0, which both files also use for unknown prices. Throws `invalid-request` for an unknown file format. A provider
+ * throws `invalid-request` for an invalid price of its vendor.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, checkPriceListOptions)

@@ -35,15 +35,14 @@ export interface FinishedRequest {
   readonly latencyMs: number
   /** The tier that rewrote the prompt. For tier 1, the cache, see `bill.cache`. */
   readonly tier?: 2 | 3 | 4 | 5 | undefined
-  /** Present if the request had a complete or partial answer, or if an upstream charged for a call. */
   readonly bill?: FinishedBill | undefined
   readonly tiers?: readonly TierOutcome[] | undefined
 }
 
-/** The outcome of a request. `left`: the caller disconnected or the gateway closed. */
+/** The outcome of a request. `left`: it was canceled because its caller disconnected or the gateway closed. */
 export type FinalOutcome = 'answered' | 'refused' | 'failed' | 'left'
 
-/** Status recorded for a request whose caller disconnected. */
+/** Status recorded for a canceled request. */
 const CLIENT_CLOSED_REQUEST = 499
 
 export function outcomeOf(finished: FinishedRequest): FinalOutcome {
@@ -68,7 +67,7 @@ export interface AuditRecord {
   readonly timestamp: string
   /** Requests without a known key have no audit record. */
   readonly keyId: string | null
-  /** Model name in the request. null: the request was rejected before its model was resolved. */
+  /** Model name in the request, or its path if it has none. null: the request ended before its model was resolved. */
   readonly model: string | null
   /** Tokens of the sent prompt and the completion; 0 for a cache hit. */
   readonly tokensUsed: number
@@ -76,10 +75,10 @@ export interface AuditRecord {
   readonly costCents: number
   /** Billed amount in dollars, with six decimal places. */
   readonly costUsd: number
-  /** The response's `X-Request-Id`. */
+  /** The response's `X-Request-Id`. Each attempt at a batch item has its own id. */
   readonly requestId: string
   readonly outcome: FinalOutcome
-  /** The HTTP status of the response; 499 if the caller disconnected. */
+  /** The HTTP status of the response; 499 for the outcome `left`. */
   readonly status: number
   readonly failure: FailureKind | null
 }
@@ -152,7 +151,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
   return { write, entriesOf, read, dropped: () => dropped }
 }
 
-/** Unbilled failures have a small quota. Otherwise, a key could evict other records for free with rejected requests. */
+/** Unbilled failures have a small quota. Otherwise, a key could evict its other records for free. */
 function entryOf(finished: FinishedRequest): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
   const { at, keyId, bill } = finished
   const record = toRecord(finished)

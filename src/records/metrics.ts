@@ -1,11 +1,11 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
 import { type FinalOutcome, outcomeOf, type FinishedRequest } from './audit.ts'
 
-/** Request counts, tier counts and costs of this process since its start. */
+/** Request counts, tier counts and costs of this gateway since its creation. */
 export interface MetricsSummary {
   readonly optimizer: {
     readonly requestsTotal: number
-    /** Average over the last minute, or since the start if that is more recent. */
+    /** Average over the last minute, or since the creation of the gateway if that is more recent. */
     readonly requestsPerSecond: number
     /** Failed requests as a fraction of all requests, 0 to 1. */
     readonly errorRate: number
@@ -28,7 +28,7 @@ export interface MetricsSummary {
     /** Cost at list price, without optimization. */
     readonly theoreticalCostUsd: number
     readonly totalBilledUsd: number
-    /** 1 minus `totalCostUsd` divided by `theoreticalCostUsd`. Negative if optimization increased the cost. */
+    /** 1 minus `totalCostUsd` / `theoreticalCostUsd`. 0 if the latter is 0. Negative if optimization raised it. */
     readonly savingsRatio: number
   }
 }
@@ -71,7 +71,7 @@ export class Metrics {
     this.#rate.count(finished.at)
     if (tier !== undefined) this.#tiers[tier] += 1
     if (bill === undefined) return
-    // A failed request can also have a bill, because of its upstream calls.
+    // A rejected or failed request can also have a bill, because of its upstream calls.
     if (outcome === 'answered' || outcome === 'left') sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
     sums.theoretical += bill.theoretical
     sums.actual += bill.actual
@@ -126,7 +126,7 @@ const FIRST_BOUND_MS = 1e-4
 /** The last bucket contains all values of more than about 39 hours. */
 const BUCKETS = 1_400
 
-/** The bounds of buckets grow by a constant factor, so percentiles have a relative error of at most 1%. */
+/** Bounds grow by a constant factor, so each percentile up to the last bucket has a relative error of at most 1%. */
 export class Histogram {
   readonly #counts = new Float64Array(BUCKETS)
   #count = 0
@@ -155,7 +155,7 @@ function bucketOf(value: number): number {
   return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / FIRST_BOUND_MS) / LOG_FACTOR))
 }
 
-/** Returns the value with the same relative distance from both bounds of the bucket. */
+/** Returns the value with the same relative distance from both bounds of the bucket. The first bucket is 0. */
 function valueOf(index: number): number {
   return index === 0 ? 0 : (FIRST_BOUND_MS * FACTOR ** index * 2) / (FACTOR + 1)
 }

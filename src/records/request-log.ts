@@ -4,8 +4,8 @@ import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type FinalOutcome, outcomeOf, type FinishedRequest, truncateName, type TierOutcome } from './audit.ts'
 
 /**
- * Severity of a log record. A request record has the level WARN for a 4xx status, ERROR for a 5xx status, and INFO
- * otherwise or if the caller disconnected. The gateway does not write DEBUG records.
+ * Severity of a log record. A request record has the level INFO for the outcome `left`. Otherwise, the level is WARN
+ * for a 4xx status, ERROR for a 5xx status, and INFO for any other. The gateway does not write DEBUG records.
  */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 
@@ -19,11 +19,11 @@ interface LogLine {
 /** The log record of a finished request. */
 export interface RequestLogRecord extends LogLine {
   readonly event?: undefined
-  /** The response's `X-Request-Id`. */
+  /** The response's `X-Request-Id`. Each attempt at a batch item has its own id. */
   readonly request_id: string
   /** null: the request had no known key. */
   readonly virtual_key_id: string | null
-  /** Model name in the request. null: the request was rejected before its model was resolved. */
+  /** Model name in the request, or its path if it has none. null: the request ended before its model was resolved. */
   readonly model: string | null
   /** Prompt tokens before optimization. */
   readonly original_tokens: number
@@ -41,7 +41,7 @@ export interface RequestLogRecord extends LogLine {
   /** Outcome and reason of each tier that was checked. */
   readonly tiers: readonly TierOutcome[]
   readonly latency_ms: number
-  /** The HTTP status of the response; 499 if the caller disconnected. */
+  /** The HTTP status of the response; 499 for the outcome `left`. */
   readonly status: number
   readonly outcome: FinalOutcome
   readonly failure: FailureKind | null
@@ -119,7 +119,7 @@ export function createRequestLog(sink: Sink | undefined): RequestLog {
   }
 }
 
-/** Describes a thrown value. An internal error is replaced by its cause, because its own message contains no details. */
+/** An internal error with a cause is replaced by the cause, because its own message contains no details. */
 function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
   for (let depth = 0; depth < MAX_CAUSE_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
@@ -171,7 +171,7 @@ const LEVELS: Readonly<Record<FinalOutcome, LogLevel>> = {
   failed: 'ERROR',
 }
 
-/** Receives log records. Requests do not wait for the result. If the sink throws or rejects, the record is dropped. */
+/** Requests do not wait for the result. A record is dropped if the sink throws or rejects, or has too many pending. */
 type Sink = (record: LogRecord) => unknown
 
 const MAX_PENDING_RECORDS = 1_000

@@ -39,7 +39,7 @@ interface LiveAnswer {
 /** `leave` ends this caller's subscription to the first request. */
 export type ReplayedAnswer = CompleteAnswer | (LiveAnswer & { readonly leave: () => void })
 
-/** Only the first call of these methods has an effect. */
+/** Only the first call of any of these methods has an effect. */
 export interface FirstRequest {
   /** Sends the answer to waiting requests, and to later ones until it expires. */
   remember(answer: RepeatableAnswer): Promise<void>
@@ -77,7 +77,7 @@ export class Idempotency {
     return this.#runs.size
   }
 
-  /** Throws `conflict` for another request's key, or if the first request is still running after `timeoutMs`. */
+  /** Throws `conflict` for the key of a different request, or if the first request still runs after `timeoutMs`. */
   async claim(request: IdempotentRequest): Promise<RequestClaim> {
     const { now, after } = this.#options
     const name = `idempotency:${request.owner}:${encodeURIComponent(request.idempotencyKey)}`

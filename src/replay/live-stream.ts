@@ -7,7 +7,7 @@ import { acquireLease, type Subscribers } from './shared-work.ts'
 
 /**
  * A follower writes `live-wanted:<name>`, for which the generating process polls. That process then holds `live:<name>`
- * as a lease, writes the events as `live:<name>:<token>:<n>`, and at the end replaces the lease with the number of parts.
+ * as a lease, writes the events as `live:<name>:<token>:<n>`, and then replaces the lease with the number of parts.
  */
 export interface StreamLocation {
   readonly store: Pick<Store, 'get' | 'set' | 'swap'>
@@ -25,7 +25,7 @@ export interface LiveStream {
 }
 
 const WANTED_POLL_MS = 250
-/** Interval at which a follower renews its key. */
+/** Interval at which a follower renews `live-wanted:<name>`, in milliseconds. */
 const RENEW_MS = 3_000
 const WANTED_TTL_MS = 12_000
 const PART_INTERVAL_MS = 40
@@ -84,7 +84,7 @@ async function publish(stream: PublishedStream, location: StreamLocation, runtim
   }
 }
 
-/** Returns the number of parts, or undefined if the stream is incomplete or no process follows it. */
+/** Returns the number of parts, or undefined if events are missing or no process follows the stream. */
 async function writeParts(
   stream: PublishedStream,
   { store, name, quota }: StreamLocation,
@@ -159,7 +159,7 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/** The returned function requests the stream, and resolves with undefined if no process publishes it yet. */
+/** The returned function requests the stream. It resolves with undefined while no process is publishing the stream. */
 export function createStreamSearch(
   location: StreamLocation,
   runtime: FollowRuntime,
@@ -215,7 +215,7 @@ function createReader(sink: EventSink) {
   let wake: () => void = () => {}
   sink.onDrain(() => wake())
   return {
-    /** Writes to the sink. Resolves when the sink accepts further text or the reader has disconnected. */
+    /** Returns undefined, or a promise for when a full sink accepts further text or the reader disconnects. */
     deliver: (text: string): Promise<void> | undefined =>
       sink.write(text) ? undefined : new Promise((resolve) => (wake = resolve)),
     leave: (): void => {
@@ -226,7 +226,7 @@ function createReader(sink: EventSink) {
   }
 }
 
-/** Reads all parts. Resolves with the final head, or with undefined if the stream is lost or the reader disconnects. */
+/** Resolves with the final head, or with undefined if the stream is lost or the reader disconnects. */
 async function readParts(token: string, reader: Reader, context: FollowContext): Promise<Head | undefined> {
   const { location, runtime, request } = context
   let part = 0
@@ -261,7 +261,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   return undefined
 }
 
-/** If the key expired, the stream would no longer be published. */
+/** If `live-wanted:<name>` expired, the stream would no longer be published. */
 async function renewUntil(drained: Promise<void>, { request, runtime }: FollowContext): Promise<void> {
   let isDrained = false
   const done = drained.then(() => void (isDrained = true))

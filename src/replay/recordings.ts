@@ -37,7 +37,6 @@ const HOUR_SECONDS = 3600
 /** How long the name of a recording remains claimed after its process dies, in milliseconds. */
 const LEASE_MS = 30_000
 const LIVE = 'live'
-/** Matches the ids of all formats. */
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 /** Stores answers that can be streamed again, by owner (key id) and id. */
@@ -141,7 +140,7 @@ export class Recordings {
     await this.#options.store.set(nameOf(owner, id), text, options)
   }
 
-  /** Makes reads of the same name wait for the write. Ignores failures, because the answer has already been sent. */
+  /** Makes reads of the same name wait for the write. Ignores failures, because the answer does not depend on it. */
   async #trackWrite(name: string, write: Promise<unknown>): Promise<void> {
     const settled = write.catch(() => {})
     this.#writes.set(name, settled)

@@ -4,7 +4,7 @@ import type { Quota, Store } from '../core/store.ts'
 
 /** This process's claim on a name in the store, renewed until `end`. If the process dies, the claim expires. */
 export interface Lease {
-  /** Replaces the stored value, or deletes it if `value` is undefined. Never rejects. */
+  /** Replaces the stored value, or deletes it if `value` is undefined. Has no effect on a lost claim. Never rejects. */
   end(value: string | undefined, ttlMs?: number): Promise<unknown>
 }
 
@@ -12,7 +12,7 @@ interface LeaseRequest {
   readonly name: string
   /** Undefined if the name must not have a value yet. */
   readonly expected: string | undefined
-  /** Must be unique to the process. */
+  /** Must be unique to this lease. */
   readonly value: string
   readonly leaseMs: number
   readonly quota: Quota
@@ -54,7 +54,7 @@ export async function acquireLease(
   }
 }
 
-/** A request runs while it has a subscriber: its caller, a repeated request, or a follower of its stream. */
+/** A request runs while it has a subscriber, such as its caller, a repeated request, or a follower of its stream. */
 export class Subscribers {
   #count = 0
   #isOver = false
@@ -111,7 +111,7 @@ export class DetachedWork {
 
 export type FlightEnd<T> =
   | { readonly shared: T }
-  /** The leader's caller disconnected. The follower that has waited longest becomes the leader. */
+  /** The leader was canceled or failed early. The follower that has waited longest becomes the leader. */
   | 'handed-over'
   /** Each follower calls the upstream itself. */
   | 'not-shared'

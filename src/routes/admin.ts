@@ -128,7 +128,7 @@ async function readAdminBody(
   }
 }
 
-/** Clients may send back a created key with its `value`, but only the in-process methods can choose a secret. */
+/** Clients may send back a created key with its `value`, but a secret cannot be chosen over HTTP. */
 const IGNORED_FIELDS: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
 function pageOptions({ query }: Call): { readonly limit?: number; readonly after?: string } {
@@ -171,8 +171,8 @@ function auditQuery(query: URLSearchParams): AuditQuery {
 }
 
 /**
- * Authorization of the admin API and the metrics. If neither field is set, all of their endpoints respond with 401,
- * except `GET …/virtual-keys/limits`, which requires a virtual key instead.
+ * Authorization of the admin API and the metrics. If neither field is set, their endpoints respond with 401. Exception:
+ * `GET …/virtual-keys/limits` always requires a virtual key instead.
  */
 export interface AdminOptions {
   /** The admin key, sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */

@@ -173,7 +173,7 @@ export async function isTrueWithin(
   }
 }
 
-/** Cache lookups in this process since its start. */
+/** Cache lookups of this gateway since its creation. */
 export interface CacheMetrics {
   /** Hits as a fraction of all lookups, from 0 to 1. 0 before the first lookup. */
   readonly hitRate: number
@@ -182,12 +182,12 @@ export interface CacheMetrics {
   readonly cacheMisses: number
 }
 
-/** The metrics of this process since its start. */
+/** The metrics of this gateway since its creation. */
 export interface MetricsReports {
   /** Returns the request counts, the tiers and the costs. */
   summary(): MetricsSummary
   cache(): CacheMetrics
-  /** Returns all metrics in the text format of Prometheus. */
+  /** Returns the metrics in the text format of Prometheus. */
   prometheus(): Promise<string>
 }
 
@@ -225,7 +225,12 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSett
   return [
     ...counterLines('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.outcomes),
     ...counterLines('sluice_tier_requests_total', 'Requests that a tier served or rewrote.', 'tier', totals.tiers),
-    ...counterLines('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
+    ...counterLines(
+      'sluice_cache_requests_total',
+      'Answers from the cache (hit) and from upstreams (miss).',
+      'result',
+      cache,
+    ),
     ...counterLines(
       'sluice_cost_dollars_total',
       'Dollars at list price, paid to upstreams, and billed.',

@@ -188,8 +188,8 @@ interface Risk {
 }
 
 /**
- * Returns true if the conversation, whenever it ends, costs at most one rewrite more than if every turn had been sent
- * unchanged. Assumes no growth.
+ * Returns true if the option costs no more than the unchanged prompt, or if the conversation, whenever it ends, costs
+ * at most one rewrite more than if every turn had been sent unchanged. Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Risk, { model }: Outlook): boolean {
   // The next turn may send a prompt above the limit without cutting it again.

@@ -13,7 +13,7 @@ import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
 import { type Query, termsOf } from './keywords.ts'
 
-/** Segments are the units of selection, so a tool call is never separated from its result. */
+/** The unit of selection, so that a tool call stays with its result. */
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'tool-use'
   readonly messages: readonly Message[]
@@ -23,7 +23,7 @@ export interface Segment {
 /** System messages belong to no segment, because they are never cut. */
 interface SplitConversation {
   readonly old: readonly Segment[]
-  /** The live turn: the segment with the last user message, and all later segments. */
+  /** The live turn: the segment with the last user message (the last segment if there is none) and all later ones. */
   readonly live: readonly Segment[]
 }
 
@@ -68,7 +68,7 @@ export interface Conversation {
 
 const conversations = new WeakMap<Prompt, Conversation>()
 
-/** Cached per prompt, because each tier of a request needs the conversation. */
+/** Cached per prompt, because several tiers of a request need the conversation. */
 export function conversationOf(prompt: Prompt): Conversation {
   const cached = conversations.get(prompt)
   if (cached !== undefined) return cached
@@ -248,7 +248,7 @@ export function asksAboutAnswer({ live }: Pick<SplitConversation, 'live'>): bool
   return question.length <= MAX_MATCHED_LENGTH && ASKS_ABOUT_ANSWER.test(question)
 }
 
-/** A ranking would miss standing instructions, because they may share no words with the question. */
+/** A ranking can miss standing instructions, because they may share no words with the question. */
 const STANDING_INSTRUCTION = new RegExp(
   [
     String.raw`\b(?:always|never|from now on|going forward|every time|each time|whenever|by default|keep in mind|be sure to)\b`,

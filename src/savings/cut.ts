@@ -19,9 +19,9 @@ interface CutOptions {
   readonly liveCap?: number
   /** Maximum size of a prompt whose live turn is excerpted, in tokens. @default cap */
   readonly excerptCap?: number
-  /** Minimum number of tokens for old segments, even if the live turn fills the cap. @default 0 */
+  /** Minimum capacity of the first selection, in tokens, even if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
-  /** Minimum size of the newest part that stays unchanged if it fits. Only `messages` includes the live turn. */
+  /** Size of the newest part that stays unchanged as far as it fits. Only `messages` includes the live turn. */
   readonly minNewest?: { readonly messages: number; readonly tokens: number }
   /** Maximum size of the last question and answer that stay unchanged, in tokens. @default 0 */
   readonly exchangeTokens?: number

@@ -23,7 +23,7 @@ const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => 
   return /[-./:@'+]/.test(character) ? JOINER : NONE
 })
 
-/** Longer words, usually keys or encoded data, are ignored. */
+/** Longer compounds, such as encoded data or URLs, are ignored. CJK text is exempt. */
 const MAX_WORD_LENGTH = 64
 
 /** Terms are 30-bit hashes, which take less memory than strings. A collision affects only the ranking. */
@@ -66,7 +66,7 @@ function endOfCompound(text: string, start: number): number {
 
 function isWordCharacter(code: number): boolean {
   if (code < 128) return ASCII_CLASSES[code] === LETTER || ASCII_CLASSES[code] === DIGIT
-  // Excludes punctuation, arrows, box drawings, and full-width punctuation and digits.
+  // Excludes most punctuation, arrows, box drawings and full-width digits.
   return code >= 0xc0 && (code < 0x2000 || code > 0x303f) && (code < 0xff00 || code > 0xff20) && code !== 0xfffd
 }
 
