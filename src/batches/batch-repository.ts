@@ -42,7 +42,7 @@ interface BatchOwner {
 
 export interface BatchQuery {
   readonly limit: number
-  /** Returns only batches older than this one. */
+  /** Returns only batches older than this one. Has no effect with `before`. */
   readonly after?: string
   /** Returns the batches that are newer than this one and closest to it. */
   readonly before?: string
@@ -135,7 +135,6 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
     return store.list(prefix, { limit: limit + 1, ...(after !== undefined && { after: prefix + after }) })
   }
 
-  /** A key has at most 1,000 batches, so one call lists them all. */
   async function listNewer(keyId: string, before: string): Promise<readonly string[]> {
     const prefix = batchKeyPrefix(keyId)
     return (await store.list(prefix, { limit: MAX_BATCHES })).filter((key) => key < prefix + before)

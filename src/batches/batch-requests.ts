@@ -110,12 +110,14 @@ const CLOSE_BRACKET = 93
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 const SPACE = 32
+/** Tab, line feed, carriage return and space. */
+const WHITE_SPACE = [9, 10, 13, SPACE]
 
 const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
 
 /**
- * Yields the elements of `requests` one by one, because parsing a large body at once would block the event loop for
- * seconds. Malformed JSON is detected when an element or the rest of the body is parsed.
+ * Yields the span of each element of `requests`, and undefined where the caller should yield to the event loop. Returns
+ * the body without the elements. Malformed JSON is detected when an element or this rest of the body is parsed.
  */
 export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined, Uint8Array, void> {
   const scan: Scan = {
@@ -153,7 +155,7 @@ interface Scan {
   isAtRequestsValue: boolean
   /** `end` is -1 until the array ends. */
   requests: { readonly start: number; end: number } | undefined
-  /** -1 between elements. */
+  /** -1 outside the elements. */
   elementStart: number
   tokenEnd: number
 }
@@ -161,10 +163,10 @@ interface Scan {
 /** Elements are inside the body object and the array. */
 const ELEMENT_DEPTH = 2
 
-/** The byte must be outside of strings. */
+/** The byte must not be inside a string. */
 function scanByte(bytes: Uint8Array, offset: number, scan: Scan): ByteSpan | undefined {
   const byte = bytes[offset] ?? 0
-  if (byte <= SPACE) return undefined
+  if (byte <= SPACE && WHITE_SPACE.includes(byte)) return undefined
   const isInRequests = scan.requests?.end === -1
   if (isInRequests && scan.depth === ELEMENT_DEPTH && (byte === COMMA || byte === CLOSE_BRACKET)) {
     return endElement(scan, offset, byte)

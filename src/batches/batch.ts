@@ -86,10 +86,10 @@ function parseCleanupKey(key: string): { readonly at: number; readonly id: strin
 }
 
 type ItemValueKind =
-  /** The claim on the item. Deleted when the item is finished. */
+  /** The claim on the item. Deleted when the item is closed. */
   | 'todo'
   | 'request'
-  /** A result line, and its settlement until the ledger has settled it. */
+  /** A result line, and its settlement until the item is closed. */
   | 'result'
 
 export function itemPrefix(kind: ItemValueKind, batchId: string): string {
@@ -117,7 +117,7 @@ export interface BatchContext {
   readonly pause: () => Promise<void>
 }
 
-/** A small value may exceed the quota, because the batch has already been accepted. */
+/** A small value may exceed the quota, because an accepted batch must be able to end. */
 export function smallValueOptions(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mayExceedQuota: true }
 }

@@ -27,7 +27,7 @@ export interface ItemClaim {
 
 type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
-  /** Another worker has claimed or delayed the item until about this time. */
+  /** The item is claimed or delayed until about this time. */
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
@@ -49,10 +49,10 @@ interface ItemQueueOptions extends BatchRepositoryOptions {
 const PAGE_SIZE = 64
 
 /**
- * A `todo` value contains the expiry and the id of a claim. After the expiry, another process may claim the item.
+ * A `todo` value begins with the time from which any worker may claim the item. The id of the current claim follows.
  *
  * An item ends in four idempotent steps, which another process can continue: store the result and its settlement;
- * settle; reduce the result to its line; delete the `todo` value.
+ * settle; reduce the result to its line; delete the request and the `todo` value.
  */
 export class ItemQueue {
   readonly #options: ItemQueueOptions

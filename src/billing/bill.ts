@@ -17,15 +17,15 @@ export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
   readonly completionTokens: number
-  /** Cost at list price, without optimization. */
+  /** Cost of the answer at list price, without optimization. */
   readonly theoretical: NanoUsd
-  /** Cost of all upstream calls of the request. */
+  /** Cost of all upstream calls of the request, without `excessUsage`. */
   readonly actual: NanoUsd
   readonly billed: NanoUsd
   readonly margin: number
   readonly cache: 'HIT' | 'MISS'
   readonly strategy: string
-  /** True if an amount may be based on a local count. */
+  /** True if local counts may replace the upstream's usage. False for a cache hit. */
   readonly isEstimated: boolean
   /** Reported usage above the ceiling. It is not billed. */
   readonly excessUsage?: ExcessUsage
@@ -181,7 +181,7 @@ export interface ResponseBill {
   readonly reductionPercent: number
   /** Cost at list price without optimization. */
   readonly theoreticalCostUsd: number
-  /** Amount paid to upstreams for all calls of the request. */
+  /** Cost of all upstream calls of the request. Excludes reported usage that exceeds what the calls could have used. */
   readonly actualCostUsd: number
   /** `theoreticalCostUsd` times the margin; 0 for a cache hit. */
   readonly billedUsd: number
@@ -191,7 +191,10 @@ export interface ResponseBill {
   readonly cache: 'HIT' | 'MISS'
   /** The optimization of the prompt, such as `Passthrough (no optimization needed)`. */
   readonly strategy: string
-  /** True if the usage was not known when the headers were sent, as for most streams. */
+  /**
+   * True if the upstream's usage was not completely known when the headers were sent, as for most streams. False for a
+   * cache hit.
+   */
   readonly isEstimated: boolean
 }
 

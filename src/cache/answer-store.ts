@@ -64,7 +64,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     detach(entry)
     onRemove(entry.answer)
   }
-  /** Of owners with equal shares, `evict` takes the least recently used. */
+  /** Also moves the owner to the end, because `evict` takes the first of several owners with equal shares. */
   const touch = (entry: Entry): void => {
     const { answer, owner } = entry
     owner.entries.delete(answer.id)
@@ -172,7 +172,7 @@ export interface Timeout {
   readonly cancellation?: Cancellation | undefined
 }
 
-/** Rejects after a timeout or a cancellation, but does not stop the work. */
+/** Rejects after a timeout or a cancellation, but does not stop the work. Throws if already canceled. */
 export function runWithTimeout<T>(timeout: Timeout, work: () => MaybePromise<T>): MaybePromise<T> {
   throwIfCanceled(timeout.cancellation)
   const result = work()

@@ -18,7 +18,10 @@ export interface SemanticCacheOptions {
   readonly enabled?: boolean
   /** Lifetime of an answer, in seconds. @default 3600 */
   readonly ttlSeconds?: number
-  /** Lifetime of an answer to a time-sensitive question (today, latest, weather), in seconds. @default 60 */
+  /**
+   * Lifetime of an answer to a time-sensitive question (today, latest, weather), in seconds, but at most `ttlSeconds`.
+   * @default 60
+   */
   readonly freshTtlSeconds?: number
   /** Minimum similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
   readonly similarityThreshold?: number
@@ -28,7 +31,10 @@ export interface SemanticCacheOptions {
   readonly maxEntries?: number
   /** Maximum total size of the answers and the index in memory, in bytes. @default 64 MiB */
   readonly maxBytes?: number
-  /** Computes the vectors of questions. @default a comparison of words, offline */
+  /**
+   * Computes the vectors of questions. @default an offline comparison of words, or with `answers` or `index`, an offline
+   * embedder
+   */
   readonly embedder?: Embedder
   /** Finds similar questions. @default in memory */
   readonly index?: VectorIndex
@@ -36,14 +42,16 @@ export interface SemanticCacheOptions {
   readonly answers?: AnswerStore
   /** Decides whether the best candidate for a paraphrased question is a hit. @default none */
   readonly verifyHit?: VerifyHit
-  /** Maximum duration of a call to the embedder, index, answer store or verifier, in milliseconds. @default 1000 */
+  /**
+   * Maximum duration of a call to the embedder, index, answer store or verifier, in milliseconds. Does not limit
+   * `clear`. @default 1000
+   */
   readonly timeoutMs?: number
   /** Yields to the event loop during long searches. @default a timer of 0 ms */
   readonly pause?: () => Promise<void>
   readonly runtime: Pick<Runtime, 'now' | 'after'>
 }
 
-/** Lower thresholds would match different questions. */
 const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
@@ -90,7 +98,7 @@ export interface AskedQuestion {
 
 export interface VerifierCall {
   readonly smallModel: () => VerifierModel | undefined
-  /** Aborts at the deadline, and when the caller disconnects. */
+  /** Aborts at the deadline, when the request is canceled, and after the returned promise settles. */
   readonly signal: AbortSignal
 }
 
@@ -108,8 +116,8 @@ export interface VerifyHit {
     call: VerifierCall,
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
   /**
-   * If true and the guard accepts no candidate, the verifier judges the nearest one that the guard rejects only because
-   * of its words or their order. @default false
+   * If true and the guard accepts no candidate, the verifier judges the first candidate that differs in its words or
+   * their order, but has the same numbers, names, negations, quotations and code. @default false
    */
   readonly judgesWording?: boolean
 }
@@ -123,8 +131,8 @@ const INSTRUCTION = [
 const MAX_ANSWER_TOKENS = 5
 
 /**
- * Returns a verifier that asks the small model of the requested model's family. It accepts free paraphrases, which the
- * guard rejects, and it can be wrong. Without a small model, every paraphrase is a miss.
+ * Returns a verifier that asks the small model of the requested model's family. It can accept free paraphrases, which
+ * the guard rejects, and it can be wrong. Without a small model, every paraphrase is a miss.
  */
 export function smallModelVerifier(): VerifyHit {
   const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> => {

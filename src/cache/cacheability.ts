@@ -21,7 +21,7 @@ export interface CacheKeyOptions {
 }
 
 export interface CacheKey {
-  /** A hit requires the same scope, which covers the request except the text of a text-only question. */
+  /** A hit requires the same scope. It covers all that affects the answer except the text of a text-only question. */
   readonly scope: string
   readonly id: string
   /** The normalized text of the last user message. */
@@ -48,7 +48,7 @@ const MAX_PLAIN_LENGTH = 512
 /** Longer questions are not compared, because similar long texts are usually different questions. */
 const MAX_COMPARED_LENGTH = 4000
 
-/** Requests in different formats can have the same scope. Fields of one format are hashed with its name. */
+/** Requests in different formats can have the same scope. Fields of one format are labeled with its name. */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const questionIndex = lastUserIndex(prompt.messages)
   const last = prompt.messages[questionIndex]
@@ -187,14 +187,14 @@ const QUOTE_CHARACTER = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
 /** Matches text that normalization may change by more than trimming, or that may contain code or quotations. */
 const MAY_NEED_NORMALIZATION = /[^ !#-_a-}]| {2}/
-/** In UTF-16 code units. In a longer text, replacing each line end would block the event loop for up to a second. */
+/** In UTF-16 code units. Normalizing a longer text would block the event loop. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function looksLikeCode(text: string): boolean {
   return CODE_FENCE.test(text) || STRUCTURED_TEXT.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
 }
 
-/** Keeps the indentation of code, which is significant. Leaves a long text unchanged, except for its end. */
+/** Keeps the indentation of code, which is significant. Only trims a long text. */
 export function normalizeText(text: string): string {
   if (!MAY_NEED_NORMALIZATION.test(text)) return text.trim()
   if (text.length > MAX_NORMALIZED_LENGTH) return text.trimEnd()

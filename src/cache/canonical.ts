@@ -104,7 +104,7 @@ const FIRST_WORDS = words(
   enlighten clarify give do does any may have at`,
 )
 
-/** Openings that are followed by a question in the word order of a clause: `tell me what the price is`. */
+/** Openings after which a question may have the word order of a clause: `tell me what the price is`. */
 const CLAUSE_OPENING = new RegExp(
   `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
 )
@@ -113,7 +113,7 @@ const CLAUSE_OPENING = new RegExp(
 const ENDING =
   /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
 
-/** A final `please` without punctuation, except where it may be the object, as in `when do i use please`. */
+/** A final `please` without a mark before it, except where it may be the object, as in `when do i use please`. */
 const FINAL_PLEASE = new RegExp(
   `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )

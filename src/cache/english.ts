@@ -7,7 +7,7 @@ const ENGLISH_MARKERS: ReadonlySet<string> = words(
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
-/** Weaker than `ENGLISH_MARKERS`: each word may also belong to another language. */
+/** Weaker than `ENGLISH_MARKERS`: two of these words identify a text without `FOREIGN_HINTS` as English. */
 const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
 /** Words of languages that share words with English: Dutch `of` means or, Norwegian `for at` means so that. */
@@ -98,7 +98,7 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
   [/^(trave|cance|mode|labe|signa|leve|fue|jewe|counse)ll(ed|ing|er|ers)$/, '$1l$2'],
 ]
 
-/** Synonyms in any question. Must not contain numbers, negations or comparisons. */
+/** Replaced in any position, unlike `VERB_SYNONYMS`. Must not contain numbers, negations or comparisons. */
 const SYNONYMS: ReadonlyMap<string, string> = pairs(
   `okay ok|alright ok|television tv|telephone phone|kids children|kid child|mum mom|automobile car|
   automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
@@ -114,7 +114,7 @@ const SYNONYMS: ReadonlyMap<string, string> = pairs(
   mould mold|plough plow|practise practice`,
 )
 
-/** Synonymous verbs. A word is replaced only where it is a verb: a purchase order is not a buy order. */
+/** Synonymous verbs. Replaced only after a word in `BEFORE_VERB`, because a purchase order is not a buy order. */
 const VERB_SYNONYMS: ReadonlyMap<string, string> = pairs(
   `purchase buy|begin start|repair fix|assist help|utilize use|select choose|obtain get|require need|shut close|
   attempt try|demonstrate show|construct build`,

@@ -13,7 +13,7 @@ export interface FlatIndexOptions {
 
 const MAX_EXPIRY_CHECKS = 4
 
-/** Ranks neighbors by exact cosine. The probability of missing a neighbor is about 10^-9. */
+/** Ranks neighbors by exact cosine. The probability of missing a neighbor is below 10^-6. */
 export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }: FlatIndexOptions): VectorIndex {
   const capacity = Math.min(maxEntries, Math.floor(maxBytes / bytesPerVector(dimensions)))
   const sign = createSigner(dimensions)
@@ -41,7 +41,7 @@ export function createFlatIndex({ now, pause, dimensions, maxEntries, maxBytes }
       if (isFull || entry.expiresAt <= now()) remove(entry)
     }
   }
-  /** Drops neighbors that were removed during the search. */
+  /** Marks neighbors as used. Drops those that were removed during the search. */
   const touch = (neighbors: readonly Neighbor[]): readonly Neighbor[] => {
     const present = neighbors.filter(({ id }) => entries.has(id))
     for (const { id } of present.toReversed()) {
@@ -110,7 +110,7 @@ function addRow(entry: StoredVector, sign: Signer): void {
   if (partition.rows.length > MIN_SIGNED_ROWS / 2) for (let count = 0; count < 2; count += 1) signNext(partition, sign)
 }
 
-/** Called twice per new row, because signing all rows of a partition at once would block the event loop. */
+/** Called twice per row added to a large partition, because signing all its rows at once would block the event loop. */
 function signNext(partition: Partition, sign: Signer): void {
   const { rows, signatures, signedCount } = partition
   if (signedCount === rows.length) return
@@ -239,7 +239,7 @@ export function dotProduct(left: Float32Array, right: Float32Array, from: number
 const SIGNATURE_WORDS = 32
 const SIGNATURE_BITS = SIGNATURE_WORDS * 32
 const ROUNDS = 3
-/** In standard deviations. The probability that a near vector exceeds the limit at one word is about 10^-10. */
+/** In standard deviations. */
 const DEVIATIONS = 6.5
 /** Prevents rounding errors from rejecting equal vectors. */
 const SLACK_BITS = 2
@@ -247,7 +247,7 @@ const SLACK_BITS = 2
 /** The signs of projections onto 1024 random directions. Two vectors differ in a bit with probability angle / π. */
 type Signer = (vector: Float32Array) => Uint32Array
 
-/** A randomized Hadamard transform takes 30,000 additions instead of a million multiplications. */
+/** For 1024 dimensions, a randomized Hadamard transform takes 30,000 additions instead of a million multiplications. */
 function createSigner(dimensions: number): Signer {
   const size = Math.max(SIGNATURE_BITS, 2 ** Math.ceil(Math.log2(dimensions)))
   const signs = Float32Array.from({ length: size * ROUNDS }, (_, index) => ((mix(index + 1) & 1) === 0 ? 1 : -1))

@@ -29,14 +29,16 @@ interface TypoOptions {
   readonly maxTypos: number
 }
 
-/** Returns the first difference that could change the answer, or undefined if the texts ask the same question. */
+/** Returns the first difference that could change the answer. */
 export function findDifference(left: Canonical, right: Canonical, options: TypoOptions): Difference | undefined {
+  const isExact = left.language === 'none' || right.language === 'none'
   const state: ComparisonState = {
     left: left.items,
     right: right.items,
     lexicon: mayForgiveTypos(left, right) ? options.lexicon : noLexicon,
     isCaseSensitive: [left, right].every((form) => form.language !== 'english' && form.items.some(hasCapital)),
-    remainingTypos: options.maxTypos,
+    isExact,
+    remainingTypos: isExact ? 0 : options.maxTypos,
   }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
@@ -78,6 +80,7 @@ interface ComparisonState {
   readonly right: readonly CanonicalToken[]
   readonly lexicon: Lexicon
   readonly isCaseSensitive: boolean
+  readonly isExact: boolean
   remainingTypos: number
 }
 
@@ -97,7 +100,7 @@ function compare(
   if (a.kind === b.kind && a.key === b.key) {
     return isCaseSignificant(a, b, before, state) ? 'case' : undefined
   }
-  if (isLowerCaseOf(a, b) || isLowerCaseOf(b, a)) return undefined
+  if (!state.isExact && (isLowerCaseOf(a, b) || isLowerCaseOf(b, a))) return undefined
   const isTypo = (): boolean =>
     hasMovedCapital(a, b) || hasMovedCapital(b, a) || (before?.kind !== 'number' && isMisspelled(a, b, state))
   if (state.remainingTypos > 0 && isTypo()) {
@@ -149,7 +152,6 @@ function hasCapital(item: CanonicalToken): boolean {
 
 /** One English text suffices, because a typo can hide the words by which the other text is recognized as English. */
 function mayForgiveTypos(left: Canonical, right: Canonical): boolean {
-  if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'
 }
 

@@ -30,7 +30,7 @@ const REQUEST_NOUNS: readonly Rewording[] = [
   ['description', 'describe'],
   ['list', 'list'],
 ]
-/** Requires a verb after `to`, because "the way to the station" does not ask for a method. */
+/** Excludes `the` and similar words after `to`, because "the way to the station" does not ask for a method. */
 const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
 
 /** Rewordings by the first word of the question. They keep every word that could change the answer. */
@@ -120,7 +120,7 @@ function byFirstWord(
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${QUESTION_WORD} )`)
 
-/** If the text contains one of these words, a phrase moved to its end would modify the clause. */
+/** If the question contains one of these words, a phrase moved to its end could modify another clause. */
 const CLAUSE_WORDS = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )
@@ -134,7 +134,7 @@ const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could
 /** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
 const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
-/** @param isClause True if the text has the word order of a clause, as in `tell me what the price is`. */
+/** @param isClause True if the text may have the word order of a clause, as `what the price is` after `tell me`. */
 export function rewordQuestion(items: readonly Token[], isClause: boolean): readonly Token[] {
   const question = isClause ? toDirectQuestion(items) : moveFrontedPhrase(items)
   const withoutCommas = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')

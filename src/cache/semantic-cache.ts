@@ -45,12 +45,12 @@ export interface CacheMiss {
   readonly claim?: AnswerClaim | undefined
 }
 
-/** A failure of a cache component counts as a miss. */
+/** In a lookup, a failure of a cache component counts as a miss. */
 export interface SemanticCache {
   lookUp(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /** Changes neither answers nor statistics. Calls no custom embedder or verifier, because they may cost money. */
   peek(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
-  /** @param id An entry id, or the id of one of the last 10,000 requests answered from the cache. */
+  /** @param id An entry id, or the id of one of the last 10,000 requests to which `lookUp` returned a hit. */
   reportWrongHit(id: string): MaybePromise<void>
   clear(filter?: { readonly key?: string }): MaybePromise<void>
   stats(): CacheStatistics
@@ -64,7 +64,7 @@ export interface CacheStatistics {
   readonly hits: number
   readonly misses: number
   readonly exactHits: number
-  /** Number of candidates above the threshold that the guard or the verifier rejected, by reason. */
+  /** Number of rejections by the guard and the verifier, by reason. */
   readonly rejections: Readonly<Partial<Record<Difference | 'verifier', number>>>
   readonly failures: number
   readonly entries: number

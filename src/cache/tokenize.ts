@@ -106,7 +106,7 @@ function pushAddress(address: string, push: Push): void {
   for (const character of trailing) pushCharacter(character, undefined, push)
 }
 
-/** A period before a letter or digit, as in .NET, does not end a sentence. */
+/** An ASCII mark before a letter or digit, as in .NET, does not end a sentence. */
 function pushCharacter(character: string, next: string | undefined, push: Push): void {
   const endsSentence =
     STOPS.includes(character) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || character.charCodeAt(0) > 0x7f)

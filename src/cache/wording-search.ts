@@ -29,9 +29,9 @@ export interface CandidateSearch {
 
 const TYPO_COST = 0.01
 const MAX_TYPOS = 2
-/** In UTF-16 code units. Canonicalizing short questions takes about 2 ms, and one long question up to 10 ms. */
+/** In UTF-16 code units. Canonicalizing all pending questions at once would block the event loop. */
 const MAX_CANONICALIZED_PER_LOOKUP = 4096
-/** Length that a shorter question counts. */
+/** A shorter question counts as this long. */
 const MIN_COUNTED_LENGTH = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
@@ -51,7 +51,7 @@ interface Wordings {
 }
 
 interface Scope {
-  /** The first question, until it is canonicalized. Most scopes have only one question. */
+  /** The first question, until it is canonicalized. Avoids a map in a scope with one question. */
   firstQuestion: { readonly id: string; readonly text: string } | undefined
   pending: Map<string, string> | undefined
   wordings: Wordings | undefined

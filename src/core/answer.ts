@@ -9,7 +9,7 @@ export interface Completion {
   readonly id: string
   readonly model: string
   readonly parts: readonly Part[]
-  /** Text of the output that no part contains. Counted for the bill if the upstream reports no usage. */
+  /** Text of the output that no part contains. Counted for the bill if the reported usage may be incomplete. */
   readonly unmappedText?: string
   readonly finish: FinishReason
   readonly stopSequence?: string
@@ -68,7 +68,7 @@ export interface StreamFormat {
   readonly canForward?: CanForward
 }
 
-/** A streamed answer. Pushes bytes in a wire format, or the chunks of a provider without a wire format. */
+/** A streamed answer. Pushes bytes in the wire format `format`, or parsed chunks if `format` is undefined. */
 export interface AnswerSource {
   readonly format?: StreamFormat | undefined
   read(receiver: SourceReceiver): void
@@ -88,7 +88,7 @@ export interface SourceReceiver {
   onError(error: unknown): void
 }
 
-/** A part whose text arrives in pieces. */
+/** A part, and the pieces of its text and signature. */
 interface Block {
   readonly part: Part
   readonly pieces: string[]

@@ -124,7 +124,7 @@ export class Cancellation {
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
 
-  /** Returns the same cancellation for the same signal. Platforms print a warning if a signal has many listeners. */
+  /** Returns the same cancellation for the same signal. Node.js prints a warning if a signal has many listeners. */
   static of(signal: AbortSignal): Cancellation {
     const known = cancellationBySignal.get(signal)
     if (known !== undefined) return known

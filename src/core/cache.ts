@@ -30,12 +30,12 @@ export interface StoreSize {
   readonly bytes: number
 }
 
-/** Stores answers. A rejected call counts as a miss. Methods return a promise only if they must wait. */
+/** Stores answers. A lookup that fails counts as a miss. Methods return a promise only if they must wait. */
 export interface AnswerStore {
   get(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
   /** Like `get`, but does not mark the entry as used. @default get */
   peek?(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
-  /** Returns false if the answer exceeds the capacity of the store. */
+  /** Returns false if the answer is not stored, because it exceeds the capacity of the store. */
   put(answer: CachedAnswer): boolean | Promise<boolean>
   /** Has no effect if the entry no longer exists. */
   amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'maxHitSimilarity'>): void | Promise<void>

@@ -69,6 +69,14 @@ describe('scanRequests', () => {
     expect(runScan(text)).toMatchObject({ elements, rest })
   })
 
+  it.each([
+    ['before an element', '{"requests":[\u0001{"a":1}]}', ['\u0001{"a":1}']],
+    ['after an element', '{"requests":[{"a":1}\u0001]}', ['{"a":1}\u0001']],
+    ['instead of an element', '{"requests":[\u0000]}', ['\u0000']],
+  ])('keeps a control character %s, which is not white space in JSON', (_, text, elements) => {
+    expect(runScan(text).elements).toEqual(elements)
+  })
+
   it('yields within a long string, a long array and long whitespace', () => {
     const long = 3_000_000
     for (const text of [

@@ -146,4 +146,11 @@ describe('the guard', () => {
     expect([difference(proper, lazy), difference(lazy, proper)]).toEqual([undefined, undefined])
     expect(difference(proper, proper.replace('YouTube', 'YouTUBE'))).toBeDefined()
   })
+
+  it.each([
+    ['Is iPhone spelled correctly?', 'Is iphone spelled correctly?'],
+    ['Is The capitalized correctly?', 'Is hTe capitalized correctly?'],
+  ])('%s | %s: differ, because every letter of a text about spelling is significant', (left, right) => {
+    expect([difference(left, right), difference(right, left)]).not.toContain(undefined)
+  })
 })
