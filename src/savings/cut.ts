@@ -101,7 +101,8 @@ async function planLayout(context: CutContext): Promise<Layout> {
   const maxTokens = isLiveTooLong ? 0 : liveCap - baseTokens - liveSize
   const newest = await newestSegments(context, maxTokens)
   const old = turns.old.slice(0, turns.old.length - newest.length)
-  const exchangeTokens = newest.length > 0 ? 0 : Math.min(options.exchangeTokens ?? 0, maxTokens)
+  const exchangeTokens =
+    newest.length > 0 ? 0 : Math.max(0, Math.min(options.exchangeTokens ?? 0, maxTokens - noticeTokens))
   const exchange = await lastExchange(context, old, exchangeTokens)
   const steps = isLiveTooLong ? turns.live.slice(1) : []
   const pinned = [...exchange, ...newest, ...(isLiveTooLong ? turns.live.slice(0, 1) : turns.live)]

@@ -77,6 +77,14 @@ describe('the exchange before the last user message', () => {
 })
 
 describe('the cap', () => {
+  it('is not exceeded by the notice if the last exchange nearly fills it', async () => {
+    const question = user('alpha '.repeat(13_000))
+    const answerTokens = 16_384 - 16 - (await meter.countPrompt(promptOf([question], 'openai')))
+    const prompt = after(user('Go.'), assistant('alpha '.repeat(answerTokens)), question)
+    const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
+    expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
+  })
+
   it('is not exceeded by words whose estimate is too low', async () => {
     const past = Array.from({ length: 40 }, (_, at) => [user(rareWords(15, at)), assistant(rareWords(300, at + 500))])
     const prompt = promptOf([...past.flat(), user('Which of these was first?')], 'openai')
