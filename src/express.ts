@@ -5,7 +5,7 @@ import type { NodeIncoming } from './http/node-http.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
-/** The part of an Express request, of any version, that this adapter uses. */
+/** The part of an Express request that this adapter uses. */
 export interface ExpressRequest extends NodeIncoming {
   url?: string
   /** The URL before Express removed the mount path. */
@@ -24,8 +24,8 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * ```
  *
  * The gateway receives the full path, so its `basePath` must be the mount path. Mount the handler before
- * `express.json()`. Otherwise, the gateway must serialize each parsed body again, and Express itself rejects requests
- * with invalid JSON.
+ * `express.json()`. Otherwise, Express itself rejects requests with invalid JSON or large bodies, and the gateway
+ * serializes the parsed bodies again.
  */
 export function toExpress(gateway: HttpHandling): ExpressHandler {
   const handle = toNodeHandler(gateway)

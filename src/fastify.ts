@@ -5,7 +5,7 @@ import { copyHeaders } from './http/node-http.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
-/** The part of a Fastify instance, of any version, that this adapter uses. */
+/** The part of a Fastify instance that this adapter uses. */
 export interface FastifyScope {
   removeAllContentTypeParsers(): void
   addContentTypeParser(

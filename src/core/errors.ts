@@ -85,11 +85,7 @@ export class GatewayError extends Error {
 
 /** The cause is not sent to the caller. */
 export function storeError(problem: string, cause?: unknown): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    `The gateway's store ${problem}. The request was not processed or billed. Retry later.`,
-    { retryAfterSeconds: 1, cause },
-  )
+  return new GatewayError('overloaded', `The gateway's store ${problem}. Retry later.`, { retryAfterSeconds: 1, cause })
 }
 
 interface OptionProblem {
@@ -190,7 +186,7 @@ export function pathText(path: readonly PropertyKey[]): string {
     .replace(/^\./, '')
 }
 
-/** Paths whose values are omitted from messages. */
+/** Strings at these paths are omitted from messages. */
 const SECRET_PATH = /key|secret|token|headers|value/i
 const MAX_SHOWN_LENGTH = 60
 

@@ -117,7 +117,7 @@ function duplicateFieldError(name: string, other: string): GatewayError {
   })
 }
 
-/** Error messages contain the names that the caller used. */
+/** Error messages contain the TypeScript names, unless the parameters contain a wire name. */
 export async function callInProcess(
   parameters: readonly unknown[],
   call: (parameters: readonly unknown[]) => Promise<unknown>,

@@ -1,7 +1,7 @@
 import { GatewayError, nearestName } from './errors.ts'
 import { isNodeBytes } from './json.ts'
 
-/** Larger bodies occupy part of their key's capacity, and are processed in steps that do not block the event loop. */
+/** Larger bodies occupy part of their key's capacity, and are processed in steps between which other requests run. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 
 /** Response headers. Names are in lowercase. */
@@ -24,7 +24,7 @@ export interface HttpRequest {
   readonly query: string
   /** The origin of the server, for absolute links in bodies, such as `https://api.example.com`. */
   readonly origin: string
-  /** Returns a header by its lowercase name. Repeated headers are joined by a comma and a space. */
+  /** Returns a header by its lowercase name. Most repeated headers are joined by a comma and a space. */
   header(name: string): string | undefined
   headerNames(): Iterable<string>
   /** Reads the complete body. Must be called only once. */
@@ -37,16 +37,15 @@ export interface HttpRequest {
 export interface ResponseSink {
   send(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
-  /** Returns false if the client reads too slowly. `onDrain` then reports that it has read the pending bytes. */
+  /** Returns false if the client reads too slowly. The next write should then wait for `onDrain`. */
   write(bytes: Uint8Array | string): boolean
-  /** Replaces an earlier listener. */
   onDrain(listener: () => void): void
   end(): void
   /** Closes the connection. The client detects the incomplete response. */
   destroy(): void
 }
 
-/** Never throws. Does not wait until the response is complete. */
+/** Answers a request. Never throws, and does not wait until the response is complete. */
 export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 
 /** The part of a gateway that servers and frameworks call. */
@@ -78,7 +77,7 @@ export function readFlag(request: Pick<HttpRequest, 'header'>, name: SteeringHea
   throw headerError(name, value, '1, true, yes, 0, false or no')
 }
 
-/** Like `readFlag`, but returns false for invalid values, for code that runs before headers are checked. */
+/** Like `readFlag`, but returns false for invalid values. */
 export function hasFlag(request: Pick<HttpRequest, 'header'>, name: Lowercase<SteeringHeader>): boolean {
   const value = request.header(name)
   return value !== undefined && isTrue(value)

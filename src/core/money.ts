@@ -9,7 +9,7 @@ export interface Price {
   readonly output: number
   /** Price of input tokens that the upstream reads from its prompt cache. @default input */
   readonly cacheRead?: number
-  /** Price of input tokens that the upstream caches for 5 minutes. @default input */
+  /** Price of input tokens that the upstream caches for 5 minutes or an unknown time. @default input */
   readonly cacheWrite?: number
   /** Price of input tokens that the upstream caches for 1 hour. @default cacheWrite */
   readonly cacheWrite1h?: number
@@ -26,7 +26,7 @@ export interface LongPrice extends Omit<Price, 'long'> {
 export interface Usage {
   readonly inputTokens: number
   readonly cacheReadTokens: number
-  /** Prompt tokens that the upstream caches for 5 minutes. */
+  /** Prompt tokens that the upstream caches for 5 minutes or an unknown time. */
   readonly cacheWriteTokens: number
   /** Prompt tokens that the upstream caches for 1 hour. */
   readonly cacheWrite1hTokens: number

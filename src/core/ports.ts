@@ -13,17 +13,17 @@ export interface Tokenizer {
 
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Caches the estimates of the messages. Yields to the event loop. */
+  /** Caches the estimates of the messages and tools. Yields to the event loop. */
   prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
   /** Call `prepare` first. Otherwise, estimating a long prompt blocks the event loop. */
   estimatePrompt(prompt: Prompt): number
-  /** Images, documents, and the overhead of messages and tools are estimated by fixed rules. */
+  /** Content other than text, and the overhead of messages and tools, are estimated by fixed rules. */
   countPrompt(prompt: Prompt, signal?: AbortSignal): Promise<number>
-  /** Returns the exact count if the estimate is too close to a threshold, and the estimate otherwise. */
+  /** Counts exactly if the estimate cannot show whether the prompt exceeds a threshold. */
   countNearThresholds(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateMessage(message: Message): number
   countMessage(message: Message, signal?: AbortSignal): Promise<number>
-  /** Counts all text in the body, including unknown fields. Excludes images and overhead. */
+  /** Counts all text in the body, including unknown fields. Excludes base64 images and overhead. */
   countBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
 
@@ -49,7 +49,7 @@ export interface TransportHandler {
 export interface TransportCall {
   pause(): void
   resume(): void
-  /** Closes the connection. The handler is not called again. */
+  /** Ends the call. The handler is not called again. */
   abort(): void
 }
 
@@ -82,16 +82,16 @@ export interface Model {
   readonly created?: number
   /** Maximum number of prompt and output tokens together. */
   readonly contextWindow: number
-  /** Maximum number of output tokens. Reserved for requests without max_tokens. */
+  /** Maximum number of output tokens. Requests without max_tokens reserve up to this number per answer. */
   readonly maxOutputTokens: number
-  /** True if the upstream enforces `maxOutputTokens`. Otherwise the gateway sends it as the limit. @default true */
+  /** True if the upstream enforces `maxOutputTokens`. Otherwise, requests without a limit get one. @default true */
   readonly enforcesMaxOutput?: boolean
   readonly price: Price
   /** YYYY-MM-DD. */
   readonly pricedAt?: string
   /** The id of a cheaper model of this family at the same provider, for tiers 2, 3 and 4 and `smallModelVerifier()`. */
   readonly small?: string
-  /** Sent if the caller does not set these parameters. */
+  /** Sent if the caller does not set these parameters, and the model accepts them with those of the caller. */
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
   /** True if the upstream rejects temperature with top_p. If the caller sets both, only temperature is sent. */
   readonly rejectsTemperatureWithTopP?: boolean
@@ -102,15 +102,18 @@ export interface Model {
    * @default unknown: translations to and from the messages format drop the effort
    */
   readonly efforts?: readonly string[]
-  /** Fields of the provider's format that disable reasoning. Sent in calls to this model as a `small` model. */
+  /**
+   * Fields of the provider's format that disable reasoning. Sent in calls to this model as a `small` model, except in
+   * the gemini format.
+   */
   readonly withoutThinking?: JsonObject
   /** Factor for the thresholds of the automatic tiers. @default 1 */
   readonly thresholdFactor?: number
   /** The vocabulary for an exact token count. @default none */
   readonly tokenizer?: Vocabulary
   /**
-   * Upper bound on the ratio of the model's token count to the o200k count. Lowers the reservation for models without a
-   * `tokenizer`.
+   * Upper bound on the ratio of the model's token count to the o200k count. Lowers the reservation if the model
+   * has no `tokenizer` and the upstream returns no token count.
    * @default the reservation is based on the size of the prompt in bytes
    */
   readonly tokenFactor?: number
@@ -124,7 +127,7 @@ export interface Model {
 export interface ProviderCall {
   readonly prompt: Prompt
   readonly model: Model
-  /** Cancels the call. Created on first access. */
+  /** Cancels the call. */
   readonly signal: AbortSignal
   /** The cancellation of the call, for code that does not need an AbortSignal. @default the cancellation of `signal` */
   readonly cancellation?: Cancellation
@@ -139,9 +142,9 @@ export interface ProviderCall {
 /** Timeouts for upstream calls, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
-  /** Maximum time from a streaming request to the response headers. Does not apply to answers that are not streamed. */
+  /** Maximum time from a streaming or passthrough request to the response headers. Does not apply to other requests. */
   readonly firstByte: number
-  /** Maximum time between two chunks of a stream. */
+  /** Maximum time without data after the response headers of a streamed or passthrough answer. */
   readonly idle: number
   /** Maximum time for a request, including all retries and fallbacks. In a `ProviderCall`, the remaining time. */
   readonly total: number
@@ -181,7 +184,7 @@ export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
 
 /** The vectors and token usage of an embeddings call. */
 export interface EmbeddingResult {
-  /** The model name that the upstream reported. */
+  /** The model name that the upstream reported, or an empty string. */
   readonly model: string
   /** One vector per input, in order. */
   readonly embeddings: readonly Embedding[]

@@ -24,7 +24,7 @@ export interface Native {
   readonly value: JsonObject
   /** The JSON text of `value`, if it was received whole and is unchanged. */
   readonly text?: string
-  /** Present only if the model is the only value that must be replaced. */
+  /** Absent if the body must be serialized again. */
   readonly received?: ReceivedBody | undefined
   /** The settings of `value`. If `Prompt.settings` is this same object, the settings are unchanged. */
   readonly settings?: Settings
@@ -38,7 +38,7 @@ export type Source =
 
 /**
  * One part of a message. `native` is the block that the part was read from. Writers of the same dialect send `native`,
- * so an edited part has no `native`. An `opaque` part exists only in its own dialect.
+ * so an edited part has no `native`. An `opaque` part has only its native form.
  */
 export type Part =
   | TextPart
@@ -111,7 +111,7 @@ export type Role = 'system' | 'user' | 'assistant' | 'tool'
 export interface Message {
   readonly role: Role
   readonly parts: readonly Part[]
-  /** The received message, which writers of the same dialect send unchanged. */
+  /** The received message, which writers of the same dialect send instead of `parts`. */
   readonly native?: Native
 }
 
@@ -145,7 +145,7 @@ export interface Settings {
   readonly choices?: number
   /** The reasoning effort in the vendor's terms, such as `low`. */
   readonly effort?: string
-  /** A stable id of the end user, for the vendor's abuse detection. */
+  /** A stable id of the end user or session, for the vendor's abuse detection. */
   readonly user?: string
 }
 

@@ -83,8 +83,8 @@ export interface LogQuery {
 
 /**
  * The maximum storage that one virtual key may use for one kind of value. Either all values of a quota have `ttlMs`, or
- * none of them do. In a full quota, a new value with `ttlMs` replaces the oldest values, and a value without `ttlMs` is
- * rejected with `quota-exceeded`. A value that is larger than the quota is always rejected.
+ * none of them do. In a full quota, a new value with `ttlMs` replaces older values. A value is rejected with
+ * `quota-exceeded` if it has `ttlMs` and is larger than the quota, or has no `ttlMs` and does not fit.
  */
 export interface Quota {
   /** `<kind>:<key id>`. Quotas with the same name share one count. */
@@ -116,8 +116,9 @@ export interface NewLogEntry {
 }
 
 /**
- * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. The contract suite (`testStore`
- * from `sluice/testing`) specifies each method. A method rejects or throws if the storage is unreachable.
+ * Stores keys, usage, logs and other values that outlive a request. `swap`, `reserve` and `settle` are atomic. The
+ * contract suite (`testStore` from `sluice/testing`) specifies each method. A method rejects or throws if the storage is
+ * unreachable.
  */
 export interface Store {
   get(key: string): MaybePromise<string | undefined>
@@ -131,8 +132,8 @@ export interface Store {
   /** Reserves all claims or none. */
   reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
-   * Releases the reservation, and adds the charges, tallies and log entries. Returns true for the first call. Later
-   * calls have no effect and return false. An expired reservation can be settled for at least an hour.
+   * Releases the reservation, and adds the charges, tallies and log entries. Returns false, without an effect, if the
+   * reservation is unknown or already settled. An expired reservation can be settled for at least an hour.
    */
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>
@@ -152,7 +153,7 @@ export interface Store {
 type QuotaKind =
   | 'batch'
   | 'turn'
-  /** Ids of responses that an upstream stores for the key. */
+  /** Ids of responses and items that an upstream stores for the key. */
   | 'held-response'
   /** Records of files that an upstream stores for the key. These records do not expire. */
   | 'file'
@@ -167,7 +168,7 @@ type QuotaKind =
 
 const MIB = 1024 * 1024
 
-/** The largest batch (32 MiB), turn (8 MiB) and recording (8 MiB) fit. An audit record has entries in two logs. */
+/** By default, the largest batch (32 MiB), turn and recording (8 MiB) fit. An audit record has entries in two logs. */
 const QUOTA_BOUNDS: Readonly<Record<QuotaKind, Omit<Quota, 'name'>>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
   turn: { maxEntries: 5_000, maxBytes: 16 * MIB },

@@ -187,7 +187,7 @@ function ensureChatCallId(call: JsonObject): JsonObject {
   return nonEmptyString(call['id']) === undefined ? { ...call, id: generateCallId('call') } : call
 }
 
-/** A piece of a call without an index belongs to the preceding call unless it has a name. */
+/** A piece of a call without an index belongs to the preceding call unless it has an id or a name. */
 export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, { hasUpstreamId: boolean }>()
   const fill = (piece: JsonObject, choice: Json | undefined): JsonObject => {

@@ -49,7 +49,7 @@ export function describeFailure(failure: GatewayError): FailureDescription {
     message,
     param: details.param ?? (kind === 'invalid-model' ? 'model' : undefined),
     code: details.code ?? upstream?.code ?? FAILURE_DEFAULTS[kind].code,
-    retryAfterSeconds: details.retryAfterSeconds,
+    retryAfterSeconds: details.retryAfterSeconds === undefined ? undefined : Math.ceil(details.retryAfterSeconds),
     details: details.details ?? upstream?.details,
   }
 }
@@ -65,7 +65,7 @@ const MILLISECONDS = /^\d{1,15}(\.\d{1,9})?$/
 const RETRY_AFTER = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const BOOLEAN = /^(true|false)$/
 
-const KINDS_WITH_RETRY_HEADERS: ReadonlySet<FailureKind> = new Set([
+const KINDS_WITH_UPSTREAM_ADVICE: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
@@ -74,7 +74,7 @@ const KINDS_WITH_RETRY_HEADERS: ReadonlySet<FailureKind> = new Set([
 export function failureHeaders(failure: GatewayError): Record<string, string> {
   const headers: Record<string, string> = {}
   const { details } = failure
-  const advice = KINDS_WITH_RETRY_HEADERS.has(failure.kind) ? details.advice : undefined
+  const advice = KINDS_WITH_UPSTREAM_ADVICE.has(failure.kind) ? details.advice : undefined
   const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
   setIfMatching(headers, 'retry-after', advice?.retryAfter ?? seconds, RETRY_AFTER)
   setIfMatching(headers, 'retry-after-ms', advice?.retryAfterMs, MILLISECONDS)
@@ -104,7 +104,7 @@ export function writeChatFailure(failure: GatewayError): JsonObject {
       type,
       param: param ?? null,
       code: code ?? null,
-      retry_after: retryAfterSeconds === undefined ? undefined : Math.ceil(retryAfterSeconds),
+      retry_after: retryAfterSeconds,
       details,
     },
   }
@@ -114,7 +114,7 @@ export function writeChatFailureEvent(failure: GatewayError): SseEvent {
   return { data: JSON.stringify(writeChatFailure(failure)) }
 }
 
-/** The official client selects its error class by `details`. */
+/** The official client selects some error classes by `details.error_code`. */
 export function writeMessageFailure(failure: GatewayError, requestId: string): JsonObject {
   const { type, message, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {

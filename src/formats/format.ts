@@ -61,7 +61,7 @@ export interface RecalledTurns {
   readonly previousTurn: StoredTurn | undefined
   /** Answers by turn id. */
   readonly referencedAnswers: ReadonlyMap<string, JsonObject>
-  /** The ids of responses and items that an upstream stores for the key. References to them are forwarded. */
+  /** Referenced ids of responses and items that an upstream stores for the key. These references are forwarded. */
   readonly upstreamIds: ReadonlySet<string>
 }
 

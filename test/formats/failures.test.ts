@@ -38,6 +38,11 @@ describe('the table of failures', () => {
     expect(describeFailure(failure('invalid-model')).param).toBe('model')
   })
 
+  it('rounds the delay before a retry up to whole seconds', () => {
+    expect(describeFailure(failure('overloaded', { retryAfterSeconds: 1.2 })).retryAfterSeconds).toBe(2)
+    expect(describeFailure(failure('overloaded')).retryAfterSeconds).toBeUndefined()
+  })
+
   it('keeps the type and code of an upstream that rejected the request', () => {
     const upstream = { status: 422, type: 'their_type', code: 'their_code', details: { field: 1 } }
     const description = describeFailure(failure('upstream-rejected', { upstream, param: 'messages' }))

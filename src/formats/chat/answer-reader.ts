@@ -126,7 +126,7 @@ interface ReaderState extends BlockState {
   readonly finishedChoices: Set<number>
 }
 
-/** Many local servers omit `[DONE]`. Their streams are complete when every choice has a finish reason. */
+/** Many local servers omit `[DONE]`. Their streams are complete when every choice that began has a finish reason. */
 export function createReader(): StreamReader {
   const state: ReaderState = {
     hasStarted: false,
@@ -224,7 +224,7 @@ interface Call {
   id: string | undefined
   name: string | undefined
   isStarted: boolean
-  /** Arguments received before the name. */
+  /** Arguments received until the name. */
   pendingInput: string
 }
 

@@ -100,7 +100,7 @@ function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
 /** Some vendors send a few chunks after the end of the answer. Further chunks are dropped. */
 const MAX_LATE_CHUNKS = 64
 
-/** Holds the chunk that ends the last choice, and all later chunks, until the bill is known. */
+/** Holds the chunk that ends the last choice, and later chunks, until the bill is known. */
 function createChunkRelay(choices: number) {
   let finishChunk: SseEvent | undefined
   let usageChunk: SseEvent | undefined

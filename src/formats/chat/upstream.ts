@@ -18,7 +18,7 @@ import { readCompletion, createReader } from './answer-reader.ts'
 import { writeChatCall, requestsUsage, type BodyChanges, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
-/** The body of a streaming request also requests usage, which billing requires. */
+/** The body of a streaming request also requests usage, for the bill. */
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeChatBody(prompt, model) : translate('openai', prompt, model)
 }
@@ -68,7 +68,7 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
   }
 }
 
-/** Reasoning is never sent as content, because it is valid only for the model that produced it. */
+/** Omits reasoning, because it is valid only for the model that produced it. */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
   const content = contentParts(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
@@ -119,7 +119,7 @@ function contentParts(message: Message): readonly ContentPart[] {
 
 type ContentPart = Extract<Part, { readonly type: 'text' | 'image' | 'document' | 'opaque' }>
 
-/** Writes content with a single text part as a string, because every server supports strings. */
+/** Writes a single text part without a native form as a string, because every server supports strings. */
 function writeContent(parts: readonly ContentPart[], param: string): Json {
   const [first] = parts
   if (first === undefined) return ''

@@ -255,7 +255,7 @@ function createReader(): StreamReader {
   return Object.assign(read, { isComplete: () => state.hasFinished })
 }
 
-/** The `answer-end` part must come last. */
+/** The `answer-end` part must come last in its chunk. */
 function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
   if (!state.hasStarted) {

@@ -126,7 +126,7 @@ export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
-/** Returns undefined for content that the format rejects, such as text without a visible character. */
+/** Returns undefined for a part without a native form that the format rejects, such as blank text. */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
   switch (part.type) {

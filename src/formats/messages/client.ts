@@ -160,7 +160,7 @@ class BlockWriter {
     }
   }
 
-  /** The first delta starts the block, so no block is empty. */
+  /** The first delta starts the block, so a `text-start` without text adds no block. */
   #continue(kind: 'text' | 'thinking'): Block {
     if (this.#current?.kind === kind) return this.#current.block
     const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
@@ -223,7 +223,7 @@ function flushBlock(block: Block, index: number): readonly SseEvent[] {
   return events
 }
 
-/** A call without arguments gets the input `{}`, as in the vendor's streams. */
+/** A call without arguments gets the input `{}`, because clients parse the input as JSON. */
 function closingEvents(block: Block, index: number): readonly SseEvent[] {
   const stop = toSseEvent({ type: 'content_block_stop', index })
   if (block.endsInput === undefined || block.hasDeltas) return [stop]

@@ -65,7 +65,7 @@ interface Turn {
   readonly members: { readonly native: JsonObject | undefined; readonly blocks: readonly Json[] }[]
 }
 
-/** Joins adjacent messages of one role, except system messages. Drops empty messages of other formats. */
+/** Joins adjacent messages of one role, except system messages. Drops empty messages without a native form. */
 export function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[] {
   const turns: Turn[] = []
   for (const { message, path } of messages) {
