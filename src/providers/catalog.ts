@@ -128,7 +128,7 @@ function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Pr
     const { name } = provider
     if (!providerNameSchema.safeParse(name).success) {
       throw catalogError(
-        `providers[${index}].name: expected 1 to 64 letters, digits and . _ -, starting with a letter or digit, got "${name}"`,
+        `providers[${index}].name: expected a letter or digit, then up to 63 letters, digits, . _ -, got "${name}"`,
       )
     }
     if (named.has(name)) {

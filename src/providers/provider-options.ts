@@ -54,7 +54,7 @@ export const priceSchema: Schema<Model['price']> = z.strictObject({
 
 export const modelIdSchema: Schema<string> = z
   .string()
-  .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a model id of 1 to 200 letters, digits and . : @ + / _ -' }))
+  .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected up to 200 letters, digits, . : @ + / _ -' }))
 
 export const nonEmptySchema: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a non-empty string' }))
 
@@ -96,7 +96,7 @@ export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelId
 
 export const providerNameSchema: Schema<string> = z.string().check(
   z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, {
-    error: 'expected 1 to 64 letters, digits and . _ -, starting with a letter or digit',
+    error: 'expected a letter or digit, then up to 63 letters, digits, . _ -',
   }),
 )
 
@@ -238,11 +238,8 @@ export function readEnvironment(variables: readonly string[]): string | undefine
 
 /** The error is not retried and does not open a circuit, because only the operator can fix its cause. */
 export function missingKey(provider: string, variables: readonly string[]): GatewayError {
-  const remedy =
-    variables.length === 0
-      ? 'Return a key from its key function'
-      : `Set ${variables.join(' or ')}, or the apiKey option`
-  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. ${remedy}.`, {
+  const remedy = variables.length === 0 ? 'a function returning it' : `${variables.join(' or ')}, or the apiKey option`
+  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. Set ${remedy}.`, {
     advice: { shouldRetry: 'false' },
     isLocalFault: true,
   })

@@ -99,7 +99,7 @@ export function pricedModels(
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return known
   throw optionError(
     functionName,
-    'prices: no prices are known for this vendor. Set prices: priceList(…), models with a price, or defaultPrice',
+    'prices: unknown for this vendor. Set prices: priceList(…), models with a price, or defaultPrice',
   )
 }
 

@@ -274,7 +274,7 @@ describe('invalid options', () => {
     ],
     [
       () => openaiCompatible({ ...base, name: 'a/b' }),
-      'openaiCompatible: name: expected 1 to 64 letters, digits and . _ -, starting with a letter or digit, got "a/b".',
+      'openaiCompatible: name: expected a letter or digit, then up to 63 letters, digits, . _ -, got "a/b".',
     ],
     [
       () => openaiCompatible({ ...base, headers: { Host: 'x' } }),
