@@ -17,7 +17,7 @@ export interface LoadResult {
 /** Sends requests `from` (inclusive) to `to` (exclusive) and reads each response to its end. */
 export async function send(target: Target, work: Work, from: number, to: number): Promise<LoadResult> {
   const pool = new Pool(target.url, { connections: work.concurrency, pipelining: 1 })
-  const headers = { 'content-type': 'application/json', ...target.headers, ...work.headers }
+  const headers = headersFor(target, work)
   const firstBytes: number[] = []
   const startedAt = performance.now()
   let next = from
@@ -28,6 +28,37 @@ export async function send(target: Target, work: Work, from: number, to: number)
   const seconds = (performance.now() - startedAt) / 1000
   await pool.close()
   return { seconds, firstByte: median(firstBytes) }
+}
+
+/**
+ * Sends each request to all targets, one after the other, before the next request, so that load on the machine affects
+ * all targets alike. Returns one result per target.
+ */
+export async function sendInTurn(
+  targets: readonly Target[],
+  work: Work,
+  from: number,
+  to: number,
+): Promise<readonly LoadResult[]> {
+  const clients = targets.map((target) => ({
+    pool: new Pool(target.url, { connections: 1, pipelining: 1 }),
+    headers: headersFor(target, work),
+    firstBytes: [] as number[],
+    seconds: 0,
+  }))
+  for (let index = from; index < to; index++) {
+    for (const client of clients) {
+      const startedAt = performance.now()
+      client.firstBytes.push(await sendOne(client.pool, client.headers, work.body(index)))
+      client.seconds += (performance.now() - startedAt) / 1000
+    }
+  }
+  await Promise.all(clients.map(({ pool }) => pool.close()))
+  return clients.map(({ seconds, firstBytes }) => ({ seconds, firstByte: median(firstBytes) }))
+}
+
+function headersFor(target: Target, work: Work): Readonly<Record<string, string>> {
+  return { 'content-type': 'application/json', ...target.headers, ...work.headers }
 }
 
 /** Returns the time to the first byte of the body in milliseconds. Rejects if the status is not 200. */

@@ -1,4 +1,4 @@
-import { median, send, type Work } from './load.ts'
+import { median, send, sendInTurn, type LoadResult, type Work } from './load.ts'
 import type { Scenario } from './scenarios.ts'
 import { isInstalled, startTarget, type Target, type TargetName } from './targets.ts'
 
@@ -22,7 +22,11 @@ export async function measureScenario(scenario: Scenario, upstream: Upstream, ro
   for (const target of started) if (await warmUp(target, scenario)) targets.push(target)
   const measured = new Map<TargetName, Round[]>(targets.map(({ name }) => [name, []]))
   for (let round = 0; round < rounds; round++) {
-    for (const target of targets) measured.get(target.name)?.push(await measureRound(target, scenario, upstream, round))
+    const groups = scenario.figure === 'first byte' ? [targets] : targets.map((target) => [target])
+    for (const group of groups) {
+      const figures = await measureRound(group, scenario, upstream, round)
+      for (const [index, { name }] of group.entries()) measured.get(name)?.push(...figures.slice(index, index + 1))
+    }
   }
   for (const target of started) target.stop()
   return measured
@@ -40,20 +44,43 @@ async function warmUp(target: Target, scenario: Scenario): Promise<boolean> {
   }
 }
 
-async function measureRound(target: Target, scenario: Scenario, upstream: Upstream, round: number): Promise<Round> {
+/** Measures the targets of a group together, and returns one round per target. */
+async function measureRound(
+  group: readonly Target[],
+  scenario: Scenario,
+  upstream: Upstream,
+  round: number,
+): Promise<readonly Round[]> {
   const { warmUp, requests } = scenario
   const from = warmUp + round * requests
   const servedBefore = await upstream.ask('requests')
-  const before = await target.ask('cpu')
-  const { seconds, firstByte } = await send(target, scenario, from, from + requests)
-  const after = await target.ask('cpu')
+  const before = await cpuOf(group)
+  const results = await sendTo(group, scenario, from, from + requests)
+  const after = await cpuOf(group)
   const served = (await upstream.ask('requests')) - servedBefore
-  const expected = scenario.hits === true && target.name === 'default' ? 0 : requests
+  const missing = scenario.hits === true ? group.filter(({ name }) => name === 'default') : []
+  const expected = requests * (group.length - missing.length)
   // Fails if a scenario of cache misses has hits, or the reverse, because it would then measure something else.
   if (served !== expected) {
-    throw new Error(`${scenario.name}, ${target.name}: ${served} requests reached the upstream instead of ${expected}.`)
+    const names = group.map(({ name }) => name).join(', ')
+    throw new Error(`${scenario.name}, ${names}: ${served} requests reached the upstream instead of ${expected}.`)
   }
-  return { cpu: (after - before) / requests, perSecond: requests / seconds, firstByte }
+  return results.map(({ seconds, firstByte }, index) => ({
+    cpu: ((after[index] ?? 0) - (before[index] ?? 0)) / requests,
+    perSecond: requests / seconds,
+    firstByte,
+  }))
+}
+
+function cpuOf(group: readonly Target[]): Promise<readonly number[]> {
+  return Promise.all(group.map((target) => target.ask('cpu')))
+}
+
+async function sendTo(group: readonly Target[], work: Work, from: number, to: number): Promise<readonly LoadResult[]> {
+  const [only] = group
+  return only !== undefined && group.length === 1
+    ? [await send(only, work, from, to)]
+    : sendInTurn(group, work, from, to)
 }
 
 /** Starts the targets that are installed. */

@@ -139,9 +139,9 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     group: 'first-byte',
-    name: 'first byte of a stream, one at a time',
+    name: 'first byte of a stream, one at a time, to each server in turn',
     body: () => body(QUESTION, { stream: true }),
-    requests: 60,
+    requests: 200,
     warmUp: 3000,
     concurrency: 1,
     figure: 'first byte',
