@@ -178,7 +178,7 @@ const QUOTA_BOUNDS: Readonly<Record<QuotaKind, Omit<Quota, 'name'>>> = {
   'live-stream': { maxEntries: 20_000, maxBytes: 32 * MIB },
   idempotency: { maxEntries: 10_000, maxBytes: 16 * MIB },
   savings: { maxEntries: 5_000, maxBytes: 16 * MIB },
-  audit: { maxEntries: 50_000, maxBytes: 32 * MIB },
+  audit: { maxEntries: 40_000, maxBytes: 32 * MIB },
   'audit-unbilled': { maxEntries: 2_000, maxBytes: 2 * MIB },
 }
 

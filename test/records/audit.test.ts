@@ -66,6 +66,23 @@ describe('the audit', () => {
     expect((await audit.read({ limit: 5 })).records).toHaveLength(5)
   })
 
+  it('keeps the last 20,000 records of a key', async () => {
+    const audit = createAudit({ store: store() })
+    for (let n = 0; n <= 20_000; n += 1) {
+      await audit.write(
+        finished({ keyId: 'key-1', requestId: `12345678-1234-4123-8123-${String(n).padStart(12, '0')}` }),
+      )
+    }
+    let count = 0
+    let page = await audit.read({ keyId: 'key-1', limit: 1000 })
+    expect(page.records[0]?.request_id).toMatch(/-000000000001$/)
+    for (count = page.records.length; page.next !== undefined; count += page.records.length) {
+      page = await audit.read({ keyId: 'key-1', limit: 1000, after: page.next })
+    }
+    expect(count).toBe(20_000)
+    expect(page.records.at(-1)?.request_id).toMatch(/-000000020000$/)
+  })
+
   it('counts a record that the store refuses, and does not reject', async () => {
     const down = { ...store(), append: () => Promise.reject(new Error('down')) }
     const audit = createAudit({ store: down })
