@@ -185,8 +185,9 @@ async function callAfterFailure<T>(
 ): Promise<UpstreamAnswer<T>> {
   const { options, candidate, call, permit, number } = attempt
   attempt.record.recordFailure(error)
-  // The module is needed only after a failure. Its file may be missing during a deployment.
-  const retryModule = await import('./retry.ts').catch(() => undefined)
+  // The module is needed only after a failure. Its file may be missing during a deployment. A canceled call is not
+  // retried, so its settlement does not wait for the module.
+  const retryModule = call.cancellation.isCanceled ? undefined : await import('./retry.ts').catch(() => undefined)
   let mayRetry = false
   try {
     mayRetry = (await retryModule?.waitForRetry(attempt, error, remainingMs(options, call))) === true

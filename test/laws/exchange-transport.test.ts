@@ -29,6 +29,8 @@ interface PlaySettings {
   readonly refused: number
 }
 
+const QUICK = { lineEnd: '\n', tail: '', isDetached: false, clients: 1, storeTurns: 0, refused: 0 } as const
+
 type Move =
   | { readonly kind: 'head'; readonly status: number }
   | { readonly kind: 'bytes'; readonly count: number }
@@ -92,7 +94,7 @@ function upstreamBytes({ dialect, stream, lineEnd, tail }: PlaySettings): Uint8A
 }
 
 /** A slow store that rejects the first settlements. */
-function slowStore({ storeTurns, refused }: PlaySettings): RecordingStore {
+function slowStore({ storeTurns, refused }: PlaySettings, onSettle: (reservationId: string) => void): RecordingStore {
   const store = recordingStore()
   let refusals = refused
   const slowly = async <value>(step: () => value | Promise<value>): Promise<value> => {
@@ -105,6 +107,7 @@ function slowStore({ storeTurns, refused }: PlaySettings): RecordingStore {
     reserve: (request) => slowly(() => store.reserve(request)),
     settle: (settlement) =>
       slowly(() => {
+        onSettle(settlement.reservationId)
         if (refusals === 0) return store.settle(settlement)
         refusals -= 1
         throw new Error('the store is away')
@@ -118,11 +121,12 @@ class Play {
   readonly store: RecordingStore
   readonly #setting: PlaySettings
   readonly #gateway: Gateway
+  readonly #sentSettlements = new Set<string>()
   isClosed = false
 
   constructor(setting: PlaySettings) {
     this.#setting = setting
-    this.store = slowStore(setting)
+    this.store = slowStore(setting, (reservationId) => this.#sentSettlements.add(reservationId))
     this.clients = Array.from({ length: setting.clients }, () => new ScriptedClient())
     const bytes = upstreamBytes(setting)
     const transport: Transport = (_request, handler) => {
@@ -190,7 +194,12 @@ class Play {
     }
   }
 
-  /** Lets upstream and clients continue until all requests end. */
+  /** True if a settlement of every reservation has reached the store, which may have rejected it. */
+  hasSettled(): boolean {
+    return this.store.reservationIds.every((id) => this.#sentSettlements.has(id))
+  }
+
+  /** Lets upstream and clients continue until all requests end and are settled. */
   async finish(): Promise<void> {
     const isOver = (): boolean => this.clients.every((client) => client.hasLeft || client.endings > 0)
     let quiet = 0
@@ -198,7 +207,8 @@ class Play {
       for (const client of this.clients) client.drain()
       this.calls.at(-1)?.finish()
       await nextTurn()
-      quiet = isOver() && this.calls.every((call) => call.isOver) ? quiet + 1 : 0
+      const isDone = isOver() && this.calls.every((call) => call.isOver) && this.hasSettled()
+      quiet = isDone ? quiet + 1 : 0
     }
     expect(isOver()).toBe(true)
     await this.#gateway.close()
@@ -242,20 +252,21 @@ describe('a request whose upstream is a connection', () => {
   beforeAll(async () => {
     for (const dialect of ['openai', 'anthropic'] as const) {
       for (const stream of [true, false]) {
-        const play = new Play({
-          dialect,
-          stream,
-          lineEnd: '\n',
-          tail: '',
-          isDetached: true,
-          clients: 2,
-          storeTurns: 0,
-          refused: 0,
-        })
+        const play = new Play({ ...QUICK, dialect, stream, isDetached: true, clients: 2 })
         await play.begin()
         await play.finish()
       }
     }
+  })
+
+  it('is settled without loading code if its caller disconnects before the upstream answers', async () => {
+    const play = new Play({ ...QUICK, dialect: 'openai', stream: false })
+    await play.begin()
+    while (play.calls.length === 0) await nextTurn()
+    await play.move({ kind: 'leave', client: 0 })
+    await nextTurn()
+    expect(play.hasSettled()).toBe(true)
+    await play.finish()
   })
 
   it('is settled once and answered once, in any order of events', async () => {
