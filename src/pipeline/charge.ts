@@ -55,7 +55,7 @@ export function billForIncomplete(answered: Answered, answer: BilledAnswer, mete
   const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
   const countedOutput = countUpTo(limit, [...parts.map(textOfPart), unmappedText], meter)
   const route = routeOf(answered)
-  const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
+  const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countPromptTokens(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
   return billOf(answered, plan, { route, usage, isEstimated: true })
 }
@@ -113,11 +113,11 @@ export function billForDisconnect(planned: Planned): Bill | undefined {
   if (plan.kind === 'replay') return undefined
   const last = plan.attempts.lastIfBillable()
   if (last === undefined) return billForSmallModels(planned, plan, plan.optimization.spent)
-  const usage = addMissingPromptTokens(last.usage, () => countedPrompt(planned, last.route))
+  const usage = addMissingPromptTokens(last.usage, () => countPromptTokens(planned, last.route))
   return billOf(planned, plan, { route: last.route, usage, isEstimated: true })
 }
 
-function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
+function countPromptTokens({ plan, reservation }: Planned, { model }: Route): number {
   if (plan.kind === 'replay') return 0
   return Math.min(plan.counts.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }

@@ -235,7 +235,7 @@ async function openStream(
   // The iterator of a custom provider may not enforce `timeouts.total`.
   const cancelTimer = hasDeadline ? undefined : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
   const opened = stream.open(runtime, holdMs)
-  // Subscribes after `open`, because an abort before it would leave its promise pending.
+  // Subscribes after `open`, because an abort before `open` would not reject its promise.
   const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
   try {
     await opened

@@ -51,7 +51,7 @@ export class Packer {
       const cost = entry.tokens - entry.usedTokens
       if (entry.state === 'full' || cost > remaining || this.usedTokens + cost > this.capacity) continue
       remaining -= cost
-      this.#pack(entry, 'full', entry.tokens)
+      this.#setState(entry, 'full', entry.tokens)
       entry.messages = entry.segment.messages
       this.#unmeasured.delete(entry)
     }
@@ -63,7 +63,7 @@ export class Packer {
       const cost = entry.analysis.skeletonTokens
       if (entry.state !== 'out' || cost > remaining || this.usedTokens + cost > this.capacity) continue
       remaining -= cost
-      this.#pack(entry, 'excerpt', cost)
+      this.#setState(entry, 'excerpt', cost)
       this.#unmeasured.add(entry)
     }
   }
@@ -104,19 +104,19 @@ export class Packer {
     for (const entry of leastRelevantFirst) if (this.usedTokens > this.capacity) await this.#shrink(entry)
     for (const entry of leastRelevantFirst) {
       if (this.usedTokens <= this.capacity) return
-      this.#pack(entry, 'out', 0)
+      this.#setState(entry, 'out', 0)
       entry.pickedSnippets.length = 0
     }
   }
 
-  #pack(entry: PackerEntry, state: PackerEntry['state'], tokens: number): void {
+  #setState(entry: PackerEntry, state: PackerEntry['state'], tokens: number): void {
     this.usedTokens += tokens - entry.usedTokens
     entry.usedTokens = tokens
     entry.state = state
   }
 
   #pick(entry: PackerEntry, snippet: Snippet, cost: number): void {
-    this.#pack(entry, 'excerpt', entry.usedTokens + cost)
+    this.#setState(entry, 'excerpt', entry.usedTokens + cost)
     entry.pickedSnippets.push(snippet)
     this.#unmeasured.add(entry)
   }
@@ -144,7 +144,7 @@ export class Packer {
     entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
     let tokens = 0
     for (const message of entry.messages) tokens += await meter.countMessage(message, signal)
-    this.#pack(entry, 'excerpt', tokens)
+    this.#setState(entry, 'excerpt', tokens)
   }
 }
 
