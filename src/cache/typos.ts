@@ -11,7 +11,7 @@ const ENDINGS = 'sdryent'
 const PLAIN_WORD = /^[a-z]+$/
 const KEYBOARD_ROWS: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
-/** Excludes personal pronouns, because names replace them: `tell thom` is not `tell them`. */
+/** Excludes personal pronouns, because a name can resemble one: `tell thom` is not `tell them`. */
 const FUNCTION_WORDS = words(
   `about above across after again against along also although among another around because been before behind being
   below between could does doing during every from have having into only should since than their then though through

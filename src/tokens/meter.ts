@@ -38,7 +38,7 @@ type Sizes = { [Size in 'estimate' | Vocabulary | 'bytes']?: number }
 
 type CountedItem = Message | Tool
 
-/** @param seed Returns a secret. Called on first use: Workers have no random numbers before the first request. */
+/** @param seed Returns a secret. Called lazily, because Cloudflare Workers have no random values before a request. */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
   const sizesByItem = new WeakMap<CountedItem, Sizes>()
