@@ -142,7 +142,7 @@ export interface ProviderCall {
 /** Timeouts for upstream calls, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
-  /** Maximum time from a streaming or passthrough request to the response headers. Does not apply to other requests. */
+  /** Maximum time from a streaming request to the response headers. Does not apply to other requests. */
   readonly firstByte: number
   /** Maximum time without data after the response headers of a streamed or passthrough answer. */
   readonly idle: number

@@ -60,7 +60,7 @@ export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoi
 
 interface Gate {
   readonly requireAdmin: (handle: Handler) => Handler
-  readonly respondWith: (read: (call: Call) => Promise<object>, status?: number) => Handler
+  readonly respondWith: (action: (call: Call) => Promise<object>, status?: number) => Handler
 }
 
 function createGate({ authorize, services }: AdminDependencies): Gate {
@@ -69,8 +69,8 @@ function createGate({ authorize, services }: AdminDependencies): Gate {
     const request = await authorize(call.request, services.bodyLimits)
     return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
   }
-  const respondWith: Gate['respondWith'] = (read, status = 200) =>
-    requireAdmin(async (call) => sendJson(call.sink, status, noStoreHeaders(call), JSON.stringify(await read(call))))
+  const respondWith: Gate['respondWith'] = (action, status = 200) =>
+    requireAdmin(async (call) => sendJson(call.sink, status, noStoreHeaders(call), JSON.stringify(await action(call))))
   return { requireAdmin, respondWith }
 }
 

@@ -224,7 +224,7 @@ interface Call {
   id: string | undefined
   name: string | undefined
   isStarted: boolean
-  /** Arguments received until the name. */
+  /** Arguments received before the name. */
   pendingInput: string
 }
 
