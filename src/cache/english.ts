@@ -19,7 +19,7 @@ const FOREIGN_HINTS: ReadonlySet<string> = words(
   por una es un di che não os uma`,
 )
 
-/** After these words, `a` is an article that may be missing, not a letter (vitamin A) or a foreign word. */
+/** After these words, `a` is an article, not a letter (vitamin A) or a foreign word. */
 export const BEFORE_ARTICLE: ReadonlySet<string> = words(
   `is are was were be been being am do does did has have had can could will would shall should may might must
   of in on at to for from by with without about into onto over under between through during before after since until
