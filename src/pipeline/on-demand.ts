@@ -42,6 +42,6 @@ function isObjectText(text: string): boolean {
 function notJsonError(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The model did not answer with a JSON object. Retry, or send a schema (response_format of type json_schema).',
+    'The model did not answer with a JSON object. Retry, or request a JSON schema (type json_schema).',
   )
 }

@@ -238,8 +238,11 @@ export function readEnvironment(variables: readonly string[]): string | undefine
 
 /** The error is not retried and does not open a circuit, because only the operator can fix its cause. */
 export function missingKey(provider: string, variables: readonly string[]): GatewayError {
-  const remedy = variables.length === 0 ? 'a function returning it' : `${variables.join(' or ')}, or the apiKey option`
-  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. Set ${remedy}.`, {
+  const remedy =
+    variables.length === 0
+      ? 'Correct the function that returns it'
+      : `Set ${variables.join(' or ')}, or the apiKey option`
+  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. ${remedy}.`, {
     advice: { shouldRetry: 'false' },
     isLocalFault: true,
   })

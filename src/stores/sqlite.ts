@@ -164,7 +164,7 @@ function createCounters(sql: Sql, now: () => number) {
     return true
   }
 
-  /** Drops an expired charge, unless its counter is still valid, because no request can read it. */
+  /** Does not create a counter that has already expired, because no request can read it. */
   function addCharge({ counter, amount, expiresAt }: Charge, time: number): void {
     const name = encodeText(counter)
     const current = readCounter(name, time)

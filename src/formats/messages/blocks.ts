@@ -126,7 +126,7 @@ export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
-/** Returns undefined for a part without a native form that the format rejects, such as blank text. */
+/** Returns undefined for blank text and unsigned thinking, which the format rejects. */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
   switch (part.type) {
