@@ -153,10 +153,12 @@ export function limitError(limit: Limit, { rate, now, tokens, isCounted = true }
   const { kind, label, max } = limit
   const retryAt = new Date(limit.period.end).toISOString()
   const window = WINDOW_NAMES[limit.every]
+  const zeroRemedy = max === 0 ? 'Raise the limit, or assign another limit to the key.' : undefined
   if (kind === 'budget') {
+    const remedy = zeroRemedy ?? `Lower max_tokens, retry after ${retryAt}, or raise the limit.`
     return new GatewayError(
       'budget-exceeded',
-      `${label} is exceeded: this request could cost more than the amount that remains of ${formatUsd(toNanoUsd(max))} per ${window}. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
+      `${label} is exceeded: this request could cost more than the amount that remains of ${formatUsd(toNanoUsd(max))} per ${window}. ${remedy}`,
       { rate },
     )
   }
@@ -170,7 +172,7 @@ export function limitError(limit: Limit, { rate, now, tokens, isCounted = true }
   }
   const text =
     kind === 'requests' ? `${max} requests` : `this prompt has up to ${tokens} tokens, more than remain of the ${max}`
-  const remedy = max === 0 ? 'Raise the limit.' : isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`
+  const remedy = zeroRemedy ?? (isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`)
   return new GatewayError('rate-limited', `${label} is reached: ${text} per ${window}. ${remedy}`, details)
 }
 

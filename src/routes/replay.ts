@@ -219,6 +219,6 @@ function messageNotFoundError(): GatewayError {
 function messageLostError(): GatewayError {
   return new GatewayError(
     'upstream',
-    'This message cannot be replayed, because its recording is not complete. Send the request again.',
+    'This message cannot be replayed, because its recording is not complete. Send the original request again.',
   )
 }

@@ -31,7 +31,7 @@ describe('the guard', () => {
     ['Is it safe to eat it?', 'Is it not safe to eat it?', 'negation'],
     ['Does she know Peter well?', 'Does she know Paul well?', 'name'],
     ['What does "a" mean?', 'What does "b" mean?', 'quotation-or-code'],
-    ['Is C+ good?', 'Is C# good?', 'sign'],
+    ['Is C+ good?', 'Is C# good?', 'symbol'],
     ['When is it done?', 'Where is it done?', 'question-word'],
     ['Is Anna with Bob?', 'Is Bob with Anna?', 'order'],
     ['Is he from the US or not?', 'Is he from the us or not?', 'case'],
