@@ -61,7 +61,7 @@ export interface Gateway {
   readonly budgets: Budgets
   /** Rate limits that several keys share by `rateLimitId`. */
   readonly rateLimits: RateLimits
-  /** Metrics of this process, as in `GET /metrics` and `GET /metrics/cache`. */
+  /** Metrics of this gateway since its creation, as in `GET /metrics` and `GET /metrics/cache`. */
   readonly metrics: MetricsReports
   /** The audit trail: uses of keys, including rejected requests. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
