@@ -139,7 +139,7 @@ function sizeOf(pieces: readonly Uint8Array[]): number {
 }
 
 /** Node searches and sends its own buffers faster than other byte arrays. */
-const allocateBytes: (size: number) => Uint8Array =
+export const allocateBytes: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
 const MAX_REASON_LENGTH = 100

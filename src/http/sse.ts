@@ -8,6 +8,11 @@ const SLICE_BYTES = 16 * 1024
 /** The parser creates an `Error` for each unknown field and each invalid `retry` value. */
 const MAX_INVALID_LINES = 1_000
 
+const FIRST_NON_ASCII = 0x80
+const BYTE_ORDER_MARK = '\u{feff}'
+/** Decoding in stream mode is slower, so it is used only for chunks that may begin or end within a character. */
+const completeDecoder = new TextDecoder('utf-8', { ignoreBOM: true })
+
 export interface SseParser {
   /** Throws `upstream` for an event or a stream that exceeds a limit, after all preceding events have been returned. */
   read(bytes: Uint8Array): readonly SseEvent[]
@@ -18,7 +23,9 @@ export function createSseParser(maxEventChars: number): SseParser {
   let events: SseEvent[] = []
   let failure: GatewayError | undefined
   let invalidLines = 0
-  const decoder = new TextDecoder()
+  let decoder: TextDecoder | undefined
+  let hasOpenCharacter = false
+  let isFirst = true
   const parser = createParser({
     maxBufferSize: maxEventChars,
     onEvent: ({ data, event, id }) => {
@@ -34,8 +41,17 @@ export function createSseParser(maxEventChars: number): SseParser {
       failure ??= new GatewayError('upstream', `The upstream sent ${excess}.`)
     },
   })
+  const decode = (bytes: Uint8Array): string => {
+    const hadOpenCharacter = hasOpenCharacter
+    hasOpenCharacter = (bytes.at(-1) ?? 0) >= FIRST_NON_ASCII
+    if (!hadOpenCharacter && !hasOpenCharacter) return completeDecoder.decode(bytes)
+    decoder ??= new TextDecoder('utf-8', { ignoreBOM: true })
+    return decoder.decode(bytes, { stream: true })
+  }
   const feed = (text: string): void => {
-    if (failure === undefined && text !== '') parser.feed(text)
+    if (failure !== undefined || text === '') return
+    parser.feed(isFirst && text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text)
+    isFirst = false
   }
   const drain = (): readonly SseEvent[] => {
     if (failure !== undefined && events.length === 0) throw failure
@@ -46,12 +62,12 @@ export function createSseParser(maxEventChars: number): SseParser {
   return {
     read(bytes) {
       for (let start = 0; start < bytes.byteLength; start += SLICE_BYTES) {
-        feed(decoder.decode(bytes.subarray(start, start + SLICE_BYTES), { stream: true }))
+        feed(decode(bytes.subarray(start, start + SLICE_BYTES)))
       }
       return drain()
     },
     end() {
-      feed(`${decoder.decode()}\n\n`)
+      feed(`${decoder?.decode() ?? ''}\n\n`)
       return drain()
     },
   }

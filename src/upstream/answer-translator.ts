@@ -13,7 +13,7 @@ import { GatewayError } from '../core/errors.ts'
 import { type ByteSearch, createByteSearch, isTooDeep } from '../core/json.ts'
 import { textOfPart } from '../core/prompt.ts'
 import type { StreamWriter } from '../formats/format.ts'
-import { joinBytes } from '../core/http.ts'
+import { allocateBytes, joinBytes } from '../core/http.ts'
 import {
   createSseParser,
   EVENT_END,
@@ -247,7 +247,7 @@ class ReceivedAnswer {
   readonly #collector = new Collector()
   #parser: SseParser | undefined
   #reader: StreamReader
-  #buffer = new Uint8Array(INITIAL_BUFFER_BYTES)
+  #buffer = allocateBytes(INITIAL_BUFFER_BYTES)
   #unreadBytes = 0
 
   constructor(reader: StreamReader) {
@@ -258,7 +258,7 @@ class ReceivedAnswer {
     if (this.#unreadBytes >= MAX_UNREAD_BYTES) this.read()
     const size = this.#unreadBytes + bytes.length
     if (size > this.#buffer.length) {
-      const larger = new Uint8Array(2 * size)
+      const larger = allocateBytes(2 * size)
       larger.set(this.#buffer)
       this.#buffer = larger
     }

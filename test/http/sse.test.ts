@@ -43,6 +43,16 @@ describe('reading event streams', () => {
     ])
   })
 
+  it('removes a byte order mark only at the start, split at any byte', async () => {
+    const bytes = encoder.encode('\u{feff}data: é\n\ndata: \u{feff}x\u{feff}ü\n\n')
+    for (let first = 0; first <= bytes.length; first += 1) {
+      for (let second = first; second <= bytes.length; second += 1) {
+        const pieces = [bytes.subarray(0, first), bytes.subarray(first, second), bytes.subarray(second)]
+        expect(await framesOf(...pieces)).toEqual([{ data: 'é' }, { data: '\u{feff}x\u{feff}ü' }])
+      }
+    }
+  })
+
   it('reads the message format, CR alone and a last event without its blank line', async () => {
     expect(await framesOf(messageStream)).toEqual([
       { event: 'message_start', data: '{"type":"message_start","message":{"id":"msg_é"}}' },
