@@ -91,7 +91,7 @@ export interface Model {
   readonly pricedAt?: string
   /** The id of a cheaper model of this family at the same provider, for tiers 2, 3 and 4 and `smallModelVerifier()`. */
   readonly small?: string
-  /** Sent if the caller does not set these parameters, and the model accepts them with those of the caller. */
+  /** Each is sent unless the caller sets the same parameter, or the model rejects it with the caller's parameters. */
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
   /** True if the upstream rejects temperature with top_p. If the caller sets both, only temperature is sent. */
   readonly rejectsTemperatureWithTopP?: boolean

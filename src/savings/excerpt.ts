@@ -42,7 +42,7 @@ export interface SegmentAnalysis {
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
 const SNIPPET_TOKENS = 80
-const SHORT_TEXT_TOKENS = 512
+const MULTI_TEXT_SNIPPET_TOKENS = 512
 const MAX_LINE_LENGTH = 400
 /** Longer user messages are pasted documents, which may be excerpted. */
 const MAX_UNDIVIDED_LENGTH = 4000
@@ -152,7 +152,7 @@ function maxSnippetTokens(message: Message): number {
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
   const lengths = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
   if (Math.max(0, ...lengths) > MAX_UNDIVIDED_LENGTH) return SNIPPET_TOKENS
-  return lengths.reduce((sum, length) => sum + length, 0) > MAX_UNDIVIDED_LENGTH ? SHORT_TEXT_TOKENS : 0
+  return lengths.reduce((sum, length) => sum + length, 0) > MAX_UNDIVIDED_LENGTH ? MULTI_TEXT_SNIPPET_TOKENS : 0
 }
 
 interface TextSlice extends SearchedText {
