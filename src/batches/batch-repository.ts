@@ -59,7 +59,7 @@ export interface BatchRepositoryOptions extends BatchContext {
 }
 
 const MAX_BATCHES = 1_000
-const PAGE_SIZE = 100
+const REQUESTS_PER_SLICE = 100
 const MAX_CONCURRENT_READS = 16
 /** Age at which an incomplete batch is deleted. The process that was creating the batch is presumed dead. */
 const FILL_TIMEOUT_MS = 3_600_000
@@ -93,9 +93,9 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
 
   async function fill({ id, keyId }: OpenBatch, requests: readonly string[]): Promise<void> {
     const quota = quotaOf('batch', keyId)
-    for (let from = 0; from < requests.length; from += PAGE_SIZE) {
-      const page = requests.slice(from, from + PAGE_SIZE)
-      const writes = page.flatMap((text, index) => {
+    for (let from = 0; from < requests.length; from += REQUESTS_PER_SLICE) {
+      const slice = requests.slice(from, from + REQUESTS_PER_SLICE)
+      const writes = slice.flatMap((text, index) => {
         const position = toPosition(from + index)
         return [
           store.set(itemKey('request', id, position), text, { quota }),
