@@ -274,7 +274,7 @@ function toHashedKey({ id, value, value_sha256, ...fields }: WireForm<Configured
 }
 
 function checkUnique<Name extends string>(
-  list: string,
+  listName: string,
   records: readonly Readonly<Record<Name, string>>[],
   name: Name,
 ): void {
@@ -283,7 +283,7 @@ function checkUnique<Name extends string>(
   if (duplicate === -1) return
   const label = name === 'hash' ? 'secret' : name
   throw configurationError(
-    `governance.${list}[${duplicate}]`,
+    `governance.${listName}[${duplicate}]`,
     `an earlier entry has the same ${label}. Use unique values.`,
   )
 }

@@ -57,12 +57,12 @@ export interface Budget {
   readonly limit: Allowance<NanoUsd>
 }
 
-export interface RateLimit extends LimitPlan {
+export interface RateLimit extends RateAllowances {
   readonly id: string
   readonly name: string
 }
 
-interface LimitPlan {
+interface RateAllowances {
   readonly requests?: Allowance
   readonly tokens?: Allowance
 }
@@ -76,7 +76,7 @@ export type PlanName =
   | 'messages-pro'
   | 'messages-enterprise'
 
-const PLANS: Readonly<Record<PlanName, LimitPlan>> = {
+const PLANS: Readonly<Record<PlanName, RateAllowances>> = {
   free: createPlan(100, 100_000, '1h'),
   pro: createPlan(1_000, 1_000_000, '1h'),
   enterprise: {},
@@ -88,11 +88,11 @@ const PLANS: Readonly<Record<PlanName, LimitPlan>> = {
 
 export const PLAN_NAMES: readonly PlanName[] = Object.keys(PLANS) as PlanName[]
 
-function createPlan(requests: number, tokens: number, every: DurationCode): LimitPlan {
+function createPlan(requests: number, tokens: number, every: DurationCode): RateAllowances {
   return { requests: { max: requests, every }, tokens: { max: tokens, every } }
 }
 
-export function effectiveRateLimits(key: VirtualKey): LimitPlan {
+export function effectiveRateLimits(key: VirtualKey): RateAllowances {
   const planLimits = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
   const requests = key.requests ?? planLimits.requests
   const tokens = key.tokens ?? planLimits.tokens

@@ -108,8 +108,8 @@ export function createModelDirectory(options: {
       )
       if (listed.length > 0) return listed
       const stem = stemOf(id)
-      const dated = routesOf(({ models }) => models.some((model) => stemOf(model.id) === stem))
-      return dated.length > 0 ? dated : routesOf(() => true).slice(0, 1)
+      const withSameStem = routesOf(({ models }) => models.some((model) => stemOf(model.id) === stem))
+      return withSameStem.length > 0 ? withSameStem : routesOf(() => true).slice(0, 1)
     },
     provider: (name) => providers.get(name),
     list() {

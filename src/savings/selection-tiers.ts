@@ -129,8 +129,8 @@ interface VanishingOptions {
 }
 
 /**
- * A number of tokens, or several, of which the one with the greatest `above` below the size of the prompt applies. In a
- * conversation of more than two answers, the one with `above` 0 applies unless a header requests tier 2.
+ * Minimum target in tokens. From a list, the entry with the greatest `above` that the prompt's token count exceeds
+ * applies. In a conversation of more than two answers, the entry with `above` 0 applies unless a header requests tier 2.
  */
 export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
 

@@ -121,7 +121,7 @@ export const DONE_DATA = '[DONE]'
 interface ReaderState extends BlockState {
   hasStarted: boolean
   hasRefusal: boolean
-  readonly calls: ReturnType<typeof createCallReader>
+  readonly callReader: ReturnType<typeof createCallReader>
   readonly startedChoices: Set<number>
   readonly finishedChoices: Set<number>
 }
@@ -132,7 +132,7 @@ export function createReader(): StreamReader {
     hasStarted: false,
     openType: undefined,
     hasRefusal: false,
-    calls: createCallReader(),
+    callReader: createCallReader(),
     startedChoices: new Set(),
     finishedChoices: new Set(),
   }
@@ -197,7 +197,7 @@ function readChoice(state: ReaderState, choice: JsonObject): readonly StreamPart
   if (index !== 0) return []
   const parts = readDelta(state, asObject(choice['delta']) ?? {})
   if (typeof reason !== 'string' || reason === '') return parts
-  const finish = readFinishReason(reason, state.calls.callCount() > 0, state.hasRefusal)
+  const finish = readFinishReason(reason, state.callReader.callCount() > 0, state.hasRefusal)
   return [...parts, { type: 'answer-end', finish }]
 }
 
@@ -214,9 +214,9 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
     parts.push(...appendToBlock(state, 'refusal', refusal))
   }
   parts.push(...opaqueParts(delta, CHAT_ONLY_FIELDS))
-  const calls = state.calls.read(delta)
-  if (calls.some((part) => part.type === 'tool-call-start')) state.openType = undefined
-  return [...parts, ...calls]
+  const callParts = state.callReader.read(delta)
+  if (callParts.some((part) => part.type === 'tool-call-start')) state.openType = undefined
+  return [...parts, ...callParts]
 }
 
 interface Call {
