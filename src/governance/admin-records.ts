@@ -72,7 +72,7 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
  * deleted key remain.
  */
 export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
-  /** Resolves with the usage in the current window of the key's budget, or in this month if the key has no budget. */
+  /** Resolves with the usage in the current window of the key's own budget, or in this month if it has none. */
   usage(id: string): Promise<KeyUsage>
   /**
    * Resolves with the limits and the remaining amounts of requests and tokens. Of several limits, reports the one with

@@ -13,7 +13,7 @@ export interface Quote {
   cost(outputTokens: number): NanoUsd
   /** Only the request limits of the key apply, because the call costs neither tokens nor money. @default false */
   readonly isRequestOnly?: boolean
-  /** Cost of the prompt as far as a recount may reduce it. @default 0 */
+  /** Prompt cost of the most expensive candidate that can be recounted. @default 0 */
   readonly uncountedCost?: NanoUsd
   /** Returns the number of prompt tokens that `cost` covers for a model. @default no bound */
   promptBound?(model: Model): number

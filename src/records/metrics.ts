@@ -28,7 +28,7 @@ export interface MetricsSummary {
     /** Cost at list price, without optimization. */
     readonly theoreticalCostUsd: number
     readonly totalBilledUsd: number
-    /** 1 minus `totalCostUsd` / `theoreticalCostUsd`. 0 if the latter is 0. Negative if optimization raised it. */
+    /** 1 minus `totalCostUsd` / `theoreticalCostUsd`. 0 if the latter is 0. Negative if optimization raised the cost. */
     readonly savingsRatio: number
   }
 }

@@ -108,7 +108,7 @@ export function trackSpending(small: SmallModel | undefined): {
 /** Similarity of earlier segments to the question, from 0 to 1: the cosine divided by the highest cosine. */
 export type Similarities = ReadonlyMap<Segment, number>
 
-interface Comparison {
+interface CompareOptions {
   readonly owner: string
   readonly signal: AbortSignal
   readonly onSpent: (cost: NanoUsd) => void
@@ -145,15 +145,15 @@ export class SemanticRanker {
   }
 
   /** Never rejects. */
-  async compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined> {
-    const { owner, signal } = comparison
+  async compare(conversation: Conversation, options: CompareOptions): Promise<Similarities | undefined> {
+    const { owner, signal } = options
     const pauseKey = pauseKeyOf(conversation, owner)
     const texts = textsOf(conversation)
     if (texts === undefined || this.#pauses.isPaused(pauseKey)) return undefined
     const { heads, question, earlier } = texts
     const uncached = this.#findUncached([question, earlier, ...heads.values()], owner)
     try {
-      if (uncached.length > 0) await this.#embedAll(uncached, comparison)
+      if (uncached.length > 0) await this.#embedAll(uncached, options)
     } catch {
       if (!signal.aborted) this.#pauses.report(pauseKey, false)
       return undefined
@@ -181,11 +181,11 @@ export class SemanticRanker {
     return [...new Set(texts)].filter((text) => text !== '' && !this.#vectors.has(keyOf(owner, text)))
   }
 
-  async #embedAll(texts: readonly string[], comparison: Comparison): Promise<void> {
+  async #embedAll(texts: readonly string[], options: CompareOptions): Promise<void> {
     const { after, pause } = this.#options
-    const { owner, onSpent } = comparison
+    const { owner, onSpent } = options
     const timeout = new AbortController()
-    const signal = AbortSignal.any([comparison.signal, timeout.signal])
+    const signal = AbortSignal.any([options.signal, timeout.signal])
     const callAll = async (): Promise<void> => {
       const calls: Promise<void>[] = []
       for (let from = 0; from < texts.length && !signal.aborted; from += TEXTS_PER_CALL) {
@@ -198,7 +198,7 @@ export class SemanticRanker {
       await Promise.all(calls)
     }
     const createError = (): Error => new Error(`The embedder took longer than ${TIMEOUT_MS} ms.`)
-    const cancellation = Cancellation.of(comparison.signal)
+    const cancellation = Cancellation.of(options.signal)
     try {
       await withTimeout(callAll(), { ms: TIMEOUT_MS, after, createError, cancellation })
     } catch (error) {

@@ -121,7 +121,7 @@ keepFor(base .. ':lapses', request.expiresAfter + LATE)
 return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
-/** `request.force` adds the charges and tallies without a reservation, because another slot has settled it. */
+/** `request.force` charges an owner that lacks the reservation, because another owner has settled it. */
 const SETTLE: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}${ITEM_FUNCTIONS}${TALLY_FUNCTIONS}
 releaseExpired()
 local id = request.reservation
