@@ -37,13 +37,22 @@ export function splitConversation(messages: readonly Message[]): SplitConversati
 
 function segmentsOf(messages: readonly Message[]): Segment[] {
   const segments: { kind: Segment['kind']; messages: Message[]; indexes: number[] }[] = []
+  const unansweredCalls = new Set<string>()
   for (const [index, message] of messages.entries()) {
     if (message.role === 'system') continue
     const last = segments.at(-1)
-    if (last?.kind === 'tool-use' && hasToolResults(message)) {
+    const belongsToLast = message.role === 'assistant' ? unansweredCalls.size > 0 : hasToolResults(message)
+    if (last?.kind === 'tool-use' && belongsToLast) {
       last.messages.push(message)
       last.indexes.push(index)
-    } else segments.push({ kind: kindOf(message), messages: [message], indexes: [index] })
+    } else {
+      segments.push({ kind: kindOf(message), messages: [message], indexes: [index] })
+      unansweredCalls.clear()
+    }
+    for (const part of message.parts) {
+      if (part.type === 'tool-call') unansweredCalls.add(part.id)
+      else if (part.type === 'tool-result') unansweredCalls.delete(part.callId)
+    }
   }
   return segments
 }

@@ -31,6 +31,30 @@ describe('segments', () => {
     expect(anthropic.live.map((segment) => segment.indexes)).toEqual([[4]])
   })
 
+  it('contain all calls of consecutive assistant messages and their results', () => {
+    const secondCall: Message = {
+      role: 'assistant',
+      parts: [{ type: 'tool-call', id: 'c2', name: 'read', input: '{}' }],
+    }
+    const results: Message = { role: 'user', parts: [result, { ...result, callId: 'c2' }] }
+    const split = splitConversation([user('a'), call, assistant('b'), secondCall, results, assistant('c'), user('d')])
+    expect(split.old.map(({ kind, indexes }) => [kind, indexes])).toEqual([
+      ['user', [0]],
+      ['tool-use', [1, 2, 3, 4]],
+      ['assistant', [5]],
+    ])
+  })
+
+  it('end a tool use without a result at the next user message', () => {
+    const { old } = splitConversation([user('a'), call, user('b'), assistant('c'), user('d')])
+    expect(old.map(({ kind, indexes }) => [kind, indexes])).toEqual([
+      ['user', [0]],
+      ['tool-use', [1]],
+      ['user', [2]],
+      ['assistant', [3]],
+    ])
+  })
+
   it('begin the live turn with the last user message, not with a tool result', () => {
     const { live } = splitConversation([user('a'), assistant('b'), user('c'), call, { role: 'user', parts: [result] }])
     expect(live.map((segment) => segment.indexes)).toEqual([[2], [3, 4]])
