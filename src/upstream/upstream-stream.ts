@@ -19,6 +19,8 @@ interface StreamOutcome {
   readonly error?: unknown
 }
 
+const ABORTED: StreamOutcome = {}
+
 export interface StreamListener extends StreamEndListener {
   onChunk(chunk: TranslatedChunk): void
 }
@@ -55,7 +57,8 @@ export class UpstreamStream implements SourceReceiver {
 
   observeEnd(observer: StreamEndObserver): void {
     this.#endObserver = observer
-    if (this.#outcome !== undefined) notify(observer, this.#outcome)
+    if (this.#outcome === ABORTED) observer.onDisconnect()
+    else if (this.#outcome !== undefined) notify(observer, this.#outcome)
   }
 
   attach(listener: StreamListener): void {
@@ -76,7 +79,7 @@ export class UpstreamStream implements SourceReceiver {
   abort(reason?: unknown): void {
     this.#listener = undefined
     if (this.#outcome !== undefined) return
-    this.#outcome = {}
+    this.#outcome = ABORTED
     this.#endObserver?.onDisconnect()
     this.#abortSource()
     this.#cancelHold()
@@ -171,7 +174,7 @@ export class UpstreamStream implements SourceReceiver {
 
 function notify(listener: StreamEndListener | undefined, outcome: StreamOutcome): void {
   if ('error' in outcome) listener?.onError(outcome.error)
-  else listener?.onComplete()
+  else if (outcome !== ABORTED) listener?.onComplete()
 }
 
 export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource {

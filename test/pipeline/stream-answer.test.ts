@@ -3,18 +3,23 @@ import type { AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { replayAsStream } from '../../src/pipeline/stream-answer.ts'
+import type { UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { collectUnhandledRejections } from '../support/unhandled-rejections.ts'
 
 const ignore = (): void => {}
 
-/** Replays a followed stream, and returns the errors that its listener receives. */
-function replay(read: AnswerSource['read']): readonly unknown[] {
+function createReplay(read: AnswerSource['read']): UpstreamStream {
   const source: AnswerSource = { read, pause: ignore, resume: ignore, complete: ignore, abort: ignore }
   const requestBody = { model: 'a/b', messages: [{ role: 'user', content: 'Hello' }] }
   const prompt = chatClient.readPrompt(requestBody)
   const planned = { format: chatClient, prompt, requestBody, id: 'req_1', startedAt: 0 }
+  return replayAsStream(source, planned, { runtime: { after: () => ignore } })
+}
+
+/** Replays a followed stream, and returns the errors that its listener receives. */
+function replay(read: AnswerSource['read']): readonly unknown[] {
   const errors: unknown[] = []
-  const stream = replayAsStream(source, planned, { runtime: { after: () => ignore } })
+  const stream = createReplay(read)
   stream.attach({ onChunk: ignore, onComplete: ignore, onError: (error) => errors.push(error) })
   return errors
 }
@@ -44,4 +49,18 @@ it('a followed stream without an answer fails with an error that names no provid
   expect(errors).toMatchObject([
     { kind: 'upstream', message: 'The stored or shared answer is incomplete. Send the request again.' },
   ])
+})
+
+it('a stream that was aborted reports a disconnect to a late observer, and no end to a late listener', () => {
+  const stream = createReplay(ignore)
+  const calls: string[] = []
+  stream.abort()
+  stream.observeEnd({
+    onComplete: () => calls.push('complete'),
+    onError: () => calls.push('error'),
+    onDisconnect: () => calls.push('disconnect'),
+  })
+  stream.attach({ onChunk: ignore, onComplete: () => calls.push('end'), onError: () => calls.push('failure') })
+
+  expect(calls).toEqual(['disconnect'])
 })
