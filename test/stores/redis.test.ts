@@ -126,6 +126,18 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
     expect(keys.map((key) => key.slice(prefix.length + 3))).toContain('t:left')
   })
 
+  it.each([true, false])('stores 4,096 fields of a tally, expiring: %s', async (isExpiring) => {
+    const store = redisStore({ client, prefix: newPrefix() })
+    const amounts = Object.fromEntries(Array.from({ length: 4_097 }, (_, index) => [`f${index}`, 1]))
+    const tally = { name: 'usage', amounts, ...(isExpiring && { expiresAt: Date.now() + 60_000 }) }
+    for (const reservationId of ['one', 'two']) {
+      await store.reserve({ reservationId, claims: [], expiresAfterMs: 60_000 })
+      await store.settle({ reservationId, charges: [], tallies: [tally] })
+      const [sums = {}] = await store.tallies(['usage'])
+      expect(Object.keys(sums)).toHaveLength(4_096)
+    }
+  })
+
   it('takes one call for a reservation, and one for a settlement with tallies and audit', async () => {
     const calls: string[] = []
     const countingClient = {

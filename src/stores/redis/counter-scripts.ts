@@ -71,16 +71,17 @@ local function addTally(tally)
   if tally.ends and tally.ends <= now then return end
   local ends = call('HGET', key, 'ends')
   if ends and tonumber(ends) <= now then call('DEL', key) end
-  for field, amount in pairs(tally.amounts) do
-    local stored = call('HGET', key, 'f' .. field)
-    if stored or call('HLEN', key) < 4097 then
-      local sum = tonumber(stored or '0') + amount
-      call('HSET', key, 'f' .. field, text(math.max(-MAX, math.min(MAX, sum))))
-    end
-  end
   if tally.ends then
     call('HSET', key, 'ends', text(tally.ends))
     call('PEXPIRE', key, lifetime(tally.ends))
+  end
+  local limit = 4096 + call('HEXISTS', key, 'ends')
+  for field, amount in pairs(tally.amounts) do
+    local stored = call('HGET', key, 'f' .. field)
+    if stored or call('HLEN', key) < limit then
+      local sum = tonumber(stored or '0') + amount
+      call('HSET', key, 'f' .. field, text(math.max(-MAX, math.min(MAX, sum))))
+    end
   end
 end
 `
