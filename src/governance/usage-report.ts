@@ -96,7 +96,6 @@ export interface BudgetStatus {
 interface LimitStatus {
   readonly max: number
   readonly remaining: number
-  readonly spent: number
   readonly resetAt: string
 }
 
@@ -118,11 +117,13 @@ export function createUsageReports(dependencies: {
     ]
     const statuses = [...rateLimits, ...budgets].map(({ kind, max, period }, index) => {
       const { spent, held } = levels[index] ?? { spent: 0, held: 0 }
-      // Held amounts count as used, because a new reservation cannot claim them.
-      return { kind, max, remaining: Math.max(0, max - spent - held), spent, resetAt: iso(period.end) }
+      // Held requests and tokens count as used, because a new reservation cannot claim them. A budget counts only billed
+      // amounts, as the usage report does.
+      const used = kind === 'budget' ? spent : spent + held
+      return { kind, max, remaining: Math.max(0, max - used), resetAt: iso(period.end) }
     })
     const resetAt = iso(periodOf(at, '1h').end)
-    const unlimited: LimitStatus = { max: UNLIMITED, remaining: UNLIMITED, spent: 0, resetAt }
+    const unlimited: LimitStatus = { max: UNLIMITED, remaining: UNLIMITED, resetAt }
     return (kind) =>
       statuses.filter((status) => status.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0] ?? unlimited
   }
@@ -137,7 +138,7 @@ export function createUsageReports(dependencies: {
       remaining_tokens: tokens.remaining,
       token_limit: tokens.max,
       token_reset_at: tokens.resetAt,
-      remaining_budget_cents: toCentsOrUnlimited(Math.max(0, budget.max - budget.spent)),
+      remaining_budget_cents: toCentsOrUnlimited(budget.remaining),
       budget_limit_cents: toCentsOrUnlimited(budget.max),
       budget_resets_at: budget.resetAt,
     }

@@ -219,6 +219,19 @@ describe('budgets', () => {
     expect(message).not.toContain('3.76')
   })
 
+  it('report the budget with the least remaining amount, without held amounts', async () => {
+    const governance = createTestGovernance()
+    await governance.shared.budgets.insert('team', {
+      id: 'team',
+      name: 'Team',
+      limit: { max: fromDollars(1), every: '1M' },
+    })
+    const one = await createKey(governance, { budget_id: 'team' })
+    const two = await createKey(governance, { budget_limit_cents: 50, budget_id: 'team' })
+    await governance.ledger.reserve(one, quote(450, 500, 1_000_000))
+    expect(await governance.reports.limits(two)).toMatchObject({ remaining_budget_cents: 50, budget_limit_cents: 50 })
+  })
+
   it('leave the budget of the key unchanged when the shared budget rejects the request', async () => {
     const governance = createTestGovernance()
     await governance.shared.budgets.insert('team', {
