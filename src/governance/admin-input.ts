@@ -84,7 +84,10 @@ const nullish = <Value>(schema: z.ZodMiniType<Value>) => z.optional(z.nullable(s
 
 const flag = customSchema<boolean>('true or false', (value) => typeof value === 'boolean')
 const displayName = text(1, MAX_NAME_LENGTH)
-const recordId = matching(SAFE_ID, 'an id of 1 to 128 letters, digits, dots, hyphens and underscores')
+const recordId = matching(
+  SAFE_ID,
+  'an id of 1 to 128 letters, digits, dots, hyphens and underscores, other than "." and ".."',
+)
 const duration = oneOf(DURATION_CODES)
 const dollars = numberUpTo(MAX_CENTS / 100, 'a number of dollars')
 const modelNames = list(text(1, MAX_NAME_LENGTH), 1_000)

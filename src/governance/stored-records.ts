@@ -46,7 +46,8 @@ const MAX_CACHED_RECORDS = 10_000
 const CACHE_MS = 2_000
 /** Each attempt fails only if a concurrent change succeeds. */
 const MAX_ATTEMPTS = 50
-export const SAFE_ID: RegExp = /^[\w.-]{1,128}$/
+/** HTTP clients remove the path segments "." and "..", so they cannot be ids. */
+export const SAFE_ID: RegExp = /^(?!\.\.?$)[\w.-]{1,128}$/
 
 /** A safe id can be part of a counter name and a message. */
 export function isSafeId(id: string): boolean {

@@ -108,6 +108,8 @@ describe('the configuration', () => {
         ],
       },
     ],
+    ['governance.budgets[0].id', { budgets: [{ id: '.', max_limit: 1 }] }],
+    ['governance.budgets[0].id', { budgets: [{ id: '..', max_limit: 1 }] }],
     ['governance.budgets[0].max_limit', { budgets: [{ id: 'a', max_limit: -1 }] }],
     ['governance.budgets[0].max_limit', { budgets: [{ id: 'a', max_limit: Number.NaN }] }],
     ['governance.budgets[0].max_limit', { budgets: [{ id: 'a', max_limit: 9_000_001 }] }],
