@@ -139,12 +139,12 @@ class BlockWriter {
         this.#current = undefined
         if (part.redacted !== undefined) this.#addBlock({ type: 'redacted_thinking', data: part.redacted })
         return
-      case 'thinking-delta': {
-        const { deltas } = this.#continue('thinking')
-        if (part.text !== undefined && part.text !== '') deltas.push({ type: 'thinking_delta', thinking: part.text })
-        if (part.signature !== undefined) deltas.push({ type: 'signature_delta', signature: part.signature })
+      case 'thinking-delta':
+        if (part.text !== undefined && part.text !== '')
+          this.#continue('thinking').deltas.push({ type: 'thinking_delta', thinking: part.text })
+        if (part.signature !== undefined)
+          this.#continue('thinking').deltas.push({ type: 'signature_delta', signature: part.signature })
         return
-      }
       case 'tool-call-start': {
         const content = { type: 'tool_use', id: part.id, name: part.name, input: {} }
         this.#calls.set(part.index, this.#addBlock(content, createJsonEndDetector()))

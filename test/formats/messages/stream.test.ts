@@ -282,6 +282,12 @@ describe('writing a stream of another format', () => {
     ])
   })
 
+  it('omits a thinking block without text and signature', () => {
+    expect(
+      blocks({ type: 'thinking-start' }, { type: 'thinking-delta', text: '' }, { type: 'thinking-delta' }),
+    ).toEqual([])
+  })
+
   it('sends text and the first tool call immediately', () => {
     const writer = messagesClient.createStreamWriter(context)
     const out = steps(opening, { type: 'text-delta', text: 'Hi' }, callStart(0), callDelta(0, '{"a"')).map((step) =>
