@@ -220,21 +220,21 @@ async function join(
     if (await withTimeout(begun.promise, timeLimit())) throw keyReusedError()
     return undefined
   }
-  if (first.subscribers.isOver) {
-    await withTimeout(over.promise, timeLimit())
-    return undefined
+  if (!first.subscribers.isOver) {
+    const leave = first.subscribers.join()
+    let isFollowing = false
+    try {
+      const shared = await withTimeout(outcome.promise, timeLimit())
+      if (shared?.kind === 'complete') return shared
+      // A stream that exceeds the capacity for recordings cannot be followed.
+      isFollowing = shared?.recording.isStored === true
+      if (shared !== undefined && isFollowing) return { ...shared, leave }
+    } finally {
+      if (!isFollowing) leave()
+    }
   }
-  const leave = first.subscribers.join()
-  let isFollowing = false
-  try {
-    const shared = await withTimeout(outcome.promise, timeLimit())
-    if (shared === undefined) await withTimeout(over.promise, timeLimit())
-    if (shared?.kind !== 'live') return shared
-    isFollowing = true
-    return { ...shared, leave }
-  } finally {
-    if (!isFollowing) leave()
-  }
+  await withTimeout(over.promise, timeLimit())
+  return undefined
 }
 
 type ClaimRecord =

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
+import { EventBuffer } from '../../src/replay/event-buffer.ts'
 import { type RequestClaim, type FirstRequest, Idempotency } from '../../src/replay/idempotency.ts'
 import { Subscribers } from '../../src/replay/shared-work.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
@@ -109,6 +110,33 @@ describe('an idempotency key in one process', () => {
     two.leave()
     await expect(two.claim).rejects.toThrow('left')
     await settled()
+    expect(one.subscribers.isOver).toBe(true)
+  })
+
+  it('runs waiting and later requests after a first request whose stream cannot be followed', async () => {
+    const { process } = createProcesses()
+    const idempotency = process()
+    const [one, two] = [ask(idempotency), ask(idempotency)]
+    const first = await firstOf(one)
+    const buffer = new EventBuffer(undefined)
+    first.share({}, buffer)
+    const three = ask(idempotency)
+    await settled()
+    expect(idempotency.size).toBe(1)
+    buffer.finish('data: {}\n\n', true)
+
+    await (await firstOf(two)).remember(ANSWER)
+    expect(await answerOf(three)).toEqual(ANSWER)
+  })
+
+  it('ends a first request that cannot be followed when its caller leaves', async () => {
+    const { process } = createProcesses()
+    const idempotency = process()
+    const [one] = [ask(idempotency), ask(idempotency)]
+    const first = await firstOf(one)
+    first.share({}, new EventBuffer(undefined))
+    await settled()
+    one.leave()
     expect(one.subscribers.isOver).toBe(true)
   })
 
