@@ -7,7 +7,7 @@ import type { Runtime } from '../core/ports.ts'
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {
-    const message = 'Compressed request bodies are not accepted. Send plain JSON without Content-Encoding.'
+    const message = 'Compressed request bodies are not accepted. Send the body without Content-Encoding.'
     throw new GatewayError('unsupported-media', message, { param: 'Content-Encoding' })
   }
   const type = request.header('content-type')

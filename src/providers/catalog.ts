@@ -64,7 +64,7 @@ export interface ModelDirectory {
 const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
   id: z
     .string()
-    .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a name of letters, digits and . : @ + / _ -' })),
+    .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected 1 to 200 letters, digits and . : @ + / _ -' })),
   target: modelIdSchema.check(
     z.refine((name) => splitModelName(name) !== undefined, { error: 'expected <provider>/<model_id>' }),
   ),

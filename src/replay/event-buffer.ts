@@ -148,7 +148,7 @@ export class EventBuffer {
       reader.sink.fail(
         new GatewayError(
           'too-large',
-          'This answer exceeds the recording capacity, so it cannot be followed. Send the request again.',
+          'The recording limits are exceeded, so this answer cannot be followed. Request a new answer.',
         ),
       )
       return

@@ -202,7 +202,7 @@ describe('the directory', () => {
     ],
     [
       { aliases: [{ id: 'a b', target: 'openai/gpt-4o' }] },
-      'createGateway: catalog.aliases[0].id: expected a name of letters, digits and . : @ + / _ -, got "a b".',
+      'createGateway: catalog.aliases[0].id: expected 1 to 200 letters, digits and . : @ + / _ -, got "a b".',
     ],
     [
       { aliases: [{ id: 'a', target: 'gpt-4o' }] },

@@ -299,7 +299,9 @@ describe('an event buffer whose capacity is exhausted', () => {
     buffer.follow(0, late)
     buffer.finish(END, true)
     expect(follower.failures).toMatchObject([{ kind: 'too-large' }])
-    expect(late.failures).toMatchObject([{ kind: 'too-large' }])
+    expect(late.failures).toMatchObject([
+      { kind: 'too-large', message: expect.stringMatching(/Request a new answer\.$/) },
+    ])
     expect([follower.writes < 10, late.writes]).toEqual([true, 0])
     expect(original.text).toBe(`${long.join('')}${END}`)
     expect(await buffer.ended).toEqual({ isComplete: true, text: undefined })

@@ -594,6 +594,22 @@ describe('a form', () => {
     expect((await send(stage, whole(field('model', 'chat/a')), type)).status).toBe(415)
   })
 
+  it('that is compressed is rejected with an error that does not mention JSON', async () => {
+    const stage = await start({ audio: { free: true } })
+    const sent = await fetch(`${stage.url}/v1/audio/transcriptions`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${stage.secret}`,
+        'content-type': `multipart/form-data; boundary=${boundary}`,
+        'content-encoding': 'gzip',
+      },
+      body: whole(field('model', 'chat/a')),
+    })
+
+    expect(sent.status).toBe(415)
+    expect(await sent.text()).toContain('Send the body without Content-Encoding.')
+  })
+
   it('of a restricted key is checked against its permissions', async () => {
     const stage = await start({ audio: { free: true } }, { key: { name: 'narrow', allowed_models: ['chat/whisper'] } })
 
