@@ -21,7 +21,7 @@ interface FailedAttempt {
   readonly isLastCandidate: boolean
 }
 
-/** Full jitter. Advised delays apply only to the last candidate, because the next candidate may answer sooner. */
+/** Full jitter. If a delay is advised, only the last candidate is retried, because the next one may answer sooner. */
 export function retryDelayMs(
   { number, isLastCandidate }: Pick<FailedAttempt, 'number' | 'isLastCandidate'>,
   error: unknown,

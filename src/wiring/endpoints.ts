@@ -134,10 +134,10 @@ export function createMetricsReports(
   }
 }
 
-type OpenBatches = ReturnType<typeof createBatchProcessing>
+type BatchProcessing = ReturnType<typeof createBatchProcessing>
 
 interface Batches {
-  open(): Promise<OpenBatches>
+  open(): Promise<BatchProcessing>
   start(): void
   work(): Promise<void>
   stop(): Promise<void>
@@ -149,7 +149,7 @@ export function createBatches(options: BatchOptions | undefined, dependencies: B
   )
   let isOpened = false
   let isStarted = false
-  const open = (): Promise<OpenBatches> => {
+  const open = (): Promise<BatchProcessing> => {
     isOpened = true
     return load()
   }
