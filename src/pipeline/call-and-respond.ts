@@ -29,8 +29,8 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
   return loadPortable().then((portable) => {
-    const translate: Translate = (sent, { provider, model }) =>
-      portable(sent, { dialect: provider.dialect, model, isLossy: services.isLossy })
+    const translate: Translate = (plannedPrompt, { provider, model }) =>
+      portable(plannedPrompt, { dialect: provider.dialect, model, isLossy: services.isLossy })
     return call(new RoutedCall(planned, plan, translate), planned, services)
   })
 }

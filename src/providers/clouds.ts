@@ -29,7 +29,7 @@ import { knownModelsOf, vendorSchema } from './vendors.ts'
 export interface AzureOpenaiOptions extends VendorOptions {
   /** The resource name in `https://<resource>.openai.azure.com`. `baseUrl` replaces this URL. */
   readonly resource?: string
-  /** An api-version such as `2024-10-21`. Models are then addressed by deployment. @default the v1 endpoints */
+  /** An api-version such as `2024-10-21`. Call URLs then contain the deployment name. @default the v1 endpoints */
   readonly apiVersion?: string
   /** An Entra ID token, or a function that returns the token for each call. Used instead of a key. */
   readonly token?: ApiKey

@@ -9,7 +9,7 @@ import { PREAMBLE, defineScript, type Script } from './value-scripts.ts'
 
 /** Options for `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
-  /** Length of the embedder's vectors. Embedders with the same length need separate prefixes. @default 1024 */
+  /** Length of the vectors. Embedders whose vectors have the same length need separate prefixes. @default 1024 */
   readonly dimensions?: number
   /**
    * Maximum number of vectors per scope. A full scope drops the vector that expires first. @default 10,000, or 256
