@@ -72,7 +72,7 @@ const CLEANUP_INTERVAL_MS = 600_000
 const MIN_DELAY_MS = 20
 const BACKOFF_MS = 5_000
 const MAX_DOUBLINGS = 6
-/** Short, because an operator may raise the limit meanwhile. */
+/** Short, because an operator may raise the limits of the key during the pause. */
 const MAX_PAUSE_MS = 300_000
 const POLLS_PER_TURN = 100
 
