@@ -60,3 +60,14 @@ export function eventSinkOf(
     detach: () => cancel(),
   }
 }
+
+/** A stream that fails ends its response without a disconnect, so its reader must leave the request here. */
+export function leaveOnFailure(sink: EventSink, leave: () => void): EventSink {
+  return {
+    ...sink,
+    fail: (error) => {
+      sink.fail(error)
+      leave()
+    },
+  }
+}

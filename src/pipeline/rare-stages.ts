@@ -16,7 +16,7 @@ import type { TierVerdict } from '../savings/tier.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { quote } from './admission.ts'
 import { expectedBill } from './charge.ts'
-import { eventSinkOf } from './event-sink.ts'
+import { eventSinkOf, leaveOnFailure } from './event-sink.ts'
 import { type Parsed, type Planned, type Reserved, waitForStore } from './exchange.ts'
 import { isSentUnchanged, plan } from './plan.ts'
 import { baseHeaders, sendJson, release } from './settle.ts'
@@ -71,11 +71,13 @@ async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Servic
     }
     await release(parsed, { status: 200 }, services)
     sink.begin(200, { ...headers, ...replayed.head })
-    const stopReading = replayed.recording.follow(0, eventSinkOf(parsed, services))
+    const { recording, leave } = replayed
+    const stopReading = recording.follow(0, leaveOnFailure(eventSinkOf(parsed, services), leave))
     parsed.onDisconnect = () => {
       stopReading()
-      replayed.leave()
+      leave()
     }
+    if (parsed.isDisconnected) parsed.onDisconnect()
   } catch (error) {
     if (replayed.kind === 'live') replayed.leave()
     throw error

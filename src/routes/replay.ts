@@ -9,7 +9,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { writeSseEvent } from '../http/sse.ts'
 import { findCallerKey } from '../pipeline/admission.ts'
-import { eventSinkOf, STREAM_HEADERS } from '../pipeline/event-sink.ts'
+import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../pipeline/event-sink.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import { baseHeaders } from '../pipeline/settle.ts'
 import type { Services } from '../pipeline/services.ts'
@@ -56,7 +56,7 @@ async function prepareReplay(call: Call, key: VirtualKey, replay: ReplayRequest)
   if (recording.buffer.isStored) checkPosition(after, recording.buffer.count())
   const unsubscribe = recording.subscribers?.join() ?? (() => {})
   return (sink) => {
-    const stopReading = recording.buffer.follow(after, sink)
+    const stopReading = recording.buffer.follow(after, leaveOnFailure(sink, unsubscribe))
     request.onDisconnect(() => {
       stopReading()
       unsubscribe()

@@ -212,6 +212,52 @@ describe('a live message', () => {
     await expectSettledOnce(stage)
   })
 
+  it.each([
+    ['repeated', (stage: Stage) => ask(stage, true, { 'idempotency-key': 'one' })],
+    ['resumed', (stage: Stage, id: string) => again(stage, id)],
+  ])('is canceled when its caller leaves, although it was %s above the limits', async (_, follow) => {
+    const opened = gate()
+    const stage = await startStageWithStore({
+      reply: (request) => {
+        const events = buildEvents(request, { text: Array.from({ length: 40 }, (__, index) => `${index} `) })
+        return { kind: 'events', items: [...events.slice(0, 5), opened.opened, ...events.slice(5, 30), HANG] }
+      },
+      streams: { maxBytesPerStream: 2000 },
+    })
+    const first = readStream(await ask(stage, true, { 'idempotency-key': 'one' }))
+    const id = messageIdOf(await first.readEvents(2))
+    const follower = await follow(stage, id)
+    opened.open()
+    expect(await follower.text()).toMatch(/cannot be followed/)
+    await first.cancel()
+
+    await stage.upstream.requests[0]?.aborted
+    await expectSettledOnce(stage)
+  })
+
+  it('is canceled when its caller leaves after that of a repeated request, which left before it was answered', async () => {
+    const stage = await startStageWithStore({
+      reply: createHangingStream,
+      key: { name: 'one', rate_limit_requests: 9 },
+    })
+    const headers = { 'idempotency-key': 'one' }
+    const first = readStream(await ask(stage, true, headers))
+    await first.readEvents(2)
+    const leaver = new AbortController()
+    const { levels } = stage.store
+    stage.store.levels = (counters) => {
+      leaver.abort()
+      return levels(counters)
+    }
+    const body = { ...MESSAGE.body, stream: true }
+    await post(stage, '/v1/messages', { body, headers, signal: leaver.signal }).catch(() => {})
+    expect(leaver.signal.aborted).toBe(true)
+    await first.cancel()
+
+    await stage.upstream.requests[0]?.aborted
+    await expectSettledOnce(stage)
+  })
+
   it('of another process is followed if it is detached, and is unknown until complete if not', async () => {
     const opened = gate()
     const stage = await startStageWithStore({
