@@ -160,6 +160,8 @@ const ABOUT_WORDS: ReadonlySet<string> = words(
   british american dialect slang etymology language`,
 )
 
+const BEFORE_WORD: ReadonlySet<string> = words('a real valid actual proper english')
+
 /** Words that have a different meaning when capitalized. */
 export const CASE_SENSITIVE_WORDS: ReadonlySet<string> = words(
   `us it who aids am pm or in polish turkey china nice reading bath march may august will mark bill grant jack rose dawn
@@ -198,9 +200,15 @@ export function traitsOf(tokens: readonly Token[]): Traits {
     isAboutLetters ||= ABOUT_LETTERS.has(key)
     isAboutWords ||= ABOUT_WORDS.has(key)
   }
+  isAboutLetters ||= tokens.some((token, index) => asksForWord(tokens[index - 1], token, tokens[index + 1]))
   const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
   const mayBeEnglish = marks > 0 || (hints >= 2 && foreignHints === 0) || hasArticle
   return { isEnglish: mayBeEnglish && 2 * marks + hints >= 2 * foreignHints, isAboutLetters, isAboutWords }
+}
+
+/** In "Is recieve a word?", a typo is the subject. */
+function asksForWord(before: Token | undefined, { key }: Token, after: Token | undefined): boolean {
+  return key === 'word' && BEFORE_WORD.has(before?.key ?? '') && (after?.kind !== 'word' || after.key === 'in')
 }
 
 function isNumber(token: Token | undefined): boolean {

@@ -149,6 +149,8 @@ describe('the guard', () => {
 
   it.each([
     ['Is iPhone spelled correctly?', 'Is iphone spelled correctly?'],
+    ['Is recieve a word?', 'Is receive a word?'],
+    ['Is seperate a real word in English?', 'Is separate a real word in English?'],
     ['Is The capitalized correctly?', 'Is hTe capitalized correctly?'],
   ])('%s | %s: differ, because every letter of a text about spelling is significant', (left, right) => {
     expect([difference(left, right), difference(right, left)]).not.toContain(undefined)
