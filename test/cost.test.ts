@@ -53,7 +53,7 @@ afterAll(async () => {
 
 describe('a small JSON request', () => {
   it(`runs code of at most ${MAX_FILES} files and ${MAX_FUNCTIONS} functions`, async () => {
-    const { files, functions } = await countSmallest<Entered>('entered', ({ functions: all }) => all.length)
+    const { files, functions } = await countMedian<Entered>('entered', ({ functions: all }) => all.length)
 
     expect(files).toContain('src/gateway.ts')
     expect.soft(files.length, `files:\n${files.join('\n')}\n`).toBeLessThanOrEqual(MAX_FILES)
@@ -70,7 +70,7 @@ describe('a small JSON request', () => {
   })
 
   it(`calls the store at most ${MAX_STORE_CALLS} times`, async () => {
-    const calls = await countSmallest<readonly string[]>('storeCalls', ({ length }) => length)
+    const calls = await countMedian<readonly string[]>('storeCalls', ({ length }) => length)
 
     expect(calls).toContain('reserve')
     expect(calls.length, calls.join(', ')).toBeLessThanOrEqual(MAX_STORE_CALLS)
@@ -91,14 +91,12 @@ async function count<Count>(counter: string, requests: number): Promise<Count> {
   return (await command(counter, 'stop')) as Count
 }
 
-/** Returns the smallest of five counts, because a request now and then also reads its key from the store again. */
-async function countSmallest<Count>(counter: string, sizeOf: (result: Count) => number): Promise<Count> {
-  let smallest = await count<Count>(counter, 1)
-  for (let repetition = 1; repetition < 5; repetition++) {
-    const result = await count<Count>(counter, 1)
-    if (sizeOf(result) < sizeOf(smallest)) smallest = result
-  }
-  return smallest
+/** Returns the median of five counts, because a request now and then also reads its key from the store again. */
+async function countMedian<Count>(counter: string, sizeOf: (result: Count) => number): Promise<Count> {
+  const first = await count<Count>(counter, 1)
+  const results = [first]
+  while (results.length < 5) results.push(await count<Count>(counter, 1))
+  return results.toSorted((left, right) => sizeOf(left) - sizeOf(right))[2] ?? first
 }
 
 async function command(counter: string, step: 'start' | 'stop'): Promise<unknown> {

@@ -213,8 +213,8 @@ export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes 
 }
 
 /**
- * Joins the pieces of a text that is stored. V8 concatenates lazily, and its garbage collector would copy each piece.
- * Reading a character joins them.
+ * Joins the pieces of a text, which V8 concatenates lazily. Otherwise, the garbage collector would copy each piece of a
+ * stored text, and a later step would join those of a long one. Reading a character joins them.
  */
 export function flatten(text: string): string {
   return text.charCodeAt(0) >= 0 ? text : ''

@@ -6,6 +6,7 @@ import {
   type ByteSearch,
   isNodeBytes,
   createByteSearch,
+  flatten,
 } from '../core/json.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
@@ -202,12 +203,6 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
     text += decode(bytes.subarray(offset, offset + STEP_BYTES), offset + STEP_BYTES < bytes.length)
   }
   return flatten(text)
-}
-
-/** Makes the engine flatten a concatenated string in this step, instead of in a longer later step. */
-function flatten(text: string): string {
-  text.charCodeAt(0)
-  return text
 }
 
 const BACKSLASH = 92
