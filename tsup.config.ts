@@ -8,6 +8,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     fastify: 'src/fastify.ts',
     next: 'src/next.ts',
     providers: 'src/providers.ts',
+    bedrock: 'src/bedrock.ts',
     sqlite: 'src/sqlite.ts',
     redis: 'src/redis.ts',
     postgres: 'src/postgres.ts',

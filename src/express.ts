@@ -1,9 +1,10 @@
 import type { ServerResponse } from 'node:http'
-import type { HttpHandling } from './core/http.ts'
-import { toNodeHandler } from './http/node-server.ts'
+import { nodeHandlerOf } from './http/node-server.ts'
 import type { NodeIncoming } from './http/node-http.ts'
+import type { Served } from './http/served.ts'
 
 export type { HttpHandling } from './core/http.ts'
+export type { FetchHandling, Served } from './http/served.ts'
 
 /** The part of an Express request that this adapter uses. */
 export interface ExpressRequest extends NodeIncoming {
@@ -27,8 +28,8 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * `express.json()`. Otherwise, Express itself rejects requests with invalid JSON or large bodies, and the gateway
  * serializes the parsed bodies again.
  */
-export function toExpress(gateway: HttpHandling): ExpressHandler {
-  const handle = toNodeHandler(gateway)
+export function toExpress(gateway: Served): ExpressHandler {
+  const handle = nodeHandlerOf('toExpress', gateway)
   return (request, response) => {
     request.url = request.originalUrl ?? request.url ?? '/'
     return handle(request, response)

@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { HttpHandling } from './core/http.ts'
-import { toNodeHandler } from './http/node-server.ts'
+import { nodeHandlerOf } from './http/node-server.ts'
 import { copyHeaders } from './http/node-http.ts'
+import type { Served } from './http/served.ts'
 
 export type { HttpHandling } from './core/http.ts'
+export type { FetchHandling, Served } from './http/served.ts'
 
 /** The part of a Fastify instance that this adapter uses. */
 export interface FastifyScope {
@@ -41,8 +42,8 @@ export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
  * The gateway receives the full path, so its `basePath` must be the prefix. The plugin removes the body parsers of
  * its own scope only.
  */
-export function toFastify(gateway: HttpHandling): FastifyPlugin {
-  const handle = toNodeHandler(gateway)
+export function toFastify(gateway: Served): FastifyPlugin {
+  const handle = nodeHandlerOf('toFastify', gateway)
   return async (scope) => {
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null))

@@ -12,6 +12,7 @@ import type { Services } from './pipeline/services.ts'
 import { createModelDirectory, type ModelDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
+import { stemOf } from './providers/vendor.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { Metrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
@@ -49,8 +50,9 @@ import {
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
   /**
-   * The Web-standard handler for all paths. Accepts the arguments of the global `fetch`, so clients can use it as their
-   * `fetch`. Rejects only if `new Request` throws for the arguments. Does not use `this`.
+   * The Web-standard handler for all paths, for servers such as `Bun.serve({ fetch: gateway.fetch })`. Also accepts the
+   * arguments of the global `fetch`, so clients can use it as their `fetch`. Rejects only if `new Request` throws for the
+   * arguments. Does not use `this`.
    */
   readonly fetch: FetchHandler
   /** The handler for servers without Web-standard objects, such as the Node adapters. Never throws. */
@@ -92,6 +94,7 @@ export interface Gateway {
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
   const runtime = createRuntime(options.runtime)
+  shareClock(options)
   const { storeTimeoutMs = 5_000 } = options
   const servesWithoutStore = options.onStoreFailure === 'allow'
   const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), {
@@ -237,7 +240,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
     resolve: createResolve(directory, runtime.random),
     provider: directory.provider,
     ledger: governance.ledger,
-    turns: lazyTurns(store),
+    turns: lazyTurns(store, runtime),
     recordings: replay.recordings,
     idempotency: replay.idempotency,
     detached: replay.detached,
@@ -255,6 +258,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
     upstream: failover,
     meter,
     margin: toMarginFunction(options.margin),
+    billsListPrice: options.billing?.cachedTokens === 'list',
     observers,
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
@@ -271,6 +275,13 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
 }
 
 const STORE_CALL_SHARE = 0.4
+
+/** Stores that compare the gateway's windows and expiries with another clock would reject or drop them. */
+function shareClock({ runtime: { now } = {}, store, cache }: GatewayOptions): void {
+  if (now === undefined) return
+  const { answers = undefined, index = undefined } = cache === undefined || cache === false ? {} : cache
+  for (const part of [store, answers, index]) part?.useClock?.(now)
+}
 
 async function closeAll(
   steps: readonly (() => Promise<unknown>)[],
@@ -290,5 +301,8 @@ async function closeAll(
 
 function toMarginFunction(margin: GatewayOptions['margin'] = 1.5): Services['margin'] {
   if (typeof margin === 'number') return () => margin
-  return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
+  return (key, modelName, route) => {
+    const model = route === undefined ? modelName : `${route.provider.name}/${stemOf(route.model.id)}`
+    return margin({ keyId: key.id, keyName: key.name, model })
+  }
 }

@@ -1,7 +1,8 @@
-import type { HttpHandling } from './core/http.ts'
-import { toFetch } from './http/web-handler.ts'
+import type { Served } from './http/served.ts'
+import { webHandlerOf } from './http/web-handler.ts'
 
 export type { HttpHandling } from './core/http.ts'
+export type { FetchHandling, Served } from './http/served.ts'
 
 /** The HTTP methods that an App Router route can export. */
 export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
@@ -19,8 +20,9 @@ export type NextHandler = (request: Request) => Promise<Response>
  *
  * The gateway receives the full path, so its `basePath` must be the URL path of the folder, `/ai`.
  */
-export function toNext(gateway: HttpHandling): Readonly<Record<NextMethod, NextHandler>> {
-  const fetch = toFetch(gateway)
-  const handle: NextHandler = (request) => fetch(request)
+export function toNext(gateway: Served): Readonly<Record<NextMethod, NextHandler>> {
+  const respond = webHandlerOf('toNext', gateway)
+  // Next passes a second argument, which is not for the gateway.
+  const handle: NextHandler = (request) => respond(request)
   return { GET: handle, HEAD: handle, POST: handle, PUT: handle, PATCH: handle, DELETE: handle, OPTIONS: handle }
 }

@@ -33,8 +33,23 @@ import { checkStreams, type StreamsOptions } from './wiring/stored-state.ts'
 export interface MarginRequest {
   readonly keyId: string
   readonly keyName: string
-  /** The model name in the request. If a passthrough request has no model, the path below `/v1/`. */
+  /**
+   * `<provider>/<model_id>` of the first route, without `-latest` and without a date at the end. The same for each
+   * alias and spelling of a model. The name in the request if a passthrough request names a model that the provider
+   * does not list, and the path below `/v1/` if it names none.
+   */
   readonly model: string
+}
+
+/** Options for the theoretical cost, on which bills and budgets are based. */
+export interface BillingOptions {
+  /**
+   * Price of prompt tokens that the vendor's own prompt cache serves or stores. `vendor` uses the vendor's cache
+   * prices, so that the theoretical cost of an unchanged prompt is the vendor's charge. `list` uses the input price for
+   * every token of the prompt. Discounts that the gateway's own markers and rewrites earn are savings in both cases.
+   * @default 'vendor'
+   */
+  readonly cachedTokens?: 'vendor' | 'list'
 }
 
 /** Replaces platform functions, for tests and unusual platforms. */
@@ -91,6 +106,8 @@ export interface GatewayOptions {
   readonly keyCacheMs?: number
   /** Factor in billed = theoretical cost × margin: a number, or a function of the key and the model. @default 1.5 */
   readonly margin?: number | ((request: MarginRequest) => number)
+  /** What the theoretical cost contains. */
+  readonly billing?: BillingOptions
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
   /** Options for tiers 2 to 5. @default the tiers run if they save money */
@@ -173,6 +190,7 @@ const checkGateway = optionsOf(
       'a number from 0 to 1000, or a function that returns one',
       (value) => typeof value === 'function' || numberFrom(0, 1000)(value, '') === undefined,
     ),
+    billing: optionsOf({ cachedTokens: oneOf('vendor', 'list') }),
     catalog: unchecked,
     savings: checkSavings,
     cache: falseOr(checkCache),

@@ -14,16 +14,7 @@ export {
   type PriceListOptions,
   type VendorProvider,
 } from './providers/vendors.ts'
-export {
-  azureOpenai,
-  bedrock,
-  gemini,
-  vertex,
-  type AwsCredentials,
-  type AzureOpenaiOptions,
-  type BedrockOptions,
-  type VertexOptions,
-} from './providers/clouds.ts'
+export { azureOpenai, gemini, vertex, type AzureOpenaiOptions, type VertexOptions } from './providers/clouds.ts'
 export type { PriceList, VendorOptions } from './providers/vendor.ts'
 export type { SignRequest } from './providers/http-request.ts'
 export type { ApiKey } from './providers/provider-options.ts'

@@ -58,7 +58,7 @@ export interface BatchRepositoryOptions extends BatchContext {
   readonly uuid: () => string
 }
 
-const MAX_BATCHES = 1_000
+const MAX_BATCHES = quotaOf('batch-head', '').maxEntries
 const REQUESTS_PER_SLICE = 100
 const MAX_CONCURRENT_READS = 16
 /** Age at which an incomplete batch is deleted. The process that was creating the batch is presumed dead. */
@@ -69,8 +69,6 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
 
   async function create(owner: BatchOwner, requests: readonly string[]): Promise<Batch> {
     const { keyId } = owner
-    const keys = await store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES })
-    if (keys.length >= MAX_BATCHES) throw tooManyBatchesError()
     const createdAt = now()
     const id = makeBatchId(createdAt, uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
@@ -79,7 +77,7 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
     const quota = quotaOf('batch', keyId)
     try {
       await store.set(cleanup, keyId, { quota })
-      await store.set(batchKey(keyId, id), JSON.stringify(batch), { quota })
+      await writeNew(batch)
       await fill({ id, keyId }, requests)
       await store.set(OPEN_PREFIX + id, keyId, { quota })
       return await change(keyId, id, (current) => ({ ...current, state: 'working' }))
@@ -87,7 +85,19 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
       await deleteBatch(options, { keyId, id })
         .then(() => store.delete(cleanup))
         .catch(() => {})
-      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? storageFullError(error) : error
+      throw isQuotaExceeded(error) ? storageFullError(error) : error
+    }
+  }
+
+  /** The quota limits the number of batches, because the store checks it in the same step as it writes the value. */
+  async function writeNew(batch: Batch): Promise<void> {
+    const { keyId, id } = batch
+    try {
+      await store.set(batchKey(keyId, id), JSON.stringify(batch), { quota: quotaOf('batch-head', keyId) })
+    } catch (error) {
+      // A nearly full store rejects the value before the key reaches its maximum number of batches.
+      const keys = isQuotaExceeded(error) ? await store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES }) : []
+      throw keys.length >= MAX_BATCHES ? tooManyBatchesError() : error
     }
   }
 
@@ -203,6 +213,10 @@ function tooManyBatchesError(): GatewayError {
     'invalid-request',
     `This key has ${MAX_BATCHES} message batches, which is the maximum. Delete ended batches.`,
   )
+}
+
+function isQuotaExceeded(error: unknown): error is GatewayError {
+  return GatewayError.is(error) && error.kind === 'quota-exceeded'
 }
 
 function storageFullError(cause: GatewayError): GatewayError {

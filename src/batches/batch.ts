@@ -138,13 +138,14 @@ export async function changeBatch(
   update: (batch: Batch) => Batch,
 ): Promise<Batch | undefined> {
   const key = batchKey(keyId, id)
+  const options = { quota: quotaOf('batch-head', keyId), mayExceedQuota: true }
   for (let attempt = 0; attempt < MAX_CHANGE_ATTEMPTS; attempt += 1) {
     const text = await store.get(key)
     const current = parseBatch(text)
     if (current === undefined) return undefined
     const changed = update(current)
     if (changed === current) return current
-    if (await store.swap(key, text, JSON.stringify(changed), smallValueOptions(keyId))) return changed
+    if (await store.swap(key, text, JSON.stringify(changed), options)) return changed
   }
   throw new GatewayError('conflict', 'Too many concurrent requests are changing this batch. Retry later.')
 }

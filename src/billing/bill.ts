@@ -9,6 +9,7 @@ import {
   type NanoUsd,
   type Price,
   promptTokens,
+  type CacheWrites,
   type Usage,
 } from '../core/money.ts'
 
@@ -17,7 +18,7 @@ export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
   readonly completionTokens: number
-  /** Cost of the answer at list price, without optimization. */
+  /** Cost of the answer without the gateway. */
   readonly theoretical: NanoUsd
   /** Cost of all upstream calls of the request, without `excessUsage`. */
   readonly actual: NanoUsd
@@ -43,6 +44,14 @@ export interface Billable {
   readonly reservedTokens: number
   readonly isEstimated: boolean
   readonly extraCost: NanoUsd
+  /** The vendor's prompt cache, as it would work without the gateway. @default each prompt token has the input price */
+  readonly vendorCache?: VendorCache | undefined
+}
+
+export interface VendorCache {
+  readonly writes: CacheWrites
+  /** Share of the received prompt that the cache would have served, although rewritten prompts were sent. */
+  readonly servedShare: number
 }
 
 export interface UsageCeiling {
@@ -62,8 +71,15 @@ export interface ExcessUsage {
 export function makeBill(answer: Billable): Bill {
   const { usage, excessUsage } = clampUsage(answer.usage, answer.ceiling)
   const sent = promptTokens(usage)
-  const original = Math.max(sent, Math.min(answer.reservedTokens, originalTokens(answer.localCounts, sent)))
-  const theoretical = costOfTokens(answer.price, original, usage.outputTokens)
+  const { localCounts, vendorCache, price } = answer
+  const original =
+    localCounts === undefined
+      ? sent
+      : Math.max(sent, Math.min(answer.reservedTokens, originalTokens(localCounts, sent)))
+  const usesCache = vendorCache !== undefined && (usage.inputTokens < sent || vendorCache.servedShare > 0)
+  const theoretical = usesCache
+    ? costOf(usageWithoutGateway({ vendorCache, isUnchanged: localCounts === undefined }, original, usage), price)
+    : costOfTokens(price, original, usage.outputTokens)
   return {
     originalTokens: original,
     optimizedTokens: sent,
@@ -79,8 +95,38 @@ export function makeBill(answer: Billable): Bill {
   }
 }
 
-function originalTokens(localCounts: Billable['localCounts'], upstreamCount: number): number {
-  if (localCounts === undefined || localCounts.sent === 0) return upstreamCount
+/**
+ * The vendor's discount for a prompt that it would have cached anyway belongs to the caller. Only what markers and
+ * rewrites of the gateway add is a saving.
+ */
+function usageWithoutGateway(
+  { vendorCache, isUnchanged }: { readonly vendorCache: VendorCache; readonly isUnchanged: boolean },
+  original: number,
+  usage: Usage,
+): Usage {
+  const cacheReadTokens = Math.round(original * vendorCache.servedShare)
+  if (isUnchanged && cacheReadTokens <= usage.cacheReadTokens) return limitWrites(usage, vendorCache.writes)
+  // The rest is written to the cache to the same extent as the vendor reported for the tokens that it received.
+  const rest = (original - cacheReadTokens) / Math.max(1, promptTokens(usage) - usage.cacheReadTokens)
+  const cacheWriteTokens = Math.round(usage.cacheWriteTokens * rest)
+  const cacheWrite1hTokens = Math.round(usage.cacheWrite1hTokens * rest)
+  const inputTokens = Math.max(0, original - cacheReadTokens - cacheWriteTokens - cacheWrite1hTokens)
+  const counts = { inputTokens, cacheReadTokens, cacheWriteTokens, cacheWrite1hTokens }
+  return limitWrites({ ...usage, ...counts }, vendorCache.writes)
+}
+
+/** Replaces writes that were not reserved by cheaper ones, so that a vendor's report cannot exceed the reservation. */
+function limitWrites(usage: Usage, writes: CacheWrites): Usage {
+  const { inputTokens, cacheWriteTokens, cacheWrite1hTokens } = usage
+  if (writes === '1h' || cacheWriteTokens + cacheWrite1hTokens === 0) return usage
+  const written = cacheWriteTokens + cacheWrite1hTokens
+  return writes === '5m'
+    ? { ...usage, cacheWriteTokens: written, cacheWrite1hTokens: 0 }
+    : { ...usage, inputTokens: inputTokens + written, cacheWriteTokens: 0, cacheWrite1hTokens: 0 }
+}
+
+function originalTokens(localCounts: NonNullable<Billable['localCounts']>, upstreamCount: number): number {
+  if (localCounts.sent === 0) return upstreamCount
   return Math.max(upstreamCount, Math.round((localCounts.original * upstreamCount) / localCounts.sent))
 }
 
@@ -179,7 +225,7 @@ export interface ResponseBill {
   readonly tokensSaved: number
   /** Share of the prompt that was not sent, as an integer percentage. */
   readonly reductionPercent: number
-  /** Cost at list price without optimization. */
+  /** What the request would have cost without the gateway. */
   readonly theoreticalCostUsd: number
   /** Cost of all upstream calls of the request. Excludes reported usage that exceeds what the calls could have used. */
   readonly actualCostUsd: number

@@ -1,6 +1,6 @@
 import type { ByteSearch } from './json.ts'
 import { type Usage, NO_USAGE } from './money.ts'
-import type { Dialect, Native, Part, UpstreamDialect } from './prompt.ts'
+import type { Dialect, ImagePart, Native, Part, UpstreamDialect } from './prompt.ts'
 
 /** The reason for the end of an answer. After `pause`, the caller must continue the turn. */
 export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
@@ -37,6 +37,7 @@ export type StreamPart =
   | { readonly type: 'thinking-delta'; readonly text?: string; readonly signature?: string }
   | { readonly type: 'tool-call-start'; readonly index: number; readonly id: string; readonly name: string }
   | { readonly type: 'tool-call-delta'; readonly index: number; readonly input: string }
+  | ImagePart
   /** A block or field that exists only in its own dialect. */
   | { readonly type: 'opaque'; readonly native: Native }
   /** Cumulative. The last value of each field is the total. */
@@ -176,6 +177,7 @@ export class Collector {
       case 'tool-call-delta':
         this.#calls.get(part.index)?.pieces.push(part.input)
         return
+      case 'image':
       case 'opaque':
         this.#add(part)
     }
@@ -247,9 +249,9 @@ function streamPartsOf(part: Part, toolCallIndex: number): readonly StreamPart[]
       const start = { type: 'tool-call-start', index: toolCallIndex, id: part.id, name: part.name } as const
       return part.input === '' ? [start] : [start, { type: 'tool-call-delta', index: toolCallIndex, input: part.input }]
     }
+    case 'image':
     case 'opaque':
       return [part]
-    case 'image':
     case 'document':
     case 'tool-result':
       return part.native === undefined ? [] : [{ type: 'opaque', native: part.native }]

@@ -47,6 +47,8 @@ export interface AnswerStore {
   size(): StoreSize
   /** Claims that let one process compute an answer for all processes. @default each process computes it */
   readonly claims?: AnswerClaims
+  /** As of a `Store`. */
+  useClock?(now: () => number): void
 }
 
 /** Claims on answers that are not stored yet. Claims expire, because a process may end before it releases its claim. */
@@ -98,6 +100,8 @@ export interface VectorIndex {
   clear(): void | Promise<void>
   /** Returns one sentence for each guarantee that the storage does not provide as configured. */
   warnings?(): Promise<readonly string[]>
+  /** As of a `Store`. */
+  useClock?(now: () => number): void
 }
 
 /** Maximum length of a string that is used as its own digest, in UTF-16 code units. */

@@ -19,6 +19,7 @@ export type FailureKind =
   | 'too-large'
   | 'quota-exceeded'
   | 'unsupported-media'
+  | 'upgrade-required'
   | 'rate-limited'
   | 'internal'
   | 'upstream'
@@ -57,6 +58,8 @@ export interface FailureDetails {
   readonly details?: Json
   /** If true, the circuit breaker does not count the failure against the upstream. @default false */
   readonly isLocalFault?: boolean
+  /** If true, no provider is called again, because the response would be the same and cost as much. @default false */
+  readonly isFinal?: boolean
   /** True if the request timed out before it was sent. The upstream does not bill such a request. */
   readonly isUnsent?: boolean
   readonly cause?: unknown
@@ -81,6 +84,11 @@ export class GatewayError extends Error {
   static is(value: unknown): value is GatewayError {
     return value instanceof Error && value.name === 'GatewayError' && 'kind' in value && 'details' in value
   }
+}
+
+/** For a response that exceeds a limit, which a caller can request on purpose. */
+export function withoutRetries({ kind, message, details }: GatewayError): GatewayError {
+  return new GatewayError(kind, message, { ...details, advice: { shouldRetry: 'false' }, isFinal: true })
 }
 
 /** The cause is not sent to the caller. */

@@ -85,6 +85,22 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
   return toNanoUsd(pico / 1000)
 }
 
+/** The longest prompt-cache entry that a vendor may write for a request, and charge. */
+export type CacheWrites = 'none' | '5m' | '1h'
+
+/** Returns the worst-case cost of a call: each prompt token has the highest price that may apply to it. */
+export function highestCostOf(price: Price, promptTokens: number, outputTokens: number, writes: CacheWrites): NanoUsd {
+  const { input, output, cacheRead = input, cacheWrite = input, cacheWrite1h = cacheWrite, long } = price
+  if (long !== undefined && promptTokens > long.above) return highestCostOf(long, promptTokens, outputTokens, writes)
+  const highest = Math.max(
+    input,
+    cacheRead,
+    writes === 'none' ? input : cacheWrite,
+    writes === '1h' ? cacheWrite1h : input,
+  )
+  return costOfTokens({ input: highest, output }, promptTokens, outputTokens)
+}
+
 /** Returns the cost of a call without cached prompt tokens. */
 export function costOfTokens(price: Price, inputTokens: number, outputTokens: number): NanoUsd {
   if (price.long !== undefined && inputTokens > price.long.above)

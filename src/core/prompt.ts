@@ -220,12 +220,17 @@ export function splitModelName(name: string): { readonly provider: string; reado
 
 const MAX_NAME_LENGTH = 200
 
+/** Does not match the segments `.` and `..`, which URL parsers remove. */
+const MODEL_NAME = /^(?!(?:.*\/)?\.{1,2}(?:\/|$))[\w.:@+/-]+$/
+
 /** Returns true for a name that is safe in a header, a log line and a path. */
 export function isSafeModelName(name: string): boolean {
-  if (name.length > MAX_NAME_LENGTH || !/^[\w.:@+/-]+$/.test(name)) return false
-  return !name.includes('..') || !name.split('/').includes('..')
+  return name.length <= MAX_NAME_LENGTH && MODEL_NAME.test(name)
 }
 
 export function matchesModel(patterns: readonly string[], name: string): boolean {
   return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name))
 }
+
+/** The beta of the one-million-token window, which raises the price. Vendors may ignore the case of its name. */
+export const LONG_CONTEXT_BETA: RegExp = /context-1m/i

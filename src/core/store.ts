@@ -144,6 +144,11 @@ export interface Store {
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store in the memory of this process, whose calls need no deadline. @default false */
   readonly local?: boolean
+  /**
+   * Called by each gateway that has a clock of its own (`runtime.now`). Without a clock in its options, the store then
+   * uses the one of the last gateway, so that windows and expiries agree. @default the store keeps its clock
+   */
+  useClock?(now: () => number): void
   ping(): Promise<void>
   /** Returns one sentence for each guarantee that the storage does not provide as configured. */
   warnings?(): Promise<readonly string[]>
@@ -152,6 +157,8 @@ export interface Store {
 
 type QuotaKind =
   | 'batch'
+  /** Descriptions of batches. Their number is the maximum number of batches of a key. */
+  | 'batch-head'
   | 'turn'
   /** Ids of responses and items that an upstream stores for the key. */
   | 'held-response'
@@ -171,6 +178,7 @@ const MIB = 1024 * 1024
 /** By default, the largest batch (32 MiB), turn and recording (8 MiB) fit. An audit record has entries in two logs. */
 const QUOTA_BOUNDS: Readonly<Record<QuotaKind, Omit<Quota, 'name'>>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
+  'batch-head': { maxEntries: 1_000, maxBytes: 32 * MIB },
   turn: { maxEntries: 5_000, maxBytes: 16 * MIB },
   'held-response': { maxEntries: 20_000, maxBytes: 16 * MIB },
   file: { maxEntries: 1_000, maxBytes: 4 * MIB },

@@ -21,6 +21,7 @@ const FAILURE_DEFAULTS: Readonly<
   'too-large': { status: 413, type: 'invalid_request_error', code: 'request_too_large' },
   'quota-exceeded': { status: 400, type: 'invalid_request_error', code: 'storage_quota_exceeded' },
   'unsupported-media': { status: 415, type: 'invalid_request_error' },
+  'upgrade-required': { status: 426, type: 'invalid_request_error', code: 'websocket_not_supported' },
   'rate-limited': { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
   internal: { status: 500, type: 'api_error' },
   upstream: { status: 502, type: 'upstream_error' },
@@ -84,6 +85,8 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   const discouragesRetry = failure.kind === 'budget-exceeded' || waitSeconds > MAX_RETRY_SECONDS
   if (discouragesRetry && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
   if (failure.kind === 'method-not-allowed') headers['allow'] = (details.allow ?? []).join(', ')
+  // HTTP requires both headers. They name the protocol to use instead.
+  if (failure.kind === 'upgrade-required') Object.assign(headers, { upgrade: 'HTTP/1.1', connection: 'Upgrade' })
   return headers
 }
 

@@ -21,6 +21,8 @@ export interface WriteContext {
   readonly prompt: Prompt
   /** Seconds since 1970. */
   readonly createdSeconds: number
+  /** Returns milliseconds since 1970. @default the time at which the answer was created */
+  readonly now?: () => number
   /** Source of the answer's id in formats whose ids the gateway generates. @default the upstream's id */
   readonly requestId?: string
   /** The caller's body before references to earlier turns are resolved. @default the prompt's body */
@@ -100,6 +102,8 @@ export interface ClientFormat {
   /** Validates the fields that the gateway uses. Throws `invalid-request`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string
+  /** Returns the names of the content that the format cannot contain. @default none */
+  readonly omittedContent?: (completion: Completion) => readonly string[]
   createStreamWriter(context: WriteContext): StreamWriter
   readonly writeFailure: WriteFailure
   writeFailureEvent(failure: GatewayError, requestId: string): SseEvent

@@ -15,6 +15,8 @@ interface ReceivedForm {
   readonly bytes: Uint8Array
   /** The fields without the files. A field that appears more than once is an array. */
   readonly fields: JsonObject
+  /** The names of all parts, including the files. */
+  readonly names: readonly string[]
   readonly modelSpan: Span | undefined
 }
 
@@ -40,7 +42,8 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const valuesByName = new Map<string, string[]>()
   let modelSpan: ReceivedForm['modelSpan']
   let textBytes = 0
-  for (const { name, isFile, start, end } of readParts(createByteSearch(bytes), boundary)) {
+  const parts = readParts(createByteSearch(bytes), boundary)
+  for (const { name, isFile, start, end } of parts) {
     if (name === 'model' && isFile) throw formError('has a file as its model', 'model')
     if (name === 'model' && modelSpan !== undefined) throw formError('names more than one model', 'model')
     if (name === 'model') modelSpan = { start, end }
@@ -50,7 +53,7 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
     valuesByName.set(name, [...(valuesByName.get(name) ?? []), decode(bytes.subarray(start, end))])
   }
   const fields = [...valuesByName].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
-  return { bytes, fields: Object.fromEntries(fields), modelSpan }
+  return { bytes, fields: Object.fromEntries(fields), names: parts.map(({ name }) => name), modelSpan }
 }
 
 export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: string): Uint8Array {

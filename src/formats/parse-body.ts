@@ -220,7 +220,7 @@ export function readModelName(value: Json | undefined): string {
 export function modelNameError(details: FailureDetails = {}): GatewayError {
   return new GatewayError(
     'invalid-request',
-    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /, and no .. segment. Send a name such as <provider>/<model_id>.',
+    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /, without the segments . and .. between slashes. Send a name such as <provider>/<model_id>.',
     { param: 'model', ...details },
   )
 }

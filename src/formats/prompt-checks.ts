@@ -1,7 +1,9 @@
-import { isUnset, nameSet } from './parse-body.ts'
+import type { FieldCosts } from './field-costs.ts'
+import { nameSet } from './parse-body.ts'
 import { promptTooLongError } from './scan-json.ts'
-import { asArray, isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
-import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
+import type { MaybePromise } from '../core/async.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import type { Dialect, Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /** `limit` is in UTF-16 code units. Only the parsed prompt shows whether a base64 string is media or text. */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
@@ -35,63 +37,41 @@ function totalStringLength(value: Json | undefined): number {
   return nested.reduce((sum: number, item) => sum + totalStringLength(item), 0)
 }
 
-/** Body fields that can change the price, by normalized name, with the values that cost no more than the list price. */
-const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
-  ['servicetier', ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
-  ['speed', ['standard']],
-  ['inferencegeo', ['global', 'not_available']],
-])
-
-export function findSurchargedField({ native: { value: body } }: Prompt): string | undefined {
-  for (const name in body) {
-    const normalized = cachedNormalizedName(name)
-    const values = LIST_PRICE_VALUES.get(normalized)
-    const value = body[name] ?? null
-    // The beta of the long context window raises the price. Some vendors accept betas in the body.
-    if (normalized === 'anthropicbeta' && JSON.stringify(value).includes('context-1m')) return name
-    if (values !== undefined && !isUnset(value) && !values.includes(value)) return name
-  }
-  return undefined
+/** Fields that cost nothing beyond their text and the output limit, by format. All other fields are examined. */
+const SHARED_FIELDS =
+  'model stream stream_options temperature top_p top_k tools tool_choice parallel_tool_calls metadata user ' +
+  'prompt_cache_key '
+const ORDINARY_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
+  openai: nameSet(SHARED_FIELDS + 'messages max_tokens max_completion_tokens n stop response_format reasoning_effort'),
+  anthropic: nameSet(SHARED_FIELDS + 'messages max_tokens system stop_sequences output_config cache_control'),
+  responses: nameSet(SHARED_FIELDS + 'input instructions max_output_tokens text reasoning'),
 }
 
-const VENDOR_FIELDS: ReadonlySet<string> = nameSet(
-  'mcpservers container websearchoptions websearch searchparameters enablesearch plugins thread conversation ' +
-    'previousresponseid',
-)
+export const NO_FIELD_COSTS: FieldCosts = { outputs: 1, extraOutputTokens: 0, optionalOutputTokens: 0, promptReads: 1 }
+
+/** Synchronous for a body with ordinary fields only. */
+export function fieldCostsOf({ native: { dialect, value: body } }: Pick<Prompt, 'native'>): MaybePromise<FieldCosts> {
+  const ordinary = ORDINARY_FIELDS[dialect]
+  let others: string[] | undefined
+  for (const name in body) if (!ordinary.has(name)) (others ??= []).push(name)
+  if (others === undefined) return NO_FIELD_COSTS
+  const names = others
+  return import('./field-costs.ts').then(({ costsOfFields }) => costsOfFields(body, names))
+}
 
 /** Tools that the caller runs, unless they declare an `environment` that is not local. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
 /** Tools of the messages format that the vendor defines and the caller runs. */
-const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
+const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory|computer_toolset|browser_toolset)_\d+$/
 const SEARCHING_MODEL = /:online$/
 const REFERENCE_FIELD = /^(file_id|\w*_?ur[li])$/
 
 /** If the vendor reads data outside the body or runs tools, the body size does not bound the number of tokens. */
-export function findVendorWork(prompt: Prompt): string | undefined {
-  return findVendorField(prompt) ?? findVendorTool(prompt.tools) ?? findExternalContent(prompt.messages)
-}
-
-function findVendorField({ native, model }: Prompt): string | undefined {
+export function findVendorWork({ model, tools, messages }: Prompt, costs: FieldCosts): string | undefined {
   if (SEARCHING_MODEL.test(model)) return 'model'
-  const { value } = native
-  if (native.dialect === 'responses' && isJsonObject(value['prompt'])) return 'prompt'
-  for (const name in value) if (VENDOR_FIELDS.has(cachedNormalizedName(name)) && !isUnset(value[name])) return name
-  return undefined
-}
-
-const normalizedNames = new Map<string, string>()
-const MAX_CACHED_NAMES = 200
-const MAX_CACHED_NAME_LENGTH = 40
-
-function cachedNormalizedName(name: string): string {
-  const cached = normalizedNames.get(name)
-  if (cached !== undefined) return cached
-  const normalized = normalizeName(name)
-  if (name.length <= MAX_CACHED_NAME_LENGTH && normalizedNames.size < MAX_CACHED_NAMES)
-    normalizedNames.set(name, normalized)
-  return normalized
+  return costs.vendorWork ?? findVendorTool(tools) ?? findExternalContent(messages)
 }
 
 function findVendorTool(tools: readonly Tool[]): string | undefined {

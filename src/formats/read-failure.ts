@@ -1,5 +1,5 @@
 import { type FailureDetails, type FailureKind, GatewayError, type UpstreamErrorDetails } from '../core/errors.ts'
-import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { nameSet } from './parse-body.ts'
 
 const CALLER_ERROR_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
@@ -29,8 +29,11 @@ function messageOfStatus(kind: FailureKind, status: number): string {
 /** Keeps the upstream's message only for statuses that blame the request. */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
-  if (kind !== 'upstream-rejected') return new GatewayError(kind, messageOfStatus(kind, status), faultDetails(status))
   const error = errorObject(body)
+  if (kind !== 'upstream-rejected') {
+    const details = { ...faultDetails(status), ...retryDelayOf(error) }
+    return new GatewayError(kind, messageOfStatus(kind, status), details)
+  }
   const param = redactedString(error['param'])
   const message = redactedString(error['message']) ?? `The model provider rejected the request (status ${status}).`
   return new GatewayError(kind, message, {
@@ -45,6 +48,24 @@ function faultDetails(status: number): FailureDetails {
   return { ...(status < 500 && { isLocalFault: true }), ...advice }
 }
 
+const RETRY_INFO = 'type.googleapis.com/google.rpc.RetryInfo'
+const RETRY_DELAY = /^(\d{1,9}(?:\.\d{1,9})?)s$/
+
+/** Google sends the delay in the body instead of a header. */
+function retryDelayOf({ details }: JsonObject): Pick<FailureDetails, 'retryAfterSeconds' | 'advice'> {
+  const info = asArray(details)
+    .map(asObject)
+    .find((detail) => detail?.['@type'] === RETRY_INFO)
+  const delay = RETRY_DELAY.exec(asString(info?.['retryDelay']) ?? '')?.[1]
+  if (delay === undefined) return {}
+  const retryAfterSeconds = Number(delay)
+  const milliseconds = Math.ceil(retryAfterSeconds * 1000)
+  return {
+    retryAfterSeconds,
+    advice: { retryAfter: String(Math.ceil(retryAfterSeconds)), retryAfterMs: String(milliseconds) },
+  }
+}
+
 function errorObject(body: JsonObject = {}): JsonObject {
   const { error, detail } = body
   if (typeof error === 'string') return { message: error }
@@ -57,7 +78,9 @@ function errorObject(body: JsonObject = {}): JsonObject {
 function rejectionDetails(error: JsonObject, status: number): UpstreamErrorDetails {
   const type = redactedString(error['type'])
   const code = redactedString(error['code'])
-  const details = redactDetails(error['details'])
+  // Groq's field for a tool call that cannot be parsed.
+  const generation = redactedString(error['failed_generation'])
+  const details = generation === undefined ? redactDetails(error['details']) : { failed_generation: generation }
   return {
     status,
     ...(type === undefined || type === 'error' ? {} : { type }),

@@ -193,7 +193,8 @@ const RESPONSES: SourceFormat = {
       'parallel_tool_calls text reasoning user safety_identifier store metadata client_metadata',
   ),
   hintFields: nameSet(
-    'service_tier prompt_cache_key prompt_cache_retention prompt_cache_options context_management max_tool_calls',
+    'presence_penalty frequency_penalty service_tier prompt_cache_key prompt_cache_retention prompt_cache_options ' +
+      'context_management max_tool_calls',
   ),
   harmlessFields: new Map([
     ['top_logprobs', (value: Json) => value === 0],

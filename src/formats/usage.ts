@@ -154,13 +154,15 @@ const FINISH_REASONS: readonly (readonly [finish: FinishReason, names: ReadonlyS
   ['tool-call', nameSet('tool_calls function_call tool_use')],
   ['stop-sequence', nameSet('stop_sequence')],
   ['pause', nameSet('pause_turn')],
-  ['filtered', nameSet('content_filter refusal sensitive')],
-  ['filtered', nameSet('SAFETY LANGUAGE RECITATION BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY')],
+  ['filtered', nameSet('refusal sensitive')],
+  ['filtered', nameSet('SAFETY LANGUAGE RECITATION BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR')],
+  ['filtered', nameSet('IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION')],
 ]
 
 /** Some upstreams report `stop` for calls that `tool_choice` requires, but the caller must run these calls. */
 export function readFinishReason(reason: Json | undefined, hasCalls = false, isRefusal = false): FinishReason {
-  if (isRefusal) return 'filtered'
+  // Google's chat endpoint adds the cause, as in `content_filter: RECITATION`.
+  if (isRefusal || (typeof reason === 'string' && reason.startsWith('content_filter'))) return 'filtered'
   const [finish] = FINISH_REASONS.find(([, names]) => names.has(reason)) ?? ['stop']
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }

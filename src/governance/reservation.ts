@@ -1,6 +1,6 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/ports.ts'
-import { costOfTokens, scale, ZERO, type NanoUsd } from '../core/money.ts'
+import { type CacheWrites, costOfTokens, highestCostOf, scale, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
 import { counterExpiry, type Limit, type RateStatus } from './limits.ts'
 import { UNLIMITED, type VirtualKey } from './virtual-key.ts'
@@ -58,6 +58,8 @@ export interface QuoteCandidate {
   readonly model: Model
   /** Number of prompt tokens to reserve. */
   readonly promptTokens: number
+  /** @default 'none' */
+  readonly cacheWrites?: CacheWrites | undefined
   /** Resolves with a more precise number, or with undefined if the vendor's count fails. */
   readonly count?: () => Promise<number | undefined>
   readonly callsUpstream?: boolean
@@ -69,7 +71,10 @@ export interface QuoteOptions {
   /** Counts the prompt for token limits. Must not call an upstream. */
   readonly countPrompt?: () => Promise<number>
   readonly outputTokens: number
-  readonly choices: number
+  /** Output tokens that the vendor bills in addition to `outputTokens`. */
+  readonly extraOutputTokens: number
+  /** Number of outputs, each with these tokens. */
+  readonly outputs: number
   readonly margin: number
 }
 
@@ -98,7 +103,8 @@ class WorstCaseQuote implements Quote {
   }
 
   cost(outputTokens: number): NanoUsd {
-    return this.#highestCost(this.#allCandidates, outputTokens)
+    const { extraOutputTokens, outputs } = this.#options
+    return this.#highestCost(this.#allCandidates, (outputTokens + extraOutputTokens) * outputs)
   }
 
   get uncountedCost(): NanoUsd {
@@ -107,13 +113,16 @@ class WorstCaseQuote implements Quote {
   }
 
   #highestCost(candidates: readonly QuoteCandidate[], outputTokens: number): NanoUsd {
-    const { choices, margin } = this.#options
+    const { margin } = this.#options
     let highest = ZERO
-    for (const { model, promptTokens } of candidates) {
-      const cost = scale(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
+    for (const { model, promptTokens, cacheWrites = 'none' } of candidates) {
+      const cost =
+        cacheWrites === 'none'
+          ? costOfTokens(model.price, promptTokens, outputTokens)
+          : highestCostOf(model.price, promptTokens, outputTokens, cacheWrites)
       if (cost > highest) highest = cost
     }
-    return highest
+    return scale(highest, margin)
   }
 
   promptBound(model: Model): number {
@@ -148,9 +157,9 @@ function budgetRecount(options: QuoteOptions): { readonly budget?: Recount } {
   return { budget: { run, callsUpstream: countableCandidates.some(({ callsUpstream }) => callsUpstream === true) } }
 }
 
-async function recountCandidate({ model, promptTokens, count }: QuoteCandidate): Promise<QuoteCandidate> {
+async function recountCandidate({ model, promptTokens, cacheWrites, count }: QuoteCandidate): Promise<QuoteCandidate> {
   const counted = (await count?.()) ?? promptTokens
-  return { model, promptTokens: Math.min(promptTokens, counted) }
+  return { model, promptTokens: Math.min(promptTokens, counted), cacheWrites }
 }
 
 export const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }

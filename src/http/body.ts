@@ -37,6 +37,12 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
+export function bodyConsumed(): GatewayError {
+  const message =
+    'Another middleware read the request body before the gateway. Mount the gateway before that middleware.'
+  return new GatewayError('invalid-request', message)
+}
+
 /** The operating system allocates physical memory only for the pages that are written. */
 const UNKNOWN_LENGTH_BUFFER_BYTES = 32 * 1024 * 1024
 

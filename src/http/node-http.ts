@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse, OutgoingHttpHeaders } from 'node:
 import type { Socket } from 'node:net'
 import type { BodyLimits, HttpRequest, HeaderRecord, ResponseSink } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
-import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { BodyCollector, bodyConsumed, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { plainFailure } from './router.ts'
 
 /** A node:http request, with the fields that frameworks add. */
@@ -53,6 +53,14 @@ export class NodeRequest implements HttpRequest {
     return readIncoming(incoming, limits)
   }
 
+  /** The body for handlers of web requests. Unlike `body`, does not limit it. Must be called only once. */
+  bodyStream(): ReadableStream<Uint8Array> {
+    const incoming = this.#incoming
+    if (incoming.readableDidRead || incoming.readableEnded) return streamBytes(() => rebuildBody(incoming))
+    const { rawBody } = incoming
+    return rawBody instanceof Uint8Array ? streamBytes(() => rawBody) : streamIncoming(incoming)
+  }
+
   onDisconnect(listener: () => void): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed && !outgoing.writableFinished) return void process.nextTick(listener)
@@ -87,11 +95,7 @@ function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Arr
   if (consumed instanceof Uint8Array) return consumed
   if (typeof consumed === 'string') return Buffer.from(consumed)
   if (consumed === undefined && !readableDidRead) return new Uint8Array(0)
-  if (consumed === undefined) {
-    const message =
-      'Another middleware read the request body before the gateway. Mount the gateway before that middleware.'
-    throw new GatewayError('internal', message)
-  }
+  if (consumed === undefined) throw bodyConsumed()
   try {
     return Buffer.from(JSON.stringify(consumed))
   } catch (cause) {
@@ -130,6 +134,49 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     if (incoming.destroyed) return fail()
     incoming.on('data', collect).on('end', end).on('error', fail).on('close', fail)
   })
+}
+
+function streamBytes(read: () => Uint8Array): ReadableStream<Uint8Array> {
+  const pull = (controller: ReadableStreamDefaultController<Uint8Array>): void => {
+    const bytes = read()
+    if (bytes.byteLength > 0) controller.enqueue(bytes)
+    controller.close()
+  }
+  return new ReadableStream({ pull }, { highWaterMark: 0 })
+}
+
+/** Unlike `Readable.toWeb`, does not close the connection when the reader cancels, so the response can be sent. */
+function streamIncoming(incoming: IncomingMessage): ReadableStream<Uint8Array> {
+  let detach: (() => void) | undefined
+  const attach = (controller: ReadableStreamDefaultController<Uint8Array>): (() => void) => {
+    const collect = (chunk: Uint8Array): void => {
+      incoming.pause()
+      controller.enqueue(chunk)
+    }
+    const end = (): void => {
+      stop()
+      controller.close()
+    }
+    const fail = (cause?: unknown): void => {
+      stop()
+      controller.error(bodyUnreadable(cause))
+    }
+    const stop = (): void => void incoming.off('data', collect).off('end', end).off('error', fail).off('close', fail)
+    incoming.on('data', collect).on('end', end).on('error', fail).on('close', fail)
+    if (incoming.destroyed) fail()
+    return stop
+  }
+  return new ReadableStream(
+    {
+      // Reads nothing before the handler does.
+      pull: (controller) => {
+        detach ??= attach(controller)
+        incoming.resume()
+      },
+      cancel: () => detach?.(),
+    },
+    { highWaterMark: 0 },
+  )
 }
 
 /**
@@ -186,6 +233,11 @@ export class NodeSink implements ResponseSink {
     headers['content-length'] = String(typeof body === 'string' ? Buffer.byteLength(body) : body.byteLength)
     if (!this.#writeHead(status, headers)) return
     this.#finish(this.#incoming.method === 'HEAD' ? '' : body)
+  }
+
+  /** Adds cookies to those that a framework has set. */
+  addCookies(cookies: readonly string[]): void {
+    if (cookies.length > 0 && !this.#outgoing.headersSent) this.#outgoing.appendHeader('set-cookie', [...cookies])
   }
 
   begin(status: number, headers: HeaderRecord): void {

@@ -1,9 +1,10 @@
 import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import type { HttpHandling } from '../core/http.ts'
 import { checkOptions, expects, optionsOf, integerFrom } from '../core/errors.ts'
+import { type NodeHandling, toNodeHandling } from './node-fetch.ts'
 import { type NodeIncoming, NodeRequest, NodeSink } from './node-http.ts'
+import { type Served, servesFetch } from './served.ts'
 
 /** Options of `serve()`. */
 export interface ServeOptions {
@@ -52,10 +53,11 @@ export interface RunningServer {
 }
 
 /**
- * Serves a gateway with node:http, with limits that are suitable for the public internet: 10 s for the headers of a
- * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or the address is unavailable.
+ * Serves a gateway, or any object with a Web-standard `fetch`, with node:http, with limits that are suitable for the public internet: 10 s for the headers of a
+ * request, 60 s for the complete request, and 200 headers. Rejects if an argument is invalid or the address is unavailable.
  */
-export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
+export async function serve(gateway: Served, options: ServeOptions): Promise<RunningServer> {
+  const handling = nodeHandlingOf('serve', gateway)
   checkOptions('serve', options, checkServeOptions)
   const { drainMs = 30_000, keepAliveMs = 75_000 } = options
   const server = createServer({
@@ -67,7 +69,7 @@ export async function serve(gateway: HttpHandling, options: ServeOptions): Promi
   server.maxHeadersCount = 200
   const connections = new ConnectionTracker(server)
   server.on('request', (incoming, outgoing) =>
-    gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing)),
+    handling.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing)),
   )
   server.listen({ port: options.port, host: options.hostname })
   await once(server, 'listening')
@@ -163,9 +165,19 @@ async function waitUntilQuiet(connections: ConnectionTracker, deadline: number):
 export type NodeHandler = (incoming: NodeIncoming, outgoing: ServerResponse) => Promise<void>
 
 /** Returns a request listener for node:http: `http.createServer(toNodeHandler(gateway))`. */
-export function toNodeHandler(gateway: HttpHandling): NodeHandler {
+export function toNodeHandler(gateway: Served): NodeHandler {
+  return nodeHandlerOf('toNodeHandler', gateway)
+}
+
+/** @param name The adapter that reports an invalid `gateway`. */
+export function nodeHandlerOf(name: string, gateway: Served): NodeHandler {
+  const handling = nodeHandlingOf(name, gateway)
   return (incoming, outgoing) =>
     new Promise((resolve) => {
-      gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve))
+      handling.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve))
     })
+}
+
+function nodeHandlingOf(name: string, gateway: Served): NodeHandling {
+  return servesFetch(name, gateway) ? toNodeHandling(gateway) : gateway
 }

@@ -1,7 +1,7 @@
 import { createParser } from 'eventsource-parser'
 import type { SseEvent } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
-import { createByteSearch } from '../core/json.ts'
+import type { ByteSearch } from '../core/json.ts'
 
 /** The parser checks the size of its buffer only after each feed. */
 const SLICE_BYTES = 16 * 1024
@@ -26,6 +26,7 @@ export function createSseParser(maxEventChars: number): SseParser {
   let decoder: TextDecoder | undefined
   let hasOpenCharacter = false
   let isFirst = true
+  let endsInCarriageReturn = false
   const parser = createParser({
     maxBufferSize: maxEventChars,
     onEvent: ({ data, event, id }) => {
@@ -50,8 +51,15 @@ export function createSseParser(maxEventChars: number): SseParser {
   }
   const feed = (text: string): void => {
     if (failure !== undefined || text === '') return
-    parser.feed(isFirst && text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text)
+    const isAfterCarriageReturn = endsInCarriageReturn
+    endsInCarriageReturn = text.endsWith('\r')
+    const start = isFirst && text.startsWith(BYTE_ORDER_MARK) ? 1 : 0
     isFirst = false
+    parser.feed(
+      isAfterCarriageReturn || text.includes('\r')
+        ? withLineFeeds(text.slice(start), isAfterCarriageReturn)
+        : text.slice(start),
+    )
   }
   const drain = (): readonly SseEvent[] => {
     if (failure !== undefined && events.length === 0) throw failure
@@ -81,6 +89,15 @@ export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = 
   return `${idLine}${eventLine}data: ${dataLines(data)}\n\n`
 }
 
+/**
+ * Replaces all line ends with line feeds. In a text with both kinds of line ends, the parser searches the rest of the
+ * text for a carriage return at each line.
+ */
+function withLineFeeds(text: string, isAfterCarriageReturn: boolean): string {
+  const start = isAfterCarriageReturn && text.startsWith('\n') ? 1 : 0
+  return text.slice(start).replaceAll(/\r\n?/g, '\n')
+}
+
 export function writeSseComment(text: string): string {
   return `: ${oneLine(text)}\n\n`
 }
@@ -94,14 +111,18 @@ function oneLine(text: string): string {
   return /[\r\n\0]/.test(text) ? text.replaceAll(/[\r\n\0]/g, '') : text
 }
 
-export const EVENT_END = '\n\n'
+const EVENT_END = '\n\n'
 const LF = 10
 
-/** @param isAfterLineFeed True if the byte before these bytes is LF. */
-export function findEventEnd(bytes: Uint8Array, isAfterLineFeed: boolean): number {
-  if (isAfterLineFeed && bytes[0] === LF) return 1
-  const end = createByteSearch(bytes).find(EVENT_END)
-  return end === -1 ? -1 : end + EVENT_END.length
+/** Returns the end of the event at `start`, with the blank lines after it, or the length if no event ends here. */
+export function findEventEnd(search: ByteSearch, start: number): number {
+  const end = search.find(EVENT_END, start)
+  return end === -1 ? search.bytes.length : skipLineFeeds(search.bytes, end + EVENT_END.length)
+}
+
+/** Like `findEventEnd`, for an event that began in earlier bytes. */
+export function findOpenEventEnd(search: ByteSearch, isAfterLineFeed: boolean): number {
+  return isAfterLineFeed && search.bytes[0] === LF ? skipLineFeeds(search.bytes, 1) : findEventEnd(search, 0)
 }
 
 export function findLastEventEnd(bytes: Uint8Array, start: number): number {
@@ -109,4 +130,10 @@ export function findLastEventEnd(bytes: Uint8Array, start: number): number {
     if (bytes[end - 1] === LF && bytes[end - 2] === LF) return end
   }
   return start
+}
+
+function skipLineFeeds(bytes: Uint8Array, start: number): number {
+  let end = start
+  while (bytes[end] === LF) end++
+  return end
 }

@@ -1,19 +1,50 @@
 import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
-import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { GatewayError } from '../core/errors.ts'
+import { BodyCollector, bodyConsumed, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { plainFailure } from './router.ts'
+import { type Served, servesFetch } from './served.ts'
 
-/** A handler with the signature of the global `fetch`, so clients can use it as their `fetch`. */
-export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
+/** A handler that clients can use as their `fetch`, and servers as their Web-standard handler. */
+export interface FetchHandler {
+  /** The form of servers. Ignores what the server passes after the request, such as its bindings. */
+  (request: Request, ...context: readonly unknown[]): Promise<Response>
+  /** The form of the global `fetch`. After a `Request`, only the `signal` of `init` is used. */
+  (input: Request | string | URL, init?: RequestInit): Promise<Response>
+}
 
 /** Rejects only if `new Request` throws for the arguments. */
-export function toFetch(gateway: HttpHandling): FetchHandler {
+export function toFetch(gateway: HttpHandling): (input: Request | string | URL, init?: unknown) => Promise<Response> {
   return async (input, init) => {
-    const request = input instanceof Request && init === undefined ? input : new Request(input, init)
+    const request = requestOf(input, init)
     return new Promise((resolve) => {
       const sink = new WebSink(resolve, request)
       gateway.handle(new WebRequest(request, sink), sink)
     })
   }
+}
+
+/** @param name The function that reports an invalid `served`. */
+export function webHandlerOf(name: string, served: Served): (request: Request) => Promise<Response> {
+  return servesFetch(name, served) ? async (request) => served.fetch(request) : toFetch(served)
+}
+
+/**
+ * Servers pass a `Request` and then any value: Bun its server, Workers the bindings, which may have the names of fetch
+ * options. A client that passes a `Request` and a signal must still be able to cancel the call.
+ */
+function requestOf(input: Request | string | URL, init: unknown): Request {
+  const options = isFetchInit(init) ? init : {}
+  // Requests of other packages are not instances of the global class.
+  if (typeof input !== 'object' || !('headers' in input)) return new Request(input, options)
+  return options.signal instanceof AbortSignal ? new Request(input, { signal: options.signal }) : input
+}
+
+function isFetchInit(value: unknown): value is RequestInit {
+  if (typeof value !== 'object' || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  // A plain object of another realm has another prototype.
+  const isPlain = prototype === null || Object.getPrototypeOf(prototype) === null
+  return isPlain || value instanceof Request
 }
 
 class WebRequest implements HttpRequest {
@@ -69,8 +100,8 @@ class WebRequest implements HttpRequest {
     this.#sink.onCancel = disconnect
     const abort = (): void => {
       disconnect()
-      // Ends a pending read of the response body.
-      this.#sink.abort(signal.reason)
+      // Ends a pending read of the response body. Servers cancel the body first; Deno prints the error of one that fails.
+      queueMicrotask(() => this.#sink.abort(signal.reason))
     }
     if (signal.aborted) queueMicrotask(abort)
     else signal.addEventListener('abort', abort, { once: true })
@@ -150,6 +181,7 @@ class WebSink implements ResponseSink {
 
 /** Does not cancel the stream of a late body, because on Node its next chunk would then throw an uncaught error. */
 async function readLimited(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
+  if (request.bodyUsed || request.body?.locked === true) throw bodyConsumed()
   if (request.body === null) return new Uint8Array(0)
   const reader = request.body.getReader()
   let isLate = false
@@ -165,7 +197,8 @@ async function readLimited(request: Request, { maxBytes, readMs, after }: BodyLi
       if (!collector.add(value)) break
     }
   } catch (cause) {
-    throw isLate ? bodyTooLate(readMs) : bodyUnreadable(cause)
+    if (isLate) throw bodyTooLate(readMs)
+    throw GatewayError.is(cause) ? cause : bodyUnreadable(cause)
   } finally {
     cancelDeadline()
   }
@@ -189,7 +222,11 @@ export function shareBody(request: HttpRequest): HttpRequest {
   }
 }
 
-export function toWebRequest(request: HttpRequest, limits: BodyLimits): Request {
+export function toWebRequest(
+  request: HttpRequest,
+  createBody: () => ReadableStream<Uint8Array>,
+  signal?: AbortSignal,
+): Request {
   const headers = new Headers()
   for (const name of request.headerNames()) {
     const value = request.header(name)
@@ -197,11 +234,12 @@ export function toWebRequest(request: HttpRequest, limits: BodyLimits): Request 
   }
   const { method, origin, path, query } = request
   const init: RequestInit & { duplex: 'half' } = { method, headers, duplex: 'half' }
-  if (method !== 'GET' && method !== 'HEAD') init.body = lazyBody(request, limits)
+  if (signal !== undefined) init.signal = signal
+  if (method !== 'GET' && method !== 'HEAD') init.body = createBody()
   return new Request(`${origin}${path}${query === '' ? '' : `?${query}`}`, init)
 }
 
-function lazyBody(request: HttpRequest, limits: BodyLimits): ReadableStream<Uint8Array> {
+export function lazyBody(request: HttpRequest, limits: BodyLimits): ReadableStream<Uint8Array> {
   const pull = async (controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> => {
     const bytes = await request.body(limits)
     if (bytes.byteLength > 0) controller.enqueue(bytes)

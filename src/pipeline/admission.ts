@@ -220,7 +220,8 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
   const candidateOf = (route: Route): QuoteCandidate => {
     const counter = size.counterFor(route)
-    const candidate = { model: route.model, promptTokens: size.tokensToReserve(route) }
+    const cacheWrites = size.billedCacheWrites(route)
+    const candidate = { model: route.model, promptTokens: size.tokensToReserve(route), cacheWrites }
     if (counter === undefined || (counter.callsUpstream && !mayCallUpstream)) return candidate
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
@@ -229,7 +230,8 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
     outputTokens: outputLimit(key, prompt, resolved.routes[0].model),
-    choices: prompt.settings.choices ?? 1,
+    extraOutputTokens: size.extraOutputTokens(resolved.routes[0].model),
+    outputs: size.outputs,
     margin,
   })
 }

@@ -3,6 +3,7 @@ import { type Cancellation, lazy, type MaybePromise, chain, isPromise } from '..
 import type { HeaderRecord } from '../core/http.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
+import { LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
@@ -93,13 +94,18 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 async function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
   // The headers contain an estimated bill. A long prompt is counted while the request waits for the upstream.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
-  const { createStream } = await loadStreaming()
+  const { createStream, waitForStream } = await loadStreaming()
   const { routes } = planned.resolved
-  const { answer, route, ignored } = await services.upstream.stream(routes, routed, (candidate, received) =>
-    createStream(planned, candidate, received),
-  )
+  const opening = services.upstream
+    .stream(routes, routed, (candidate, received) => createStream(planned, candidate, received, services))
+    .then(({ answer: stream, route, ignored }) => {
+      setAnswer(planned, { kind: 'streamed', stream }, route, routed.ignoredFor(route, ignored))
+      return stream
+    })
+  await waitForStream(opening, services.runtime)
   if (counting !== undefined) await counting
-  return setAnswer(planned, { kind: 'streamed', stream: answer }, route, routed.ignoredFor(route, ignored))
+  if (planned.answer !== undefined) return planned as Answered
+  return setAnswer(planned, { kind: 'opening', opening }, undefined, routed.ignoredFor(routes[0], []))
 }
 
 const loadStreaming = lazy(() => import('./stream-answer.ts'))
@@ -139,7 +145,6 @@ function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Pl
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }
 
-const LONG_CONTEXT_BETA = /^context-1m\b/
 const LONG_CONTEXT_TOKENS = 1_000_000
 
 /**
@@ -149,14 +154,14 @@ const LONG_CONTEXT_TOKENS = 1_000_000
 function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
   if (routes.every(({ model }) => upstreamWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers
   const { 'anthropic-beta': betas = '', ...others } = headers
-  const allowed = betas.split(',').filter((beta) => !LONG_CONTEXT_BETA.test(beta.trim()))
+  const allowed = betas.split(',').filter((beta) => !LONG_CONTEXT_BETA.test(beta))
   return allowed.length === 0 ? others : { ...others, 'anthropic-beta': allowed.join(',') }
 }
 
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer } = answered
-  if (answer.kind === 'streamed') {
-    return loadStreaming().then(({ respondWithStream }) => respondWithStream(answered, answer.stream, services))
+  if (answer.kind !== 'whole') {
+    return loadStreaming().then(({ respondWithStream }) => respondWithStream(answered, answer, services))
   }
   const { completion } = answer
   const prepared = prepareBill(answered)
@@ -183,7 +188,9 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
   }
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const writeMetrics = metricsWriter(bill)
-  const body = format.writeCompletion(completion, writeMetrics, createWriteContext(answered))
+  const body = format.writeCompletion(completion, writeMetrics, createWriteContext(answered, services.runtime))
+  const omitted = format.omittedContent?.(completion) ?? []
+  if (omitted.length > 0) answered.ignoredFields = [...answered.ignoredFields, ...omitted]
   const headers = answerHeaders(bill, answered.ignoredFields)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
   const stored = chain(settled, () =>

@@ -49,11 +49,14 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 
 /** The upstream may have sent more output than it reported, so the greater count is billed. */
 export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
-  const { plan, prompt, reservation } = answered
+  const { plan, size, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
   const { parts, unmappedText = '' } = answer.completion()
-  const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
-  const countedOutput = countUpTo(limit, [...parts.map(textOfPart), unmappedText], meter)
+  const countedOutput = countUpTo(
+    reservation.outputTokens * size.outputs,
+    [...parts.map(textOfPart), unmappedText],
+    meter,
+  )
   const route = routeOf(answered)
   const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countPromptTokens(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
@@ -124,9 +127,9 @@ function countPromptTokens({ plan, reservation }: Planned, { model }: Route): nu
 
 /** Assumes an answer of the reserved length. */
 export function expectedBill(planned: Planned): Bill {
-  const { plan, prompt, reservation } = planned
+  const { plan, size, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
-  const outputTokens = reservation.outputTokens * (prompt.settings.choices ?? 1)
+  const outputTokens = reservation.outputTokens * size.outputs
   const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens }
   return billOf(planned, plan, { route: routeOf(planned), usage, isEstimated: true })
 }
@@ -138,9 +141,12 @@ interface BilledUsage {
 }
 
 function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
-  const { margin, prompt, size, reservation } = planned
+  const { margin, size, reservation } = planned
   const { optimization, counts, attempts } = plan
-  const { model } = route
+  const { model, provider } = route
+  const writes = size.billedCacheWrites(route)
+  // Vendors of the messages format cache only what the caller marks.
+  const servedShare = provider.dialect === 'anthropic' && writes === 'none' ? 0 : (optimization.servedShare ?? 0)
   const maxOutputTokens = Math.max(model.maxOutputTokens, reservation.outputTokens)
   return makeBill({
     price: model.price,
@@ -150,10 +156,13 @@ function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimate
     usage,
     ceiling: {
       promptTokens: size.maxReportableTokens(route),
-      outputTokens: maxOutputTokens * (prompt.settings.choices ?? 1),
+      outputTokens: (maxOutputTokens + size.extraOutputTokens(model)) * size.outputs,
     },
     reservedTokens: reservation.quote.promptBound?.(model) ?? Infinity,
     isEstimated,
+    // The gateway adds markers only to prompts that the vendor would not cache without them.
+    vendorCache:
+      writes === undefined || (plan.markedPrompt?.markerCount ?? 0) > 0 ? undefined : { writes, servedShare },
     extraCost: add(
       optimization.spent,
       attempts.costOfUnusedCalls(() => counts.sent),

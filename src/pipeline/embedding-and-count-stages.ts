@@ -45,9 +45,9 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     authenticated.requestBody = body
     authenticated.prompt = prompt
     authenticated.resolved = resolved
-    const size = new PromptSize(prompt, bytes, authenticated, services)
+    const size = new PromptSize({ prompt, bytes }, authenticated, services)
     authenticated.size = measureInputs(embedding, prompt, size, services.meter)
-    authenticated.margin = marginOf(services, key, resolved.name)
+    authenticated.margin = marginOf(services, key, resolved.name, resolved.routes[0])
     authenticated.embedding = embedding
     return authenticated as WithEmbedding<Parsed>
   }
@@ -84,7 +84,10 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
     bound,
     needsEstimate: () => false,
     tokensToReserve: boundFor,
+    billedCacheWrites: () => undefined,
     maxReportableTokens: boundFor,
+    outputs: 1,
+    extraOutputTokens: () => 0,
     count: async () => (await size.count()) + overhead,
     counterFor: (route) => withOverhead(size.counterFor(route), overhead),
   }

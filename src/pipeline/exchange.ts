@@ -4,7 +4,8 @@ import { Cancellation, isPromise, type MaybePromise } from '../core/async.ts'
 import { type GatewayError, storeError } from '../core/errors.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { EmbeddingRequest, Route, Runtime } from '../core/ports.ts'
+import type { CacheWrites } from '../core/money.ts'
+import type { EmbeddingRequest, Model, Route, Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { ClientFormat, WriteContext } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
@@ -139,8 +140,14 @@ export interface Size {
   readonly bound: number
   needsEstimate(route: Route): boolean
   tokensToReserve(route: Route): number
+  /** Returns the cache writes that the caller may be billed. Undefined if bills use the list price of all tokens. */
+  billedCacheWrites(route: Route): CacheWrites | undefined
   /** Returns the maximum number of prompt tokens that the route's upstream can plausibly report. */
   maxReportableTokens(route: Route): number
+  /** Number of outputs that the vendor generates and bills. */
+  readonly outputs: number
+  /** Returns the output tokens that the vendor may bill in addition to the output limit. */
+  extraOutputTokens(model: Model): number
   counterFor(route: Route): TokenCounter | undefined
   /** Resolves with a local count for token limits. */
   count(): Promise<number>
@@ -192,6 +199,8 @@ export interface PromptCounts {
 export type Answer =
   | { readonly kind: 'whole'; readonly completion: Completion }
   | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
+  /** The response begins before a provider has opened its stream. */
+  | { readonly kind: 'opening'; readonly opening: Promise<UpstreamStream> }
 
 export interface RequestOutcome {
   readonly status: number
@@ -275,11 +284,9 @@ export function storingProvider({
   return route.provider.name
 }
 
-export function createWriteContext({
-  prompt,
-  startedAt,
-  id,
-  requestBody,
-}: Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'>): WriteContext {
-  return { prompt, createdSeconds: Math.floor(startedAt / 1000), requestId: id, requestBody }
+export function createWriteContext(
+  { prompt, startedAt, id, requestBody }: Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'>,
+  { now }: Pick<Runtime, 'now'>,
+): WriteContext {
+  return { prompt, createdSeconds: Math.floor(startedAt / 1000), now, requestId: id, requestBody }
 }

@@ -1,9 +1,11 @@
 import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { CacheWrites } from '../core/money.ts'
 import type { HttpRequest } from '../core/http.ts'
-import type { Route, Vocabulary } from '../core/ports.ts'
+import type { Model, Route, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { findSurchargedField, findVendorWork } from '../formats/prompt-checks.ts'
+import type { FieldCosts } from '../formats/field-costs.ts'
+import { findVendorWork, NO_FIELD_COSTS } from '../formats/prompt-checks.ts'
 import {
   boundByBytes,
   type PromptWeight,
@@ -25,6 +27,14 @@ const MAX_SYNCHRONOUS_BYTES = 65_536
 /** A vendor's usage can exceed the result of its token-count endpoint by a few tokens. */
 const COUNT_SLACK_TOKENS = 16
 
+interface MeasuredPrompt {
+  readonly prompt: Prompt
+  /** Upper bound on the size of the serialized body. */
+  readonly bytes: number
+  /** @default no costs, as for embeddings */
+  readonly costs?: FieldCosts
+}
+
 export class PromptSize implements Size {
   readonly #prompt: Prompt
   readonly #bytes: number
@@ -35,13 +45,14 @@ export class PromptSize implements Size {
   #prepared: Promise<void> | undefined
   #hasVendorWork: boolean | undefined
   #localCount: Promise<number> | undefined
+  readonly #costs: FieldCosts
 
-  /** @param bytes Upper bound on the size of the serialized body. */
-  constructor(prompt: Prompt, bytes: number, exchange: Authenticated, services: Services) {
+  constructor({ prompt, bytes, costs = NO_FIELD_COSTS }: MeasuredPrompt, exchange: Authenticated, services: Services) {
     this.#prompt = prompt
     this.#bytes = bytes
     this.#exchange = exchange
     this.#services = services
+    this.#costs = costs
   }
 
   get estimate(): number {
@@ -68,15 +79,23 @@ export class PromptSize implements Size {
 
   tokensToReserve(route: Route): number {
     const window = upstreamWindowOf(route.model)
-    if (this.#reservesWindow) return window
+    if (this.#reservesWindow) return window * this.#costs.promptReads
     const bound = this.#boundFor(route)
     // If a tier shortens a prompt that exceeds the window, its bill uses local counts of the whole prompt.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 
+  billedCacheWrites({ provider, model }: Route): CacheWrites | undefined {
+    if (this.#services.billsListPrice) return undefined
+    const { input, cacheRead = input, cacheWrite = input, cacheWrite1h = cacheWrite } = model.price
+    if (cacheRead <= input && cacheWrite <= input && cacheWrite1h <= input) return 'none'
+    // In the messages format, only marked prefixes are cached. Other vendors cache each prompt.
+    return provider.dialect === 'anthropic' ? this.#promptWeight.cacheWrites : '1h'
+  }
+
   maxReportableTokens(route: Route): number {
     const window = upstreamWindowOf(route.model)
-    return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
+    return this.#asksForVendorWork ? window * this.#costs.promptReads : Math.min(window, this.#boundFor(route))
   }
 
   counterFor(route: Route): TokenCounter | undefined {
@@ -106,6 +125,25 @@ export class PromptSize implements Size {
     return (await this.#countLocally('o200k')) + typicalTokensOutsideText(this.#promptWeight)
   }
 
+  get outputs(): number {
+    return Math.max(this.#prompt.settings.choices ?? 1, this.#costs.outputs)
+  }
+
+  extraOutputTokens({ maxOutputTokens }: Model): number {
+    const { extraOutputTokens, optionalOutputTokens } = this.#costs
+    return extraOutputTokens + Math.min(optionalOutputTokens, maxOutputTokens)
+  }
+
+  /** Throws for fields that the operator does not allow. */
+  checkFields({ routes }: ResolvedModel): void {
+    const { limits } = this.#services
+    const { dialect } = this.#prompt.native
+    if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(this.#prompt, this.#costs))
+    const { surcharge } = this.#costs
+    if (surcharge === undefined || limits.surcharges !== 'refuse') return
+    if (routes.some(({ provider }) => supportsDialect(provider, dialect))) throw surcharge()
+  }
+
   get #promptWeight(): PromptWeight {
     return (this.#weight ??= weighPrompt(this.#prompt, this.#bytes))
   }
@@ -122,7 +160,7 @@ export class PromptSize implements Size {
   }
 
   get #asksForVendorWork(): boolean {
-    return (this.#hasVendorWork ??= findVendorWork(this.#prompt) !== undefined)
+    return (this.#hasVendorWork ??= findVendorWork(this.#prompt, this.#costs) !== undefined)
   }
 
   #boundFor({ model, provider }: Route): number {
@@ -135,20 +173,13 @@ function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
   return overhead + images * IMAGE_TOKENS
 }
 
-export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limits'>): void {
-  const param = limits.vendorTools === 'refuse' ? findVendorWork(prompt) : undefined
+function refuseVendorWork(param: string | undefined): void {
   if (param === undefined) return
   throw new GatewayError(
     'tools-disabled',
     `${param} makes the vendor read content or run tools outside of the request, which this gateway does not allow. Send the content itself, and run tools yourself.`,
     { param, code: 'vendor_tools_disabled' },
   )
-}
-
-export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limits }: Pick<Services, 'limits'>): void {
-  const param = limits.surcharges === 'refuse' ? findSurchargedField(prompt) : undefined
-  if (param === undefined || !routes.some(({ provider }) => supportsDialect(provider, prompt.native.dialect))) return
-  throw new GatewayError('invalid-request', `${param} may select a price above the list price. Remove it.`, { param })
 }
 
 /** A failed count must not fail the request. */

@@ -9,10 +9,10 @@ import {
   readFlag,
 } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Model } from '../core/ports.ts'
+import type { Route } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
-import { checkPromptLength } from '../formats/prompt-checks.ts'
+import { checkPromptLength, fieldCostsOf } from '../formats/prompt-checks.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess, type VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
@@ -21,7 +21,7 @@ import { utf8Length } from '../tokens/estimate.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './admission.ts'
 import { type Authenticated, isBackground, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
-import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
+import { PromptSize } from './measure.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
@@ -57,7 +57,7 @@ function validateAndSetPrompt(
   exchange: Authenticated,
   { requestBody, receivedPrompt, bytes, restrictRoutes }: RecalledPrompt,
   services: Services,
-): Parsed {
+): MaybePromise<Parsed> {
   const { key } = exchange
   checkPromptLength(receivedPrompt, services.limits.promptBytes)
   const candidates = services.resolve(receivedPrompt.model, key)
@@ -66,17 +66,19 @@ function validateAndSetPrompt(
   const resolved = restrictRoutes?.(answering) ?? answering
   checkTemperature(receivedPrompt, resolved, services.limits.maxTemperature)
   checkThread(receivedPrompt, resolved)
-  const prompt = withDefaults(receivedPrompt, resolved.routes[0].model)
-  checkVendorWork(prompt, services)
-  checkSurcharge(prompt, resolved, services)
-  // The vendor continues background work after the caller has disconnected.
-  if (isBackground(prompt)) exchange.detach()
-  exchange.requestBody = requestBody
-  exchange.prompt = prompt
-  exchange.resolved = resolved
-  exchange.size = new PromptSize(prompt, bytes, exchange, services)
-  exchange.margin = marginOf(services, key, resolved.name)
-  return exchange as Parsed
+  const prompt = withDefaults(receivedPrompt, resolved.routes[0], exchange.request)
+  return chain(fieldCostsOf(prompt), (costs) => {
+    const size = new PromptSize({ prompt, bytes, costs }, exchange, services)
+    size.checkFields(resolved)
+    // The vendor continues background work after the caller has disconnected.
+    if (isBackground(prompt)) exchange.detach()
+    exchange.requestBody = requestBody
+    exchange.prompt = prompt
+    exchange.resolved = resolved
+    exchange.size = size
+    exchange.margin = marginOf(services, key, resolved.name, resolved.routes[0])
+    return exchange as Parsed
+  })
 }
 
 export function readJson<Result>(
@@ -119,8 +121,14 @@ export function parseLimits(limits: Limits): ParseLimits {
   return { depth, keys, numbers, syntaxBytes }
 }
 
-export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
-  const margin = services.margin(key, modelName)
+/** @param route Absent if a passthrough request names no listed model. */
+export function marginOf(
+  services: Pick<Services, 'margin'>,
+  key: VirtualKey,
+  modelName: string,
+  route: Route | undefined,
+): number {
+  const margin = services.margin(key, modelName, route)
   if (Number.isFinite(margin) && margin >= 0) return margin
   throw new GatewayError(
     'internal',
@@ -158,10 +166,15 @@ function checkThread({ native }: Prompt, { routes }: ResolvedModel): void {
   )
 }
 
-function withDefaults(prompt: Prompt, model: Model): Prompt {
+/** The first version of the Anthropic API that rejects sampling parameters. */
+const VERSION_WITHOUT_SAMPLING = '2026-10-21'
+
+function withDefaults(prompt: Prompt, { model, provider }: Route, request: Pick<HttpRequest, 'header'>): Prompt {
   const { settings } = prompt
   if (model.defaults === undefined && model.rejectsTemperatureWithTopP !== true) return prompt
-  const merged: Settings = { ...model.defaults, ...settings }
+  const rejectsSampling =
+    provider.dialect === 'anthropic' && (request.header('anthropic-version') ?? '') >= VERSION_WITHOUT_SAMPLING
+  const merged: Settings = rejectsSampling ? settings : { ...model.defaults, ...settings }
   const { temperature, topP, ...others } = merged
   if (model.rejectsTemperatureWithTopP !== true || temperature === undefined || topP === undefined) {
     return { ...prompt, settings: merged }

@@ -1,6 +1,6 @@
 import { GatewayError, type FailureKind } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
-import { asArray, asCount, asString, type JsonObject } from '../core/json.ts'
+import { asArray, asCount, asString, normalizeName, type JsonObject } from '../core/json.ts'
 import { isSafeModelName, splitModelName } from '../core/prompt.ts'
 import { fromDollars, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Model, PassthroughCall, Provider } from '../core/ports.ts'
@@ -36,7 +36,8 @@ export interface PassthroughEndpoint {
   readonly provider?: string
   /**
    * Returns the maximum price of a POST request, in dollars. Other requests are not billed. The price times the margin
-   * is reserved before the request is sent, and is billed after the answer unless `finalPrice` returns less.
+   * is reserved before the request is sent, and is billed after the answer unless `finalPrice` returns less. If the
+   * price is not a finite number above 0, the request is rejected with 400. Return NaN to refuse a request.
    */
   readonly price?: (request: PassthroughRequest) => number
   /**
@@ -79,6 +80,8 @@ export interface ParsedPassthrough {
 
 interface PassthroughBody {
   readonly fields: JsonObject
+  /** The names of the fields and files. */
+  readonly names: readonly string[]
   readonly bytes: number
   readonly contentType?: string
   /** Replaces the model name if `model` is set. Returns undefined if there is no body. */
@@ -110,6 +113,7 @@ export async function parsePassthrough(
     bytes: body.bytes,
   }
   checkPermissions(key, modelName, target, request)
+  checkFieldNames(body.names)
   const sentBody = body.withModel(model === requestedModel ? undefined : model)
   return {
     provider,
@@ -119,7 +123,7 @@ export async function parsePassthrough(
     },
     endpoint,
     request,
-    maxPrice: maxPriceOf(key, target, request),
+    maxPrice: maxPriceOf(key, target, request, services),
     isStreamed: String(body.fields['stream']) === 'true',
     call: {
       method,
@@ -130,7 +134,7 @@ export async function parsePassthrough(
   }
 }
 
-const NO_BODY: PassthroughBody = { fields: {}, bytes: 0, withModel: () => undefined }
+const NO_BODY: PassthroughBody = { fields: {}, names: [], bytes: 0, withModel: () => undefined }
 
 async function readBody(exchange: Authenticated, services: Services): Promise<PassthroughBody> {
   const { request } = exchange
@@ -142,6 +146,7 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
     const form = readForm(bytes, boundary)
     return {
       fields: form.fields,
+      names: form.names,
       bytes: bytes.byteLength,
       contentType: request.header('content-type') ?? '',
       withModel: (model) => (model === undefined ? bytes : replaceFormModel(form, model)),
@@ -152,6 +157,7 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
   if (body['model'] !== undefined && asString(body['model']) === undefined) throw modelNameError()
   return {
     fields: body,
+    names: Object.keys(body),
     bytes: bytes.byteLength,
     withModel: (model) => {
       if (model === undefined) return hasRepeatedKeys ? JSON.stringify(body) : bytes
@@ -159,6 +165,28 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
     },
   }
 }
+
+const INVISIBLE_OR_SPACE = /[\s\p{C}]/u
+
+/** A lenient vendor could read another field than the gateway authorized and priced, such as `Model` or `model[]`. */
+function checkFieldNames(names: readonly string[]): void {
+  const nameByNormalized = new Map([['model', 'model']])
+  for (const name of names) {
+    const normalized = normalizeName(name.normalize('NFKC')).replace(/\[\d*\]$/, '')
+    const known = nameByNormalized.get(normalized) ?? name
+    if (INVISIBLE_OR_SPACE.test(name)) throw fieldNameError(name, 'contains white space or invisible characters')
+    if (known !== name) throw fieldNameError(name, `differs from ${known} only in spelling`)
+    nameByNormalized.set(normalized, name)
+  }
+}
+
+function fieldNameError(name: string, problem: string): GatewayError {
+  const param = name.slice(0, MAX_SHOWN_LENGTH)
+  const message = `The field name ${JSON.stringify(param)} ${problem}. Send each field once, with the name that the vendor documents.`
+  return new GatewayError('invalid-request', message, { param })
+}
+
+const MAX_SHOWN_LENGTH = 100
 
 function withJsonContentType(request: Pick<HttpRequest, 'header'>): Pick<HttpRequest, 'header'> {
   return { header: (name) => (name === 'content-type' ? 'application/json' : request.header(name)) }
@@ -253,6 +281,7 @@ function maxPriceOf(
   key: VirtualKey,
   { name, endpoint, method }: PassthroughTarget,
   request: PassthroughRequest,
+  { observers }: Services,
 ): NanoUsd {
   if (endpoint?.free === true) return ZERO
   const hasBudget = key.budget !== undefined || key.budgetId !== undefined
@@ -261,12 +290,29 @@ function maxPriceOf(
     throw new GatewayError('model-not-allowed', message, { code: 'price_unknown' })
   }
   if (endpoint?.price === undefined || method !== 'POST') return ZERO
-  const dollars = endpoint.price(request)
-  if (Number.isFinite(dollars) && dollars >= 0) return fromDollars(dollars)
+  const price = priceOf(name, endpoint.price, request, observers)
+  if (price > ZERO) return price
   throw new GatewayError(
-    'internal',
-    `passthrough.${name}.price did not return a valid price in dollars. Contact the operator of the gateway.`,
+    'invalid-request',
+    `The price of this request cannot be determined, so the request was not sent. Check the fields that change the price, such as model and n, or ask the operator to check passthrough.${name}.price.`,
+    { code: 'price_unknown' },
   )
+}
+
+/** Returns 0 if the price is not a finite number above 0. Fields such as `n: 0` must not make a paid request free. */
+function priceOf(
+  name: PassthroughName,
+  price: NonNullable<PassthroughEndpoint['price']>,
+  request: PassthroughRequest,
+  observers: Services['observers'],
+): NanoUsd {
+  try {
+    const dollars = price(request)
+    return Number.isFinite(dollars) && dollars > 0 ? fromDollars(dollars) : ZERO
+  } catch (cause) {
+    observers.reportFailure(`passthrough.${name}.price failed; the request was refused`, cause)
+    return ZERO
+  }
 }
 
 function unlistedModel(id: string, { name }: Provider): Model {

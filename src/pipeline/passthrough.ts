@@ -24,9 +24,11 @@ export async function passThrough(
   services: Services,
 ): Promise<undefined> {
   const request = await parsePassthrough(authenticated, target, services)
-  const { resolved, maxPrice } = request
+  const { resolved, maxPrice, provider } = request
+  const isListed = provider.model(request.request.model ?? '') !== undefined
+  const route = request.request.model !== undefined && isListed ? resolved.routes[0] : undefined
   authenticated.resolved = resolved
-  authenticated.margin = marginOf(services, authenticated.key, resolved.name)
+  authenticated.margin = marginOf(services, authenticated.key, resolved.name, route)
   const maxCost = scale(maxPrice, authenticated.margin)
   const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }

@@ -150,7 +150,9 @@ export interface Services {
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream
   readonly meter: Meter
-  readonly margin: (key: VirtualKey, modelName: string) => number
+  readonly margin: (key: VirtualKey, modelName: string, route: Route | undefined) => number
+  /** True if the theoretical cost ignores the vendor's prompt cache. */
+  readonly billsListPrice: boolean
   readonly observers: Observers
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits

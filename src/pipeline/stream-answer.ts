@@ -11,6 +11,7 @@ import { settleInBackground } from './background.ts'
 import { billFor, billForIncomplete, expectedBill, metricsWriter } from './charge.ts'
 import { eventSinkOf, STREAM_HEADERS } from './event-sink.ts'
 import {
+  type Answer,
   type Answered,
   createWriteContext,
   isBackground,
@@ -38,12 +39,13 @@ export function createStream(
   planned: Planned,
   { provider }: Route,
   answer: AsyncIterable<StreamChunk> | AnswerSource,
+  { runtime }: Pick<Services, 'runtime'>,
 ): UpstreamStream {
   const { format, prompt } = planned
   const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
   const translator = new AnswerTranslator({
     format: source.format,
-    writer: format.createStreamWriter(createWriteContext(planned)),
+    writer: format.createStreamWriter(createWriteContext(planned, runtime)),
     mayForward: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
     isNumbered: format.answerId !== undefined,
     toError: (problem, cause) => upstreamError(provider.name, problem, cause),
@@ -51,37 +53,64 @@ export function createStream(
   return new UpstreamStream(source, translator)
 }
 
+/** Time after the first call to a provider until which the headers of a stream wait for its response, in milliseconds. */
+const MAX_HEADER_WAIT_MS = 5000
+
+/** Resolves when the stream opens or when the headers must leave. */
+export function waitForStream(opening: Promise<unknown>, { after }: Pick<Runtime, 'after'>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    // A stream without content opens at the same time.
+    const cancel = after(MAX_HEADER_WAIT_MS, () => after(0, resolve))
+    opening.finally(cancel).then(() => resolve(), reject)
+  })
+}
+
+type WrittenExchange = Pick<Planned, 'format' | 'prompt' | 'startedAt' | 'id' | 'requestBody'>
+
 export function replayAsStream(
   answer: Completion | AnswerSource,
-  planned: Pick<Planned, 'format' | 'prompt' | 'startedAt' | 'id' | 'requestBody'>,
-  { runtime }: { readonly runtime: Pick<Runtime, 'after'> },
+  planned: WrittenExchange,
+  { runtime }: { readonly runtime: Pick<Runtime, 'after' | 'now'> },
 ): UpstreamStream {
-  const translator = new AnswerTranslator({
-    writer: planned.format.createStreamWriter(createWriteContext(planned)),
-    isNumbered: planned.format.answerId !== undefined,
-    toError: (problem) => new GatewayError('upstream', INCOMPLETE_REPLAY, { cause: problem }),
-  })
   const source = 'read' in answer ? answer : createReplaySource(toStreamChunks(answer))
-  const stream = new UpstreamStream(source, translator)
+  const stream = createChunkStream(source, planned, runtime)
   // The listener of the stream receives the error, too.
   stream.open({ after: runtime.after }, 0).catch(() => {})
   return stream
 }
 
+function createChunkStream(
+  source: AnswerSource,
+  planned: WrittenExchange,
+  runtime: Pick<Runtime, 'now'>,
+): UpstreamStream {
+  const translator = new AnswerTranslator({
+    writer: planned.format.createStreamWriter(createWriteContext(planned, runtime)),
+    isNumbered: planned.format.answerId !== undefined,
+    toError: (problem) => new GatewayError('upstream', INCOMPLETE_REPLAY, { cause: problem }),
+  })
+  return new UpstreamStream(source, translator)
+}
+
 const INCOMPLETE_REPLAY = 'The stored or shared answer is incomplete. Send the request again.'
 
-export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
-  new StreamAnswer(answered, stream, services).begin()
+export function respondWithStream(
+  answered: Answered,
+  answer: Exclude<Answer, { readonly kind: 'whole' }>,
+  services: Services,
+): undefined {
+  if (answer.kind === 'streamed') return new StreamAnswer(answered, answer.stream, services).begin()
+  const emptyStream = createChunkStream(createReplaySource([]), answered, services.runtime)
+  new StreamAnswer(answered, emptyStream, services).beginBefore(answer.opening)
 }
 
 class StreamAnswer {
   readonly #answered: Answered
-  readonly #stream: UpstreamStream
+  /** Replaced when a provider opens its stream after the response has begun. */
+  #stream: UpstreamStream
   readonly #services: Services
   readonly #buffer: EventBuffer
   readonly #isRecorded: boolean
-  /** Set if the vendor continues to generate the response after its stream fails. */
-  readonly #backgroundProvider: string | undefined
   #isOver = false
   #isResponseRegistered = false
 
@@ -89,24 +118,45 @@ class StreamAnswer {
     this.#answered = answered
     this.#stream = stream
     this.#services = services
-    this.#backgroundProvider = isBackground(answered.prompt) ? storingProvider(answered) : undefined
     this.#isRecorded = isRecorded(answered, services)
     const canHaveFollowers = answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined
     const isStored = this.#isRecorded || canHaveFollowers
     this.#buffer = new EventBuffer(isStored ? services.recordings.reserveCapacity(answered.key.id) : undefined)
   }
 
-  begin(): void {
+  begin(): undefined {
+    this.#sendHeaders()
+    this.#attach()
+  }
+
+  /** A failure of all providers is then an error event. */
+  beginBefore(opening: Promise<UpstreamStream>): void {
+    this.#sendHeaders()
+    opening.then(
+      (stream) =>
+        this.#guard(() => {
+          this.#stream = stream
+          if (!this.#buffer.hasDemand) stream.pause()
+          this.#attach()
+        }),
+      (error: unknown) => this.#guard(() => this.#failUnopened(error)),
+    )
+  }
+
+  #sendHeaders(): void {
     const answered = this.#answered
-    const { sink, idempotencyClaim, isDetached, cancellation } = answered
+    const { sink, idempotencyClaim, isDetached } = answered
     const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignoredFields), STREAM_HEADERS)
     sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
     answered.onDisconnect = leave
     idempotencyClaim?.share(headers, this.#buffer)
-    this.#share()
     if (isDetached) this.#detach(leave)
     this.#buffer.onDemandChange = (hasDemand) => (hasDemand ? this.#stream.resume() : this.#stream.pause())
+  }
+
+  #attach(): void {
+    this.#share()
     this.#stream.attach({
       onChunk: (chunk) => {
         this.#register()
@@ -115,7 +165,12 @@ class StreamAnswer {
       onComplete: () => this.#guard(() => this.#end()),
       onError: (error) => this.#guard(() => this.#fail(error)),
     })
-    cancellation.onCancel(() => this.#guard(() => this.#abandon()))
+    this.#answered.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
+  }
+
+  /** Set if the vendor continues to generate the response after its stream fails. */
+  get #backgroundProvider(): string | undefined {
+    return isBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
   }
 
   #share(): void {
@@ -193,8 +248,11 @@ class StreamAnswer {
     const { translator } = this.#stream
     const bill = billFor(this.#answered, translator, this.#services.meter)
     const closingEvents = translator.writer.end(metricsWriter(bill))
-    this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
-      this.#buffer.finish(translator.write(closingEvents), true)
+    // A stream without a finish reason may lack its last part, so it is not served to other requests.
+    const isWhole = translator.hasFinishReason
+    const outcome = isWhole ? { status: 200, completion: () => translator.completion() } : { status: 200 }
+    this.#finish(bill, outcome, () => {
+      this.#buffer.finish(translator.write(closingEvents), isWhole)
       void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)
     })
   }
@@ -207,6 +265,15 @@ class StreamAnswer {
     // A stream that fails without output is billed as a failed request.
     const bill = this.#stream.translator.hasOutput ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
+  }
+
+  /** Bills like a request that ends before its response begins. */
+  #failUnopened(error: unknown): void {
+    const { isCanceled } = this.#answered.cancellation
+    const failure = isCanceled ? canceledError(error) : asFailure(error)
+    this.#finish(undefined, { status: isCanceled ? 499 : 200, failure }, () => {
+      this.#buffer.finish(this.#writeFailure(isCanceled ? generationStoppedError() : failure), false)
+    })
   }
 
   #abandon(): void {

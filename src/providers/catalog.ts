@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import type { AnswerSource, StreamChunk } from '../core/answer.ts'
 import { isAnswerSource } from '../upstream/attempts.ts'
 import { closeIterator } from '../core/async.ts'
-import type { GatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName } from '../core/prompt.ts'
 import type { Provider, Route, Model } from '../core/ports.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'
@@ -13,6 +13,7 @@ import {
   nonEmptySchema,
   optionError,
   parseOptions,
+  priceSchema,
   providerNameSchema,
   samplingSchema,
   thresholdFactorSchema,
@@ -82,12 +83,24 @@ const catalogSchema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.str
   }),
 })
 
+const pricesSchema = z.object({
+  providers: z.array(z.object({ models: z.array(z.object({ price: priceSchema })) })),
+})
+
+/** The models of a custom provider or price list are checked nowhere else. A wrong price would make requests free. */
+function checkPrices(providers: readonly Provider[]): void {
+  parseOptions('createGateway', pricesSchema, {
+    providers: providers.map(({ models }) => ({ models: models.map(({ price }) => ({ price })) })),
+  })
+}
+
 export function createModelDirectory(options: {
   readonly providers: readonly Provider[]
   readonly catalog?: CatalogOptions | undefined
 }): ModelDirectory {
   const { catalog } = parseOptions('createGateway', catalogSchema, { catalog: options.catalog ?? {} })
   const providers = providersByName(options.providers)
+  checkPrices(options.providers)
   const configured = configuredModels(catalog.models ?? [], providers)
   const find = (name: string): CatalogRoute | undefined => {
     const modelName = splitModelName(name)
@@ -117,7 +130,7 @@ export function createModelDirectory(options: {
         provider.models.map((model) => `${provider.name}/${model.id}`),
       )
       const routes = [...new Set([...names, ...configured.keys()])].flatMap((name) => find(name) ?? [])
-      return [...aliases.values(), ...routes]
+      return [...routes, ...aliases.values()]
     },
   }
 }
@@ -222,7 +235,10 @@ function enforceDeadlines(provider: Provider): Provider {
     get models() {
       return provider.models
     },
-    model: (id) => provider.model(id),
+    model: (id) => {
+      const model = provider.model(id)
+      return model && (priceSchema.safeParse(model.price).success ? model : throwInvalidPrice(name, id))
+    },
     complete: addDeadline((call) => provider.complete(call)),
     stream: addDeadline(
       (call) => provider.stream(call),
@@ -234,6 +250,11 @@ function enforceDeadlines(provider: Provider): Provider {
     ...(passThrough !== undefined && { passThrough: addDeadline(passThrough, ({ source }) => source.abort()) }),
     ...(ping !== undefined && { ping: (call) => ping.call(provider, call) }),
   }
+}
+
+function throwInvalidPrice(provider: string, id: string): never {
+  const cause = new Error(`The price of ${provider}/${id} is not in dollars per million tokens.`)
+  throw new GatewayError('internal', 'The model has no valid price. Contact the operator of the gateway.', { cause })
 }
 
 function discardStream(answer: AsyncIterable<StreamChunk> | AnswerSource): void {

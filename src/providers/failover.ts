@@ -102,8 +102,8 @@ function callInOrder<T>(
   { index, firstFailure }: Progress = FIRST_CANDIDATE,
 ): Promise<UpstreamAnswer<T>> {
   const callNext = async (error: unknown): Promise<UpstreamAnswer<T>> => {
-    const isRejection = GatewayError.is(error) && error.kind === 'upstream-rejected'
-    if (isRejection || call.cancellation.isCanceled) throw error
+    const isFinal = GatewayError.is(error) && (error.kind === 'upstream-rejected' || error.details.isFinal === true)
+    if (isFinal || call.cancellation.isCanceled) throw error
     const failure = firstFailure ?? error
     if (index + 1 >= candidates.length || remainingMs(options, call) <= 0) throw failure ?? noProvider()
     return callInOrder(options, candidates, call, method, { index: index + 1, firstFailure: failure })

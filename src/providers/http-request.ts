@@ -1,7 +1,7 @@
 import type { SseEvent, StreamChunk, StreamReader, StreamFormat } from '../core/answer.ts'
 import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
-import { isTooDeep, type JsonObject, parseObject } from '../core/json.ts'
+import { GatewayError, withoutRetries } from '../core/errors.ts'
+import { asArray, asObject, isTooDeep, type JsonObject, parseJson, parseObject } from '../core/json.ts'
 import type { ProviderCall, Runtime, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
 import { upstreamError, timeoutError, redactSecrets } from '../upstream/attempts.ts'
@@ -152,17 +152,17 @@ export function readJson(upstream: RequestOptions, call: RequestCall, response: 
   const { name } = upstream
   checkAccepted(upstream, call, response)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw upstreamError(name, 'sent an answer larger than 32 MiB')
+  if (text === undefined) throw withoutRetries(upstreamError(name, 'sent an answer larger than 32 MiB'))
   const value = parseObject(text)
   if (value === undefined)
     throw isTooDeep(text) ? tooDeepError(name) : upstreamError(name, 'sent an answer that is not a JSON object')
   return { text, value }
 }
 
-/** A caller can request a tool input that is nested too deeply. A retry would double the cost of the same answer. */
+/** A caller can request a tool input that is nested too deeply. */
 function tooDeepError(provider: string): GatewayError {
   const message = `The provider "${provider}" sent an answer that is nested more than 128 levels deep. Request a flatter answer.`
-  return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' }, isLocalFault: true })
+  return withoutRetries(new GatewayError('upstream', message, { isLocalFault: true }))
 }
 
 export function checkAccepted({ name }: RequestOptions, call: RequestCall, { status, header }: UpstreamResponse): void {
@@ -188,8 +188,14 @@ export async function throwRejection(
   const { addRetryAdvice } = await import('./retry.ts')
   const text = 'text' in response ? response.text : undefined
   return readAnswer(upstream, () => {
-    throw addRetryAdvice(format.readFailure(status, parseObject(text ?? '')), header, runtime.now())
+    throw addRetryAdvice(format.readFailure(status, parseErrorBody(text ?? '')), header, runtime.now())
   })
+}
+
+/** Some endpoints of Google send the error in an array. */
+function parseErrorBody(text: string): JsonObject | undefined {
+  const isArray = text.trimStart().startsWith('[') && !isTooDeep(text)
+  return isArray ? asObject(asArray(parseJson(text))[0]) : parseObject(text)
 }
 
 export function readAnswer<T>({ name, secrets }: RequestOptions, read: () => T): T {

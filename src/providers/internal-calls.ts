@@ -15,6 +15,9 @@ export interface SmallModelOptions {
 
 const SMALL_MODEL_TIMEOUT_MS = 30_000
 
+/** The temperature of these calls is rejected in later versions, which `anthropic({ version })` may set. */
+const SMALL_MODEL_HEADERS = { 'anthropic-version': '2023-06-01' }
+
 type Question = Parameters<SmallModel['ask']>[0]
 
 export async function askSmallModel(
@@ -29,7 +32,7 @@ export async function askSmallModel(
     runtime,
     signal: question.signal,
     timeouts: { ...timeouts, total: Math.min(timeouts.total, SMALL_MODEL_TIMEOUT_MS) },
-    headers: {},
+    headers: provider.dialect === 'anthropic' ? SMALL_MODEL_HEADERS : {},
   })
   const text = textOf(answer)
   return { text, spent: costOf(answer.usage ?? estimateUsage(question, text), model.price) }

@@ -2,6 +2,7 @@ import * as z from 'zod/mini'
 import type { MaybePromise } from '../core/async.ts'
 import { GatewayError, expectedText, pathText, unknownOptionText } from '../core/errors.ts'
 import type { Model } from '../core/ports.ts'
+import { isSafeModelName } from '../core/prompt.ts'
 import type { RequestOptions } from './http-request.ts'
 
 /** A model in the options of a provider. */
@@ -33,7 +34,7 @@ export const dimensionsSchema: Schema<number> = positiveInteger('dimension')
 export const millisecondsSchema: Schema<number> = positiveInteger('millisecond')
 
 /** The lower bound rejects prices that are mistakenly given per token. */
-const dollarsSchema = z.number({ error: 'expected dollars per million tokens' }).check(
+export const dollarsSchema: Schema<number> = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
     error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3)',
   }),
@@ -52,9 +53,11 @@ export const priceSchema: Schema<Model['price']> = z.strictObject({
   long: z.exactOptional(z.strictObject({ ...priceFields, above: tokenCountSchema })),
 })
 
-export const modelIdSchema: Schema<string> = z
-  .string()
-  .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected up to 200 letters, digits, . : @ + / _ -' }))
+export const modelIdSchema: Schema<string> = z.string().check(
+  z.refine(isSafeModelName, {
+    error: 'expected up to 200 letters, digits, . : @ + / _ - without the path segments . and ..',
+  }),
+)
 
 export const nonEmptySchema: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a non-empty string' }))
 
@@ -180,12 +183,12 @@ function expectationOf(issue: z.core.$ZodIssue): string {
 }
 
 function namesAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
-  if (schema instanceof z.core.$ZodExactOptional || schema instanceof z.core.$ZodOptional) {
+  if (schema instanceof z.ZodMiniExactOptional || schema instanceof z.ZodMiniOptional) {
     return namesAt(schema._zod.def.innerType, path)
   }
   const [key, ...rest] = path
-  if (schema instanceof z.core.$ZodArray) return namesAt(schema._zod.def.element, rest)
-  if (!(schema instanceof z.core.$ZodObject)) return []
+  if (schema instanceof z.ZodMiniArray) return namesAt(schema._zod.def.element, rest)
+  if (!(schema instanceof z.ZodMiniObject)) return []
   if (key === undefined) return Object.keys(schema._zod.def.shape)
   const field = schema._zod.def.shape[String(key)]
   return field === undefined ? [] : namesAt(field, rest)

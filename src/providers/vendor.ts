@@ -183,15 +183,25 @@ function createProviderModels(
     }
     byId.set(entry.id, model)
   }
-  const byStem = new Map([...byId.values()].map((model) => [stemOf(model.id), model]))
+  const byStem = modelsByStem([...byId.values()])
   const find = (id: string): Model | undefined => {
-    // Vendors serve the same model as `name`, `name-latest` and `name-<date>`.
+    // Vendors serve the same model as `name`, `name-latest` and `name-<date>`. A listed date can have its own price.
     const match = byId.get(id) ?? byStem.get(stemOf(id))
     if (match !== undefined) return match.id === id ? match : { ...match, id }
     return completeModel({ id }, undefined, family, defaultPrice)
   }
   for (const id of configuredIds) checkSmallModel(functionName, byId.get(id), find)
   return { models: [...listedIds].flatMap((id) => byId.get(id) ?? []), model: find }
+}
+
+/** The undated model of a stem takes precedence over its dated versions, and the first listed version over the others. */
+function modelsByStem(models: readonly Model[]): ReadonlyMap<string, Model> {
+  const byStem = new Map<string, Model>()
+  for (const model of models) {
+    const stem = stemOf(model.id)
+    if (model.id === stem || !byStem.has(stem)) byStem.set(stem, model)
+  }
+  return byStem
 }
 
 export const PRICE_REMEDY = 'Set price to { input, output } in dollars per million tokens'

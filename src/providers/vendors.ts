@@ -22,7 +22,37 @@ const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = cata
 
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   const rows = MODELS[vendor] ?? []
-  return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
+  const known = rows.flatMap((row) =>
+    readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }),
+  )
+  return known.map((model) => {
+    const small = SMALL_FAMILIES.has(model.family) && isChatModel(model) ? cheapestSibling(model, known) : undefined
+    return small === undefined ? model : { small: small.id, ...model }
+  })
+}
+
+/** The families whose small models are chosen from the catalog by price. */
+const SMALL_FAMILIES: ReadonlySet<string> = new Set(['gemini', 'llama', 'mistral'])
+
+/** A small model receives long prompts. Classifiers and the oldest models have a shorter context. */
+const MIN_SMALL_WINDOW_TOKENS = 16_384
+
+function isChatModel({ price }: KnownModel): boolean {
+  return price.output > 0
+}
+
+function cheapestSibling(model: KnownModel, known: readonly KnownModel[]): KnownModel | undefined {
+  const cost = ({ price }: KnownModel): number => price.input + price.output
+  const siblings = known.filter(
+    (other) =>
+      other.family === model.family &&
+      isChatModel(other) &&
+      other.contextWindow >= MIN_SMALL_WINDOW_TOKENS &&
+      other.price.input <= model.price.input &&
+      other.price.output <= model.price.output &&
+      cost(other) < cost(model),
+  )
+  return siblings.toSorted((a, b) => cost(a) - cost(b))[0]
 }
 
 export const vendorSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
@@ -124,7 +154,7 @@ function readModelsDev(file: JsonObject): ListVendorModels | undefined {
       const model = asObject(value)
       const cost = asObject(model?.['cost'])
       if (model === undefined || cost === undefined || !isCurrentTextModel(model)) return []
-      const price = modelsDevPrice(modelId, cost)
+      const price = modelsDevPrice(`file.${vendorId}.models[${JSON.stringify(modelId)}].cost`, cost)
       return [modelOf(modelId, price, asObject(model['limit']) ?? {}, ['context', 'output'])]
     })
   }
@@ -135,19 +165,24 @@ function isCurrentTextModel(model: JsonObject): boolean {
   return model['status'] !== 'deprecated' && (!Array.isArray(output) || (output.length === 1 && output[0] === 'text'))
 }
 
-function modelsDevPrice(id: string, cost: JsonObject): Price {
-  const rates = (from: JsonObject): Omit<Price, 'long'> => ({
-    input: dollarsPerMillion(id, from['input']),
-    output: dollarsPerMillion(id, from['output']),
-    ...(from['cache_read'] !== undefined && { cacheRead: dollarsPerMillion(id, from['cache_read']) }),
-    ...(from['cache_write'] !== undefined && { cacheWrite: dollarsPerMillion(id, from['cache_write']) }),
-  })
+function modelsDevPrice(path: string, cost: JsonObject): Price {
+  const rates = (from: JsonObject, field = path): Omit<Price, 'long'> => {
+    const rate = (name: string): number => dollarsPerMillion(`${field}.${name}`, from[name])
+    return {
+      input: rate('input'),
+      output: rate('output'),
+      ...(from['cache_read'] !== undefined && { cacheRead: rate('cache_read') }),
+      ...(from['cache_write'] !== undefined && { cacheWrite: rate('cache_write') }),
+    }
+  }
   const tiers = Array.isArray(cost['tiers']) ? cost['tiers'].filter(isJsonObject) : []
   const over200k = asObject(cost['context_over_200k'])
   const [tier] = tiers
   const above = asCount(asObject(tier?.['tier'])?.['size'])
-  if (tier !== undefined && above !== undefined) return { ...rates(cost), long: { ...rates(tier), above } }
-  return over200k === undefined ? rates(cost) : { ...rates(cost), long: { ...rates(over200k), above: 200_000 } }
+  if (tier !== undefined && above !== undefined)
+    return { ...rates(cost), long: { ...rates(tier, `${path}.tiers[0]`), above } }
+  if (over200k === undefined) return rates(cost)
+  return { ...rates(cost), long: { ...rates(over200k, `${path}.context_over_200k`), above: 200_000 } }
 }
 
 /** Prices are in dollars per token. */
@@ -162,7 +197,8 @@ function readLitellm(file: JsonObject): ListVendorModels | undefined {
       .filter(({ vendor, row }) => vendor === vendorId && isPricedTextModel(row))
       .map((entry) => {
         const modelId = entry.id.startsWith(`${vendorId}/`) ? entry.id.slice(vendorId.length + 1) : entry.id
-        return modelOf(modelId, litellmPrice(modelId, entry.row), entry.row, ['max_input_tokens', 'max_output_tokens'])
+        const price = litellmPrice(`file[${JSON.stringify(entry.id)}]`, entry.row)
+        return modelOf(modelId, price, entry.row, ['max_input_tokens', 'max_output_tokens'])
       })
 }
 
@@ -172,17 +208,20 @@ function isPricedTextModel(row: JsonObject): boolean {
   return row['input_cost_per_token'] !== undefined && TEXT_MODES.includes(row['mode'])
 }
 
-function litellmPrice(id: string, row: JsonObject): Price {
+function litellmPrice(path: string, row: JsonObject): Price {
   const rates = (suffix: string): Omit<Price, 'long'> => {
-    const rate = (field: string): number | undefined => {
-      const value = row[`${field}${suffix}`] ?? (suffix === '' ? undefined : row[field])
-      return value === undefined || value === null ? undefined : dollarsPerMillion(id, value, 1e6)
+    const optionalRate = (field: string): number | undefined => {
+      const name = (row[`${field}${suffix}`] ?? undefined) === undefined ? field : `${field}${suffix}`
+      const value = row[name] ?? undefined
+      return value === undefined ? undefined : dollarsPerMillion(`${path}.${name}`, value, 1e6)
     }
-    const cacheRead = rate('cache_read_input_token_cost')
-    const cacheWrite = rate('cache_creation_input_token_cost')
+    const rate = (field: string): number => optionalRate(field) ?? dollarsPerMillion(`${path}.${field}`, undefined, 1e6)
+    const cacheRead = optionalRate('cache_read_input_token_cost')
+    const cacheWrite = optionalRate('cache_creation_input_token_cost')
+    const isEmbedding = row['mode'] === 'embedding'
     return {
-      input: rate('input_cost_per_token') ?? 0,
-      output: rate('output_cost_per_token') ?? 0,
+      input: rate('input_cost_per_token'),
+      output: isEmbedding ? (optionalRate('output_cost_per_token') ?? 0) : rate('output_cost_per_token'),
       ...(cacheRead !== undefined && { cacheRead }),
       ...(cacheWrite !== undefined && { cacheWrite }),
     }
@@ -207,11 +246,12 @@ function modelOf(
 
 const MAX_PRICE = 10_000
 
-function dollarsPerMillion(id: string, value: unknown, factor = 1): number {
+/** @param path The field of the file, for the error. */
+function dollarsPerMillion(path: string, value: unknown, factor = 1): number {
   // Rounding removes the floating-point error of the multiplication.
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars
-  const price = `${JSON.stringify(value)}${factor === 1 ? '' : ' per token'}`
-  const problem = `the price of "${id}" is ${price}; expected 0 to ${MAX_PRICE} dollars per million tokens`
+  const received = typeof value === 'number' ? `${value}${factor === 1 ? '' : ' per token'}` : JSON.stringify(value)
+  const problem = `${path}: expected 0 to ${MAX_PRICE} dollars per million tokens, got ${received}`
   throw optionError('priceList', problem)
 }

@@ -115,6 +115,10 @@ export class EventBuffer {
     return this.#isStored
   }
 
+  get hasDemand(): boolean {
+    return this.#hasDemand
+  }
+
   #attach(reader: Reader): () => void {
     this.#readers.add(reader)
     reader.sink.onDrain(() => {

@@ -11,7 +11,7 @@ import { isSafeId } from '../governance/stored-records.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import type { Endpoint } from '../http/router.ts'
-import { shareBody, toWebRequest } from '../http/web-handler.ts'
+import { lazyBody, shareBody, toWebRequest } from '../http/web-handler.ts'
 import { findCallerKey, readBearer } from '../pipeline/admission.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import { baseHeaders, sendJson } from '../pipeline/settle.ts'
@@ -202,7 +202,13 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     if (key !== undefined && hasAdminKey(request, key)) return request
     if (authorize !== undefined) {
       const shared = shareBody(request)
-      if (await isTrueWithin(AUTHORIZE_TIMEOUT_MS, () => authorize(toWebRequest(shared, limits)), runtime))
+      if (
+        await isTrueWithin(
+          AUTHORIZE_TIMEOUT_MS,
+          () => authorize(toWebRequest(shared, () => lazyBody(shared, limits))),
+          runtime,
+        )
+      )
         return shared
     }
     throw new GatewayError(

@@ -40,7 +40,8 @@ export function getModel(models: readonly ListedModel[], services: Services): Ha
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     const name = pathId(call)
-    const entry = models.find((candidate) => candidate.name === name && mayList(key, candidate))
+    const listed = models.find((candidate) => candidate.name === name && mayList(key, candidate))
+    const entry = listed ?? findUnlisted(name, key, services)
     if (entry === undefined) {
       throw new GatewayError(
         'invalid-model',
@@ -49,6 +50,18 @@ export function getModel(models: readonly ListedModel[], services: Services): Ha
       )
     }
     return sendWithRateStatus(call, key, services, writeModel(entry))
+  }
+}
+
+/** A request may also name a model without its provider, with another date, or one that only the vendor knows. */
+function findUnlisted(name: string, key: VirtualKey, { resolve }: Services): ListedModel | undefined {
+  try {
+    return resolve(name, key)
+      .routes.map(({ provider, model }) => ({ name, provider: provider.name, model }))
+      .find((entry) => mayList(key, entry))
+  } catch (error) {
+    if (GatewayError.is(error) && error.kind !== 'internal') return undefined
+    throw error
   }
 }
 

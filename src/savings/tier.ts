@@ -92,6 +92,11 @@ export interface WaterfallResult {
   /** The part of `spent` for tiers requested by a header. @default 0 */
   readonly requestedCost?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
+  /**
+   * Share of the received prompt that the vendor's cache would serve if the tiers had never rewritten the conversation,
+   * from 0 to 1. @default what the vendor reports, or 0 for a rewritten prompt
+   */
+  readonly servedShare?: number
   /** Corrects the expected cache reads of later turns. Never rejects. Absent if no history is stored for the prompt. */
   reportCacheRead?(tokens: number): Promise<void>
 }

@@ -11,6 +11,7 @@ import {
   correctTrust,
   createMemory,
   type History,
+  isWarm,
   NEW_CONVERSATION,
   recallHistory,
   rememberSent,
@@ -89,7 +90,10 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     const next = await rememberSent(memory, job, history, sentRequest)
     const { cachedTokens } = sentRequest
     const reportCacheRead = (read: number): Promise<void> => correctTrust(memory, job, next, { cachedTokens, read })
-    return { ...result, reportCacheRead }
+    // `trust` describes the prompts that were sent, not those that the vendor would have received without the tiers.
+    const servedShare = Math.min(1, warmTokens(history, job, { trust: 1 }) / Math.max(1, result.tokens))
+    const wasRewritten = sentAs !== undefined || isWarm(history.rewritten, job.now)
+    return { ...result, ...(wasRewritten && { servedShare }), reportCacheRead }
   }
 }
 

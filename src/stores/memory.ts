@@ -6,12 +6,14 @@ import { createLogs } from './memory/logs.ts'
 import {
   bytesOf,
   checkPool,
+  createStoreClock,
   exceedsQuota,
   growthOf,
   limitOf,
   type PoolLimit,
   poolOf,
   shareOf,
+  type StoreClock,
   type ValuePool,
   withDefaults,
   wouldExceed,
@@ -61,7 +63,7 @@ export interface MemoryBounds {
 
 /** Options for `memoryStore()`. */
 export interface MemoryStoreOptions extends Partial<MemoryBounds> {
-  /** Returns the time in milliseconds since 1970. Use the same clock for the gateway. @default Date.now */
+  /** Returns the time in milliseconds since 1970. @default the `runtime.now` of the gateway, otherwise Date.now */
   readonly now?: () => number
 }
 
@@ -98,13 +100,14 @@ const CHECK = optionsOf({
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
   checkOptions('memoryStore', options, CHECK)
-  const { now = Date.now, ...bounds } = options
+  const { now: ownClock, ...bounds } = options
+  const { clock, useClock } = createStoreClock(ownClock, Date.now)
   const limits = withDefaults(DEFAULTS, bounds)
   const createState = () => ({
-    values: createValues(now, limits),
-    counters: createCounters(now, limits),
-    tallies: createTallies(now, limits.tallies),
-    logs: createLogs(now, limits.logs),
+    values: createValues(clock, limits),
+    counters: createCounters(clock, limits),
+    tallies: createTallies(clock, limits.tallies),
+    logs: createLogs(clock, limits.logs),
   })
   let state = createState()
   const store: Store = {
@@ -138,6 +141,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const name of names) state.logs.append(name, entry)
     },
     entries: async (log, query) => state.logs.entries(log, query),
+    useClock,
     ping: async () => {},
     close: async () => void (state = createState()),
   }
@@ -145,7 +149,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   return Object.defineProperty(store, 'local', { value: true })
 }
 
-function createValues(now: () => number, limits: Readonly<Record<ValuePool, PoolLimit>>) {
+function createValues(clock: StoreClock, limits: Readonly<Record<ValuePool, PoolLimit>>) {
   const pools = {
     durable: new Pool(limits.durable),
     owned: new Pool(limits.owned),
@@ -164,7 +168,7 @@ function createValues(now: () => number, limits: Readonly<Record<ValuePool, Pool
   }
 
   function find(key: string): PoolEntry | undefined {
-    expiries.forEachDue(now(), remove)
+    expiries.forEachDue(clock.now(), remove)
     return entries.get(key)
   }
 
@@ -195,7 +199,7 @@ function createValues(now: () => number, limits: Readonly<Record<ValuePool, Pool
     entries.set(key, entry)
     pool.put(entry)
     keys.add(key)
-    if (ttlMs !== undefined) expiries.schedule(entry, now() + ttlMs)
+    if (ttlMs !== undefined) expiries.schedule(entry, clock.now() + ttlMs)
   }
 
   function dropUntilFits({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
@@ -214,7 +218,7 @@ function createValues(now: () => number, limits: Readonly<Record<ValuePool, Pool
   }
 
   function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
-    expiries.forEachDue(now(), remove)
+    expiries.forEachDue(clock.now(), remove)
     return keys.list(prefix, after, limit)
   }
 

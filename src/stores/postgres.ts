@@ -17,7 +17,7 @@ import {
   toText,
 } from './durable-store.ts'
 import { migratePostgres, type RunQuery } from './postgres/schema.ts'
-import { withDefaults } from './store-rules.ts'
+import { createStoreClock, type StoreClock, withDefaults, withTime } from './store-rules.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `postgresStore()`. */
@@ -28,7 +28,7 @@ export interface PostgresStoreOptions {
   readonly schema?: string
   /** Limits on the data that requests write. @default 1,000,000 entries and 1 GiB each */
   readonly limits?: Partial<BulkLimits>
-  /** Returns the time in milliseconds since 1970. @default the clock of the PostgreSQL server */
+  /** Returns the time in milliseconds since 1970. @default the `runtime.now` of the gateway, otherwise the clock of the PostgreSQL server */
   readonly now?: () => number
 }
 
@@ -57,10 +57,11 @@ const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['c
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
-  const { client, schema = 'sluice', now } = options
+  const { client, schema = 'sluice' } = options
+  const { clock, useClock } = createStoreClock(options.now, () => undefined)
   const limits = withDefaults(DEFAULT_BULK_LIMITS, options.limits)
   const runQuery = createRunQuery(client)
-  const callFunction = createCallFunction(runQuery, schema, now)
+  const callFunction = createCallFunction(runQuery, schema, clock)
   const sweeper = createSweeper(callFunction, limits)
   const call: CallOperation = async (operation, request) => {
     const reply = await callFunction(operation, request)
@@ -72,6 +73,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     ...createRemoteCounters(call, limits),
     entries: async (log, query) =>
       toList(await call('read_entries', { ...toRangeRequest(query), log: encodeText(log) })).map(toLogEntry),
+    useClock,
     ping: async () => void (await runQuery('SELECT 1', [])),
     warnings: async () => (await runQuery(FIND_UNSAFE_SETTINGS, [])).map(toWarning),
     close: () => sweeper.finish(),
@@ -125,7 +127,7 @@ export function postgresAnswerStore(options: PostgresAnswerStoreOptions): Postgr
   checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
   const store = postgresStore(storeOptions)
-  return { ...createStoredAnswers(store, options, options.now ?? Date.now), migrate: store.migrate }
+  return { ...createStoredAnswers(store, options, options.now), migrate: store.migrate }
 }
 
 /** A Pool or Client of `pg`, or a PGlite database. */
@@ -155,9 +157,9 @@ const RETRYABLE_CODES = new Set(['40P01', '40001'])
 const MISSING_SCHEMA_CODES = new Set(['42883', '3F000'])
 const MAX_ATTEMPTS = 5
 
-export function createCallFunction(run: RunQuery, schema: string, now: (() => number) | undefined): CallFunction {
+export function createCallFunction(run: RunQuery, schema: string, clock: StoreClock<number | undefined>): CallFunction {
   return async (name, request) => {
-    const parameter = JSON.stringify(now === undefined ? request : { ...request, now: now() })
+    const parameter = JSON.stringify(withTime(request, clock.now()))
     for (let attempt = 1; ; attempt += 1) {
       try {
         const [row] = await run(`SELECT ${schema}.${name}($1::text) AS result`, [parameter])

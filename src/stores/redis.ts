@@ -18,7 +18,7 @@ import {
 import { OPERATION_SCRIPTS } from './redis/counter-scripts.ts'
 import { createShardedCounters } from './redis/sharded-counters.ts'
 import { READ_SETTINGS, type RunScript } from './redis/value-scripts.ts'
-import { withDefaults } from './store-rules.ts'
+import { createStoreClock, type StoreClock, withDefaults, withTime } from './store-rules.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `redisStore()`. */
@@ -37,7 +37,7 @@ export interface RedisStoreOptions {
   readonly shardByOwner?: boolean
   /** Limits on the data that requests write. @default 1,000,000 entries and 256 MiB each */
   readonly limits?: Partial<BulkLimits>
-  /** Returns the time in milliseconds since 1970. @default the clock of the Redis server */
+  /** Returns the time in milliseconds since 1970. @default the `runtime.now` of the gateway, otherwise the clock of the Redis server */
   readonly now?: () => number
 }
 
@@ -58,15 +58,17 @@ const DEFAULT_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIM
  */
 export function redisStore(options: RedisStoreOptions): Store {
   checkOptions('redisStore', options, CHECK)
-  const { client, prefix = 'sluice', shardByOwner = false, now } = options
+  const { client, prefix = 'sluice', shardByOwner = false } = options
+  const { clock, useClock } = createStoreClock(options.now, () => undefined)
   const limits = withDefaults(DEFAULT_LIMITS, options.limits)
-  const run = createRunScript(client, prefix, now)
+  const run = createRunScript(client, prefix, clock)
   const call: CallOperation = (operation, request) => run(OPERATION_SCRIPTS[operation], request)
   const values = createRemoteValues(call, limits)
   return {
     ...values,
     ...(shardByOwner ? createShardedCounters(run, limits) : createRemoteCounters(call, limits)),
     entries: (log, query) => readEntries(call, encodeText(log), query),
+    useClock,
     ping: async () => void (await values.get('')),
     warnings: async () => toWarnings(await run(READ_SETTINGS, {})),
     close: async () => {},
@@ -121,7 +123,7 @@ const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STO
 export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
   checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
-  return createStoredAnswers(redisStore(storeOptions), options, options.now ?? Date.now)
+  return createStoredAnswers(redisStore(storeOptions), options, options.now)
 }
 
 /** ioredis: `new Redis()` or `new Cluster()`. Set `enableOfflineQueue: false` to report outages immediately. */
@@ -153,14 +155,14 @@ export interface UpstashClient {
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
 
 /** Scripts take and return JSON. Clients with the Upstash interface parse the returned JSON. */
-export function createRunScript(client: RedisClient, prefix: string, now: (() => number) | undefined): RunScript {
+export function createRunScript(client: RedisClient, prefix: string, clock: StoreClock<number | undefined>): RunScript {
   const send = createSend(client)
   /** The braces form a hash tag, from which a cluster derives the slot. */
   const baseOf = (owner: string | undefined): string =>
     owner === undefined ? `{${escapeTag(prefix)}}` : `${prefix}:{o:${escapeTag(owner)}}`
   return async (script, request, owner) => {
     const base = baseOf(owner)
-    const argument = JSON.stringify(now === undefined ? request : { ...request, now: now() })
+    const argument = JSON.stringify(withTime(request, clock.now()))
     const sha = await script.sha
     let result: unknown
     try {

@@ -15,11 +15,13 @@ import {
   bytesOf,
   checkAmount,
   checkReserveRequest,
+  createStoreClock,
   decideReservation,
   duplicateReservationError,
   heldAmount,
   LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
+  type StoreClock,
   withDefaults,
 } from './store-rules.ts'
 
@@ -37,7 +39,7 @@ export interface SqliteStoreOptions {
   readonly synchronous?: 'normal' | 'full'
   /** Limits on the data that requests write. @default 1,000,000 entries and 1 GiB each */
   readonly limits?: Partial<BulkLimits>
-  /** Returns the time in milliseconds since 1970. @default Date.now */
+  /** Returns the time in milliseconds since 1970. @default the `runtime.now` of the gateway, otherwise Date.now */
   readonly now?: () => number
 }
 
@@ -58,7 +60,8 @@ const CHECK = optionsOf(
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)
-  const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal', now = Date.now } = options
+  const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal' } = options
+  const { clock, useClock } = createStoreClock(options.now, Date.now)
   const limits = withDefaults(DEFAULT_BULK_LIMITS, options.limits)
   const sql = createSql(database)
   // Must precede the switch to WAL, which waits for a lock that another process may hold.
@@ -66,10 +69,10 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
   sql.row('PRAGMA journal_mode = WAL')
   database.exec(`PRAGMA synchronous = ${synchronous === 'full' ? 'FULL' : 'NORMAL'}`)
   migrateSqlite(sql, (script) => database.exec(script))
-  const counters = createCounters(sql, now)
-  const logs = createLogs(sql, now, limits)
+  const counters = createCounters(sql, clock)
+  const logs = createLogs(sql, clock, limits)
   return {
-    ...createValues(sql, now, limits),
+    ...createValues(sql, clock, limits),
     reserve: (request) => sql.atomically(() => counters.reserve(request)),
     settle: ({ reservationId, charges, tallies, entries = [] }) =>
       sql.atomically(() => {
@@ -88,6 +91,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
         for (const name of [log].flat()) logs.append(name, entry)
       }),
     entries: async (log, query) => logs.entries(log, query),
+    useClock,
     ping: async () => void sql.row('SELECT 1'),
     warnings: async () => (isInMemory(sql) ? [IN_MEMORY_WARNING] : []),
     close: async () => {},
@@ -104,7 +108,7 @@ function isInMemory(sql: Sql): boolean {
 const SWEEP_INTERVAL_MS = 1_000
 
 /** `reserve`, `settle` and `addTally` must run within a transaction. */
-function createCounters(sql: Sql, now: () => number) {
+function createCounters(sql: Sql, clock: StoreClock) {
   let nextSweepAt = 0
 
   function releaseExpired(time: number): void {
@@ -131,7 +135,7 @@ function createCounters(sql: Sql, now: () => number) {
 
   function reserve(request: ReserveRequest): ReserveResult {
     const { claims } = request
-    const time = now()
+    const time = clock.now()
     checkReserveRequest(request, time)
     releaseExpired(time)
     const id = encodeText(request.reservationId)
@@ -152,7 +156,7 @@ function createCounters(sql: Sql, now: () => number) {
   }
 
   function settle(reservationId: string, charges: readonly Charge[]): boolean {
-    const time = now()
+    const time = clock.now()
     releaseExpired(time)
     const id = encodeText(reservationId)
     if (!isOpenReservation(id)) return false
@@ -199,7 +203,7 @@ function createCounters(sql: Sql, now: () => number) {
 
   /** Subtracts expired holds instead of deleting them, because a deletion requires the write lock. */
   function level(name: string): Level {
-    const time = now()
+    const time = clock.now()
     const row = sql.row(
       `SELECT spent, held - coalesce(
          (SELECT sum(amount) FROM holds WHERE holds.counter = counters.name AND expires_at <= ?), 0) AS held
@@ -212,7 +216,7 @@ function createCounters(sql: Sql, now: () => number) {
   }
 
   function addTally({ name, amounts, expiresAt }: Tally): void {
-    if (expiresAt !== undefined && expiresAt <= now()) return
+    if (expiresAt !== undefined && expiresAt <= clock.now()) return
     const sums = new Map(Object.entries(tally(name)))
     for (const [field, amount] of Object.entries(amounts)) addAmount(sums, field, amount)
     const text = encodeText(JSON.stringify(Object.fromEntries(sums)))
@@ -226,7 +230,7 @@ function createCounters(sql: Sql, now: () => number) {
   }
 
   function tally(name: string): Readonly<Record<string, number>> {
-    const row = sql.row('SELECT amounts FROM tallies WHERE name = ? AND ends_at > ?', encodeText(name), now())
+    const row = sql.row('SELECT amounts FROM tallies WHERE name = ? AND ends_at > ?', encodeText(name), clock.now())
     return row === undefined ? {} : readAmounts(decodeText(textIn(row, 'amounts')))
   }
 

@@ -5,6 +5,25 @@ import type { Runtime } from '../core/ports.ts'
 
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
+export interface StoreClock<Time = number> {
+  /** Read for each call, because a gateway may replace it. */
+  now: () => Time | number
+}
+
+/** Creates a store's clock. A gateway replaces `initial`, but not a clock in the store's options. */
+export function createStoreClock<Time extends number | undefined>(
+  own: (() => number) | undefined,
+  initial: () => Time,
+): { readonly clock: StoreClock<Time>; readonly useClock: NonNullable<Store['useClock']> } {
+  const clock: StoreClock<Time> = { now: own ?? initial }
+  return { clock, useClock: (now) => void (own === undefined && (clock.now = now)) }
+}
+
+/** Without a time, the server uses its own clock. */
+export function withTime(request: object, time: number | undefined): object {
+  return time === undefined ? request : { ...request, now: time }
+}
+
 /** Minimum time for which an expired reservation can still be settled, in milliseconds. */
 export const LATE_SETTLEMENT_MS: number = 2 * 3_600_000
 

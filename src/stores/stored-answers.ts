@@ -2,7 +2,7 @@ import { sha256 } from '#hash'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache.ts'
 import { GatewayError, integerFrom, type OptionCheck } from '../core/errors.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
-import { bytesOf } from './store-rules.ts'
+import { bytesOf, createStoreClock, type StoreClock } from './store-rules.ts'
 
 /** Quota for the answers of one key. A full quota drops the least recently written answer. */
 export interface StoredAnswersOptions {
@@ -25,10 +25,15 @@ const PAGE_SIZE = 200
 const MAX_AMEND_ATTEMPTS = 3
 const MAX_COUNTED_ANSWERS = 10_000
 
-export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
+export function createStoredAnswers(
+  store: Store,
+  options: StoredAnswersOptions,
+  ownClock: (() => number) | undefined,
+): AnswerStore {
+  const { clock, useClock } = createStoreClock(ownClock, Date.now)
   const { maxEntriesPerKey = DEFAULT_MAX_ENTRIES, maxBytesPerKey = DEFAULT_MAX_BYTES } = options
   const claimToken = crypto.randomUUID()
-  const answerCounter = createAnswerCounter(now)
+  const answerCounter = createAnswerCounter(clock)
   const quotaOf = (keyId: string): Quota => ({
     name: `answers:${keyId}`,
     maxEntries: maxEntriesPerKey * MAX_VALUES_PER_ANSWER,
@@ -59,7 +64,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     for (let attempt = 0; attempt < MAX_AMEND_ATTEMPTS; attempt += 1) {
       const text = await store.get(answerKey(id))
       const answer = decodeAnswer(text)
-      const ttlMs = (answer?.expiresAt ?? 0) - now()
+      const ttlMs = (answer?.expiresAt ?? 0) - clock.now()
       if (answer === undefined || ttlMs <= 0) return
       const changedText = encodeAnswer({ ...answer, ...changes })
       const writeOptions = { ttlMs, quota: quotaOf(answer.keyId) }
@@ -105,6 +110,10 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
       release: async (id) => void (await store.swap(claimKey(id), claimToken, undefined)),
       values: store,
     },
+    useClock: (now) => {
+      useClock(now)
+      store.useClock?.(now)
+    },
   }
 }
 
@@ -135,7 +144,7 @@ function hashOf(json: string): string {
   return sha256(`answer 1 ${json}`)
 }
 
-function createAnswerCounter(now: () => number) {
+function createAnswerCounter(clock: StoreClock) {
   const entries = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
   return {
     add: (id: string, entry: { readonly bytes: number; readonly expiresAt: number }): void => {
@@ -148,7 +157,7 @@ function createAnswerCounter(now: () => number) {
     size: (): StoreSize => {
       let bytes = 0
       for (const [id, entry] of entries) {
-        if (entry.expiresAt <= now()) entries.delete(id)
+        if (entry.expiresAt <= clock.now()) entries.delete(id)
         else bytes += entry.bytes
       }
       return { entries: entries.size, bytes }

@@ -1,4 +1,5 @@
 import { asArray, isJsonObject, type JsonObject } from '../core/json.ts'
+import type { CacheWrites } from '../core/money.ts'
 import type { Model } from '../core/ports.ts'
 import type { ImagePart, Part, Prompt } from '../core/prompt.ts'
 
@@ -123,6 +124,8 @@ export interface PromptWeight {
   readonly overhead: number
   /** Maximum number of tokens that a translation to another format adds. */
   readonly translation: number
+  /** The longest cache entry that a `cache_control` marker of the caller requests. */
+  readonly cacheWrites: CacheWrites
 }
 
 const REQUEST_OVERHEAD = 64
@@ -147,7 +150,8 @@ type MutableWeight = { -readonly [Field in keyof PromptWeight]: PromptWeight[Fie
 
 /** `bytes` is the size of the body. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
-  const weight = { bytes, images: 0, overhead: REQUEST_OVERHEAD, translation: 0 }
+  const weight: MutableWeight = { bytes, images: 0, overhead: REQUEST_OVERHEAD, translation: 0, cacheWrites: 'none' }
+  if (prompt.native.value['cache_control'] !== undefined) weighMarker(prompt.native.value, weight)
   for (const message of prompt.messages) {
     weight.overhead += MESSAGE_OVERHEAD
     for (const part of message.parts) weighPart(part, weight)
@@ -156,8 +160,17 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   weight.overhead += prompt.tools.length * TOOL_OVERHEAD
   weight.translation += (1 + prompt.tools.length) * TRANSLATED_ITEM_TOKENS
   if (prompt.settings.shape?.type === 'json') weight.translation += TRANSLATED_SHAPE_TOKENS
-  for (const { parameters, native } of prompt.tools) if (parameters === undefined) weighTool(native.value, weight, 0)
+  for (const { parameters, native } of prompt.tools) {
+    if (native.value['cache_control'] !== undefined) weighMarker(native.value, weight)
+    if (parameters === undefined) weighTool(native.value, weight, 0)
+  }
   return weight
+}
+
+function weighMarker({ cache_control: marker }: JsonObject, weight: MutableWeight): void {
+  if (!isJsonObject(marker)) return
+  if (marker['ttl'] === '1h') weight.cacheWrites = '1h'
+  else if (weight.cacheWrites === 'none') weight.cacheWrites = '5m'
 }
 
 /** The translated names of the tools in a group start with the group's name. */
@@ -176,6 +189,7 @@ function weighOpaque({ input, namespace, tools }: JsonObject, weight: MutableWei
 
 function weighPart(part: Part, weight: MutableWeight): void {
   weight.translation += TRANSLATED_ITEM_TOKENS
+  if (part.native?.value['cache_control'] !== undefined) weighMarker(part.native.value, weight)
   switch (part.type) {
     case 'image': {
       const data = imageData(part)

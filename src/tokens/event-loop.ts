@@ -5,15 +5,33 @@ const MAX_PAUSE_MS = 50
 
 /** The timer functions are saved when this module loads, because fake timers in tests may never fire. */
 const wait: (callback: () => void, ms: number) => unknown = setTimeout
-const runLater: (callback: () => void) => unknown =
-  typeof setImmediate === 'function' ? setImmediate : (callback) => wait(callback, 0)
+const runLater = globalThis.setImmediate
 
 let isScheduled = false
 let stepStart: number | undefined
 let pausedUntil = 0
 
-/** Only one waiting computation continues per turn of the event loop, so that other requests run between two steps. */
-export function yieldToEventLoop(): Promise<void> {
+/**
+ * Only one waiting computation continues per turn of the event loop, so that other requests run between two steps. On
+ * platforms whose timers belong to a request, each computation waits for its own timer: a shared one may never fire.
+ */
+export const yieldToEventLoop: () => Promise<void> = canShareImmediates() ? waitForTurn : waitForTimer
+
+/** In the Edge Runtime, `setImmediate` exists and throws. In Workers, it is missing or throws outside of a request. */
+function canShareImmediates(): boolean {
+  try {
+    clearImmediate(runLater(() => {}))
+    return true
+  } catch {
+    return false
+  }
+}
+
+function waitForTimer(): Promise<void> {
+  return new Promise((resolve) => void wait(resolve, 0))
+}
+
+function waitForTurn(): Promise<void> {
   endStep()
   return new Promise((resolve) => {
     waitingComputations.push(resolve)

@@ -1,6 +1,6 @@
-import { LRUCache } from 'lru-cache'
 import { createPause, lazy, measureInSlices } from '../core/async.ts'
 import { isJsonObject, MAX_DATA_URL_PREFIX_BYTES, type Json, type JsonObject } from '../core/json.ts'
+import { RecentMap } from '../core/recent-map.ts'
 import {
   fingerprintOf,
   textOfPart,
@@ -42,7 +42,7 @@ type CountedItem = Message | Tool
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
   const sizesByItem = new WeakMap<CountedItem, Sizes>()
-  const sizesByFingerprint = new LRUCache<number, Sizes>({ max: MAX_CACHED_COUNTS })
+  const sizesByFingerprint = new RecentMap<number, Sizes>(MAX_CACHED_COUNTS)
   let seedValue: number | undefined
 
   const sizesOfText = (text: string): Sizes => {

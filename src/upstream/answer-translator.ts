@@ -9,16 +9,16 @@ import {
   isContentOrEnd,
 } from '../core/answer.ts'
 import type { Usage } from '../core/money.ts'
-import { GatewayError } from '../core/errors.ts'
-import { type ByteSearch, createByteSearch, isTooDeep } from '../core/json.ts'
+import { GatewayError, withoutRetries } from '../core/errors.ts'
+import { type ByteSearch, createByteSearch, isTooDeep, parseObject } from '../core/json.ts'
 import { textOfPart } from '../core/prompt.ts'
 import type { StreamWriter } from '../formats/format.ts'
 import { allocateBytes, joinBytes } from '../core/http.ts'
 import {
   createSseParser,
-  EVENT_END,
   findEventEnd,
   findLastEventEnd,
+  findOpenEventEnd,
   type SseParser,
   writeSseEvent,
 } from '../http/sse.ts'
@@ -76,7 +76,9 @@ export class AnswerTranslator {
   /** Returns the events for the caller. If a fault follows them, sets `failure` instead of throwing the error. */
   push(bytes: Uint8Array): TranslatedChunk {
     this.#receivedBytes += bytes.byteLength
-    if (this.#receivedBytes > MAX_ANSWER_BYTES) throw this.#options.toError('streamed an answer larger than 32 MiB')
+    if (this.#receivedBytes > MAX_ANSWER_BYTES) {
+      throw withoutRetries(this.#options.toError('streamed an answer larger than 32 MiB'))
+    }
     this.#receivedAnswer?.add(bytes)
     const canForward = this.#canForward
     const chunks: TranslatedChunk[] = []
@@ -127,6 +129,12 @@ export class AnswerTranslator {
     return (forwarded ?? this.#collector).completion()
   }
 
+  /** Returns the error of the first forwarded event that cannot be read. Parses all forwarded events. */
+  forwardedFailure(): GatewayError | undefined {
+    const failure = this.#hasForwarded ? this.#receivedAnswer?.failure() : undefined
+    return failure === undefined ? undefined : this.#unreadableError(failure)
+  }
+
   write(events: readonly SseEvent[]): string {
     let text = ''
     for (const event of events) {
@@ -137,26 +145,26 @@ export class AnswerTranslator {
 
   /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
   #forwardEvents(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
-    const start = this.#hasOpenEvent ? findEventEnd(bytes, this.#endsInLineFeed) : 0
-    const end = start === -1 ? -1 : findLastEventEnd(bytes, start)
+    const search = createByteSearch(bytes)
+    let start = this.#hasOpenEvent ? findOpenEventEnd(search, this.#endsInLineFeed) : 0
+    const end = findLastEventEnd(bytes, start)
     if (end <= start) return this.#parse(bytes, chunks)
-    if (this.hasContent && end - start === bytes.length) return this.#forwardOrParse(bytes, canForward, chunks)
+    if (this.hasContent && end - start === bytes.length) return this.#forwardOrParse(search, canForward, chunks)
     if (start > 0) this.#parse(bytes.subarray(0, start), chunks)
-    let events = bytes.subarray(start, end)
-    while (!this.hasContent && events.length > 0) {
-      const eventEnd = findEventEnd(events, false)
-      this.#parse(events.subarray(0, eventEnd), chunks)
-      events = events.subarray(eventEnd)
+    while (!this.hasContent && start < end) {
+      const eventEnd = findEventEnd(search, start)
+      this.#parse(bytes.subarray(start, eventEnd), chunks)
+      start = eventEnd
     }
-    this.#forwardOrParse(events, canForward, chunks)
+    this.#forwardOrParse(createByteSearch(bytes.subarray(start, end)), canForward, chunks)
     if (end < bytes.length) this.#parse(bytes.subarray(end), chunks)
   }
 
   /** If `canForward` rejects the events, halves them until it accepts a half or the half is short or one event. */
-  #forwardOrParse(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
+  #forwardOrParse(search: ByteSearch, canForward: CanForward, chunks: TranslatedChunk[]): void {
+    const events = search.bytes
     if (events.length === 0) return
     if (this.hasFinishReason) return this.#parse(events, chunks)
-    const search = createByteSearch(events)
     if (canForward(search)) {
       this.#hasForwarded = true
       this.writer.observeForwarded?.(search)
@@ -164,11 +172,11 @@ export class AnswerTranslator {
       return
     }
     if (events.length <= MAX_UNSPLIT_BYTES) return this.#parse(events, chunks)
-    const middle = search.find(EVENT_END, (events.length >> 1) - 1) + EVENT_END.length
-    const split = middle < events.length ? middle : search.find(EVENT_END) + EVENT_END.length
+    const middle = findEventEnd(search, (events.length >> 1) - 1)
+    const split = middle < events.length ? middle : findEventEnd(search, 0)
     if (split === events.length) return this.#parse(events, chunks)
-    this.#forwardOrParse(events.subarray(0, split), canForward, chunks)
-    this.#forwardOrParse(events.subarray(split), canForward, chunks)
+    this.#forwardOrParse(createByteSearch(events.subarray(0, split)), canForward, chunks)
+    this.#forwardOrParse(createByteSearch(events.subarray(split)), canForward, chunks)
   }
 
   #parse(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
@@ -188,12 +196,13 @@ export class AnswerTranslator {
   #translate(event: SseEvent): string {
     if (this.isComplete || this.#reader === undefined) return ''
     const { toError } = this.#options
-    if (isTooDeep(event.data)) throw toError('sent an event that is nested too deeply')
+    if (isTooDeep(event.data)) throw withoutRetries(toError('sent an event that is nested too deeply'))
     let chunk: StreamChunk
     try {
       chunk = this.#reader(event)
     } catch (error) {
-      throw GatewayError.is(error) ? error : toError('sent an event that cannot be parsed', error)
+      if (this.hasContent) this.#collector.add(unreadChunk(event))
+      throw this.#unreadableError(error)
     }
     return this.pushChunk(chunk)
   }
@@ -210,10 +219,14 @@ export class AnswerTranslator {
     this.#collector.add(chunk)
   }
 
+  #unreadableError(cause: unknown): GatewayError {
+    return GatewayError.is(cause) ? cause : this.#options.toError('sent an event that cannot be parsed', cause)
+  }
+
   #addEventIds(search: ByteSearch): TranslatedChunk {
     const pieces: TranslatedChunk[] = []
     for (let start = 0; start < search.bytes.length;) {
-      const end = search.find(EVENT_END, start) + EVENT_END.length
+      const end = findEventEnd(search, start)
       pieces.push(`id: ${++this.#eventCount}\n`, search.bytes.subarray(start, end))
       start = end
     }
@@ -246,7 +259,9 @@ const MAX_UNREAD_BYTES = 256 * 1024
 class ReceivedAnswer {
   readonly #collector = new Collector()
   #parser: SseParser | undefined
-  #reader: StreamReader
+  readonly #reader: StreamReader
+  #failure: unknown
+  #isComplete = false
   #buffer = allocateBytes(INITIAL_BUFFER_BYTES)
   #unreadBytes = 0
 
@@ -273,12 +288,35 @@ class ReceivedAnswer {
     const bytes = this.#buffer.subarray(0, this.#unreadBytes)
     this.#unreadBytes = 0
     try {
-      for (const event of parser.read(bytes)) this.#collector.add(this.#reader(event))
-      if (isEndOfStream) for (const event of parser.end()) this.#collector.add(this.#reader(event))
-    } catch {
-      // The answer consists of the events before the faulty event.
-      this.#reader = () => ({ parts: [] })
+      for (const event of parser.read(bytes)) this.#add(event)
+      if (isEndOfStream) for (const event of parser.end()) this.#add(event)
+    } catch (error) {
+      this.#failure ??= error
     }
     return this.#collector
   }
+
+  /** Returns the error of the first event that cannot be read. */
+  failure(): unknown {
+    this.read()
+    return this.#failure
+  }
+
+  #add(event: SseEvent): void {
+    if (this.#isComplete) return
+    let chunk: StreamChunk
+    try {
+      chunk = isTooDeep(event.data) ? unreadChunk(event) : this.#reader(event)
+    } catch (error) {
+      this.#failure ??= error
+      chunk = unreadChunk(event)
+    }
+    this.#collector.add(chunk)
+    this.#isComplete = chunk.parts.some(({ type }) => type === 'done')
+  }
+}
+
+/** The text of a malformed event counts as output, because the vendor bills what it contains. */
+function unreadChunk({ data }: SseEvent): StreamChunk {
+  return parseObject(data) === undefined ? { parts: [], unmappedText: data } : { parts: [] }
 }

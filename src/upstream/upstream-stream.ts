@@ -133,8 +133,8 @@ export class UpstreamStream implements SourceReceiver {
     }
     if (this.translator.isComplete) {
       this.#source.complete()
-      this.#settle({})
-      return
+      const error = this.translator.forwardedFailure()
+      return this.#settle(error === undefined ? {} : { error })
     }
     if (this.translator.hasContent) this.#markOpen()
     if (this.translator.failure !== undefined) this.fail(this.translator.failure)

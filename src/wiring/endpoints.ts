@@ -8,7 +8,8 @@ import type { WriteFailure } from '../formats/format.ts'
 import type { Ledger } from '../governance/ledger.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
-import type { FetchHandler } from '../http/web-handler.ts'
+import { markGatewayFetch } from '../http/served.ts'
+import type { FetchHandler, toFetch } from '../http/web-handler.ts'
 import { rateStatusOfCaller } from '../pipeline/admission.ts'
 import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
 import { requestIdOf } from '../pipeline/exchange.ts'
@@ -25,7 +26,7 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
   const route = createRoutes(dependencies)
 
   async function answerWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
-    const failure = asFailure(error)
+    const failure = refusedUpgrade(call.request, asFailure(error))
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
     let writeFailure: WriteFailure = writeChatFailure
     try {
@@ -52,6 +53,13 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
       void answerWithFailure({ id: id === '' ? requestIdOf(crypto.randomUUID()) : id, request, sink }, error)
     }
   }
+}
+
+/** Clients that prefer WebSockets, such as Codex, use HTTP after this failure, but give up after "method not allowed". */
+function refusedUpgrade(request: HttpRequest, failure: GatewayError): GatewayError {
+  const isUpgrade = failure.kind === 'method-not-allowed' && /\bwebsocket\b/i.test(request.header('upgrade') ?? '')
+  if (!isUpgrade) return failure
+  return new GatewayError('upgrade-required', 'WebSockets are not supported. Send a POST request over HTTP.')
 }
 
 /** Clients of the messages format usually send a version header, also to paths of other formats. */
@@ -109,9 +117,12 @@ export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Run
 }
 
 export function lazyFetch(gateway: HttpHandling): FetchHandler {
-  let fetch: FetchHandler | undefined
+  let fetch: ReturnType<typeof toFetch> | undefined
   const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(gateway)))
-  return (input, init) => fetch?.(input, init) ?? load().then((loaded) => loaded(input, init))
+  return markGatewayFetch(
+    (input: Request | string | URL, init?: unknown) =>
+      fetch?.(input, init) ?? load().then((loaded) => loaded(input, init)),
+  )
 }
 
 export function createMetricsReports(

@@ -213,7 +213,7 @@ function lazyIdempotency(options: IdempotencyOptions): Replay['idempotency'] {
   }
 }
 
-export function lazyTurns(store: Store): Turns {
+export function lazyTurns(store: Store, runtime: Pick<Runtime, 'now'>): Turns {
   const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
   return {
     recall: ({ turns: format }, key, body) =>
@@ -221,7 +221,7 @@ export function lazyTurns(store: Store): Turns {
     store: (answered, serialized) => {
       const { turns: format } = answered.format
       if (format === undefined || serialized === undefined) return undefined
-      const turn = format.turnToStore(createWriteContext(answered), serialized)
+      const turn = format.turnToStore(createWriteContext(answered, runtime), serialized)
       return turn === undefined ? undefined : load().then((turns) => turns.store(answered, format, turn))
     },
     find: async (key, id) => (await load()).find(key, id),

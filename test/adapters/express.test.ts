@@ -2,6 +2,7 @@ import express from 'express'
 import { createServer } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { toExpress, type HttpHandling } from '../../src/express.ts'
+import { toFetch } from '../../src/http/web-handler.ts'
 import { listen } from './listen.ts'
 import { post, readBody, sendJson, testAdapter, type Running } from './suite.ts'
 
@@ -18,6 +19,13 @@ testAdapter({
     const router = express.Router().use('/ai', toExpress(gateway))
     return listen(createServer(express().use('/deep', router)), '/deep/ai')
   },
+})
+
+testAdapter({
+  name: 'toExpress of a fetch handler',
+  isChunked: true,
+  mountedAt: '/ai',
+  start: (gateway) => listen(createServer(express().use('/ai', toExpress({ fetch: toFetch(gateway) }))), '/ai'),
 })
 
 const echo: HttpHandling = {
@@ -113,12 +121,12 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('answers a body that cannot be restored with 500 and a remedy', async () => {
+  it('answers a body that cannot be restored with 400 and a remedy', async () => {
     const app = express().use((request, _response, next) => void request.resume().once('end', next), toExpress(echo))
     await withServer(app, async ({ url }) => {
       const response = await post(url, '{"a":1}')
 
-      expect(response.status).toBe(500)
+      expect(response.status).toBe(400)
       expect(await response.text()).toContain('Mount the gateway before')
     })
   })

@@ -1,6 +1,7 @@
 import fastify, { type FastifyInstance } from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { toFastify, type HttpHandling } from '../../src/fastify.ts'
+import { toFetch } from '../../src/http/web-handler.ts'
 import { post, readBody, testAdapter, type Running } from './suite.ts'
 
 async function listen(app: FastifyInstance, path = ''): Promise<Running> {
@@ -36,6 +37,17 @@ testAdapter({
       { prefix: '/deep' },
     )
     return listen(app, '/deep/ai')
+  },
+})
+
+testAdapter({
+  name: 'toFastify of a fetch handler',
+  isChunked: true,
+  mountedAt: '/ai',
+  start: async (gateway) => {
+    const app = fastify()
+    app.register(toFastify({ fetch: toFetch(gateway) }), { prefix: '/ai' })
+    return listen(app, '/ai')
   },
 })
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { HttpRequest, ResponseSink } from '../../src/core/http.ts'
 import { toFetch } from '../../src/http/web-handler.ts'
 import { toNext, type NextHandler, type NextMethod } from '../../src/next.ts'
+import { createGateway, extractive } from '../../src/index.ts'
 import { listen } from './listen.ts'
 import { promise, testAdapter } from './suite.ts'
 import { webServer } from './web-server.ts'
@@ -59,10 +60,73 @@ describe('toFetch', () => {
     })
     const init = { method: 'POST', body: 'x' }
 
-    const replies = [fetch(address, init), fetch(new URL(address), init), fetch(new Request(address, init))]
+    const replies = [
+      fetch(address, init),
+      fetch(new URL(address), init),
+      fetch(new Request(address, init)),
+      fetch(address, new Request('https://other.example.com', init)),
+      fetch(address, Object.assign(Object.create(null) as RequestInit, init)),
+    ]
 
     for (const reply of replies) expect(await (await reply).text()).toBe('POST /api/v1/models x')
     await expect(fetch('no address')).rejects.toThrow(TypeError)
+  })
+
+  class Server {
+    readonly url = new URL('https://server.example.com/')
+    readonly method = 'PUT'
+    readonly signal = AbortSignal.abort()
+  }
+
+  it.each([
+    ['the server, as Bun does', new Server()],
+    ['bindings with names of fetch options, as Workers do', { method: 'PUT', body: 'y', headers: 'z', signal: 'on' }],
+    ['the client, as Deno does', { remoteAddr: { hostname: '::1' }, completed: Promise.resolve() }],
+    ['a text', 'text'],
+    ['a number', 1],
+    ['null', null],
+    ['a list', []],
+    ['a function', () => {}],
+  ])('ignores what a server passes after the request: %s', async (_case, context) => {
+    const fetch = toFetch({
+      handle: async (request, sink) => sink.send(200, {}, [request.method, request.path, request.header('x-a')].join()),
+    })
+    const request = new Request(address, { method: 'POST', body: 'x', headers: { 'x-a': 'b' } })
+
+    expect(await (await fetch(request, context)).text()).toBe('POST,/api/v1/models,b')
+  })
+
+  it('fits the types of servers and of clients', async () => {
+    const { fetch } = createGateway({ providers: [extractive()] })
+    const bun: { readonly fetch: (request: Request, server: Server) => Promise<Response> } = { fetch }
+    const worker: {
+      readonly fetch: (request: Request, bindings: { readonly KEY: string }, context: object) => Promise<Response>
+    } = { fetch }
+    const client: typeof globalThis.fetch = fetch
+    const request = new Request('https://example.com/health')
+
+    const responses = [bun.fetch(request, new Server()), worker.fetch(request, { KEY: '' }, {}), client(request.url)]
+
+    expect((await Promise.all(responses)).map(({ status }) => status)).toEqual([200, 200, 200])
+  })
+
+  it('accepts a request of another package', async () => {
+    const fetch = toFetch({ handle: ({ method, path }, sink) => sink.send(200, {}, `${method} ${path}`) })
+    const { method, url, headers, signal, body } = new Request(address, { method: 'DELETE' })
+    const foreign = { method, url, headers, signal, body } as Request
+
+    expect(await (await fetch(foreign)).text()).toBe('DELETE /api/v1/models')
+  })
+
+  it('a signal after a request cancels it', async () => {
+    const left = promise<void>()
+    const fetch = toFetch({ handle: (request) => request.onDisconnect(left.resolve) })
+    const caller = new AbortController()
+
+    void fetch(new Request(address, { method: 'POST', body: 'x' }), { signal: caller.signal })
+    caller.abort()
+
+    await left.settled
   })
 
   it('notifies the handler of a signal that has fired already', async () => {
@@ -120,6 +184,26 @@ describe('toFetch', () => {
     caller.abort(new Error('gone'))
 
     await expect(waiting).rejects.toThrow('gone')
+  })
+
+  it('leaves the body to a server that cancels it when the signal fires, as Deno does', async () => {
+    const left = promise<void>()
+    const fetch = toFetch({
+      handle: (request, sink) => {
+        request.onDisconnect(left.resolve)
+        sink.begin(200, {})
+      },
+    })
+    const caller = new AbortController()
+    const body = (await fetch(address, { signal: caller.signal })).body!
+    const cancelled = new Promise((resolve) => {
+      caller.signal.addEventListener('abort', () => resolve(body.cancel()))
+    })
+    caller.abort()
+
+    // Deno prints the error of a body that fails first.
+    expect(await cancelled).toBeUndefined()
+    await left.settled
   })
 
   it('pulls more data only when the reader reads', async () => {

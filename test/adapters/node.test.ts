@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { serve, toNodeHandler, type HttpHandler, type RunningServer, type ServeOptions } from '../../src/node.ts'
+import { toFetch } from '../../src/http/web-handler.ts'
 import { listen } from './listen.ts'
 import { promise, testAdapter } from './suite.ts'
 
@@ -15,6 +16,20 @@ testAdapter({
   name: 'serve',
   mountedAt: '',
   start: (gateway) => serve(gateway, { port: 0, hostname: '127.0.0.1', drainMs: 0 }),
+})
+
+testAdapter({
+  name: 'toNodeHandler of a fetch handler',
+  isChunked: true,
+  mountedAt: '',
+  start: (gateway) => listen(createServer(toNodeHandler({ fetch: toFetch(gateway) }))),
+})
+
+testAdapter({
+  name: 'serve of a fetch handler',
+  isChunked: true,
+  mountedAt: '',
+  start: (gateway) => serve({ fetch: toFetch(gateway) }, { port: 0, hostname: '127.0.0.1', drainMs: 0 }),
 })
 
 /** Waits enough event-loop turns for a server to read the data sent so far. */

@@ -1,7 +1,8 @@
-import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { Agent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { connect } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
+import { createGateway, extractive } from '../../src/index.ts'
 import type { BodyLimits, HttpHandler, HttpHandling, HttpRequest, ResponseSink } from '../../src/core/http.ts'
 
 /** A server that passes its requests to a handler. */
@@ -18,6 +19,8 @@ export interface Adapter {
   readonly start: (gateway: HttpHandling) => Promise<Running>
   /** True for handlers of web requests, which do not control their connections. @default false */
   readonly isWeb?: boolean
+  /** True if complete bodies are also sent without Content-Length. @default the value of isWeb */
+  readonly isChunked?: boolean
 }
 
 /** Declares the tests that every server-side adapter must pass. Each test runs over a real connection. */
@@ -272,6 +275,29 @@ export function testAdapter(adapter: Adapter): void {
     })
   })
 
+  describe(`${adapter.name}: a WebSocket upgrade`, () => {
+    it('is refused with 426 and a JSON error, and the connection still serves requests', async () => {
+      const gateway = createGateway({ providers: [extractive()], basePath: adapter.mountedAt })
+      const url = await start(gateway.handle)
+
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+      const headers = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13' }
+      const refusal = await openResponse(`${url}/v1/responses`, { agent, headers })
+      const error: unknown = JSON.parse(await readText(refusal))
+      const next = await openResponse(`${url}/health`, { agent })
+      await readText(next)
+      agent.destroy()
+
+      expect([refusal.statusCode, refusal.headers.upgrade, refusal.headers.connection]).toEqual([
+        426,
+        'HTTP/1.1',
+        'Upgrade',
+      ])
+      expect(error).toMatchObject({ error: { type: 'invalid_request_error', code: 'websocket_not_supported' } })
+      expect(next.statusCode).toBe(200)
+    })
+  })
+
   describe(`${adapter.name}: streams`, () => {
     /** Starts a stream and returns its sink. */
     const startStream = async (): Promise<{ url: string; begun: Promise<ResponseSink>; left: Promise<void> }> => {
@@ -345,7 +371,7 @@ export function testAdapter(adapter: Adapter): void {
       const whole = await fetch(`${url}/whole`)
       const stream = await fetch(`${url}/stream`)
 
-      if (adapter.isWeb !== true) expect(whole.headers.get('content-length')).toBe('5')
+      if ((adapter.isChunked ?? adapter.isWeb) !== true) expect(whole.headers.get('content-length')).toBe('5')
       expect(await whole.text()).toBe('caf\u00e9')
       expect([stream.headers.get('transfer-encoding'), (await stream.arrayBuffer()).byteLength]).toEqual([
         'chunked',
@@ -556,10 +582,14 @@ async function waitUntilConstant(count: () => number): Promise<void> {
 }
 
 /** Sends a GET and returns its response before any of the body is read. */
-function openResponse(url: string): Promise<IncomingMessage> {
+function openResponse(url: string, options: RequestOptions = {}): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    httpRequest(url, resolve).on('error', reject).end()
+    httpRequest(url, options, resolve).on('error', reject).end()
   })
+}
+
+async function readText(incoming: IncomingMessage): Promise<string> {
+  return Buffer.concat((await incoming.toArray()) as Buffer[]).toString()
 }
 
 async function dial(url: string): Promise<ReturnType<typeof connect>> {

@@ -10,7 +10,15 @@ import {
   savings,
   savingsPercent,
 } from '../../src/billing/bill.ts'
-import { formatUsd, toNanoUsd, ZERO, promptTokens, NO_USAGE } from '../../src/core/money.ts'
+import {
+  type CacheWrites,
+  formatUsd,
+  highestCostOf,
+  NO_USAGE,
+  promptTokens,
+  toNanoUsd,
+  ZERO,
+} from '../../src/core/money.ts'
 
 const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 }
 const plain = {
@@ -65,6 +73,40 @@ describe('a bill', () => {
     expect(bill.originalTokens).toBe(1000)
     expect(formatUsd(bill.theoretical)).toBe('$0.003000')
     expect(formatUsd(bill.actual)).toBe('$0.000570')
+  })
+
+  it('bills writes that were not reserved as cheaper ones, so that it stays within the reservation', () => {
+    const usage = { ...NO_USAGE, inputTokens: 100, cacheWriteTokens: 200, cacheWrite1hTokens: 700 }
+    const prices = { ...price, cacheWrite1h: 6 }
+    const theoretical = (writes: CacheWrites): string =>
+      formatUsd(makeBill({ ...plain, price: prices, usage, vendorCache: { writes, servedShare: 0 } }).theoretical)
+
+    expect([theoretical('none'), theoretical('5m'), theoretical('1h')]).toEqual(['$0.003000', '$0.003675', '$0.005250'])
+  })
+
+  it('costs at most the worst case of its tokens, whatever the vendor reads and writes', () => {
+    const tokens = fc.integer({ min: 0, max: 1_000_000 })
+    const rate = fc.integer({ min: 0, max: 50_000 }).map((milli) => milli / 1000)
+    const prices = fc.record({ input: rate, output: rate, cacheRead: rate, cacheWrite: rate, cacheWrite1h: rate })
+    fc.assert(
+      fc.property(
+        prices,
+        fc.record({
+          inputTokens: tokens,
+          cacheReadTokens: tokens,
+          cacheWriteTokens: tokens,
+          cacheWrite1hTokens: tokens,
+        }),
+        fc.constantFrom<CacheWrites>('none', '5m', '1h'),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (vendorPrice, counts, writes, servedShare) => {
+          const usage = { ...NO_USAGE, ...counts }
+          const bill = makeBill({ ...plain, price: vendorPrice, usage, vendorCache: { writes, servedShare } })
+          const worst = highestCostOf(vendorPrice, promptTokens(usage), 0, writes)
+          expect(bill.theoretical).toBeLessThanOrEqual(worst)
+        },
+      ),
+    )
   })
 
   it('of a cache hit bills nothing and saves everything', () => {

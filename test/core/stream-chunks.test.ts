@@ -89,11 +89,18 @@ describe('the steps of a stored answer', () => {
     expect(isComplete(chunks)).toBe(true)
   })
 
-  it('contain images and tool results as opaque parts, and omit those without a native block', () => {
-    const native = { dialect: 'anthropic', value: { type: 'image' } } as const
+  it('contain images unchanged', () => {
     const source = { type: 'url', url: 'https://example.com/a.png' } as const
     const image = { type: 'image', source } as const
-    const chunks = toStreamChunks({ id: 'a', model: 'm', parts: [{ ...image, native }, image], finish: 'stop' })
+    const chunks = toStreamChunks({ id: 'a', model: 'm', parts: [image], finish: 'stop' })
+    expect(chunks.flatMap((chunk) => chunk.parts)).toContainEqual(image)
+  })
+
+  it('contain documents as opaque parts, and omit those without a native block', () => {
+    const native = { dialect: 'anthropic', value: { type: 'document' } } as const
+    const source = { type: 'text', text: 'page' } as const
+    const document = { type: 'document', source } as const
+    const chunks = toStreamChunks({ id: 'a', model: 'm', parts: [{ ...document, native }, document], finish: 'stop' })
     expect(chunks.flatMap((chunk) => chunk.parts).filter((part) => part.type === 'opaque')).toEqual([
       { type: 'opaque', native },
     ])

@@ -12,20 +12,63 @@ function blocksOf(page: string): readonly string[] {
   return [...readFileSync(join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1] ?? '')
 }
 
+/** Runs the blocks of a page on a free port and then `more`, closes the gateway, and returns the output. */
+async function runPage(page: string, more = '', env: Readonly<Record<string, string>> = {}): Promise<string> {
+  const folder = mkdtempSync(join(root, 'test/docs/run-'))
+  try {
+    const file = join(folder, 'page.ts')
+    const anyPort = blocksOf(page).join('\n').replace('port: 8787', 'port: 0')
+    writeFileSync(file, `${anyPort}\n${more}\nawait server.close()\nawait gateway.close()\n`)
+    const options = { cwd: root, env: { ...process.env, ...env } }
+    return (await promisify(execFile)(process.execPath, ['--import', 'tsx', file], options)).stdout
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+describe('the guide to wrapping the gateway', () => {
+  it('contains code that checks a login, adds CORS headers and logs', async () => {
+    const requests = `
+      import { createServer } from 'node:http'
+      const own = createServer(handle).listen(0)
+      const ask = async (base: string, path: string, init: RequestInit): Promise<void> => {
+        const response = await fetch(base + path, init)
+        const { headers } = response
+        console.log('>', response.status, headers.get('access-control-allow-origin'), headers.get('access-control-allow-headers'))
+        await response.text()
+      }
+      const login = { 'x-app-login': 'secret' }
+      await ask(server.url, '/v1/models', {})
+      await ask(server.url, '/v1/models', { headers: login })
+      await ask(server.url, '/health', { headers: login })
+      await ask(server.url, '/v1/models', { method: 'OPTIONS', headers: { 'access-control-request-headers': 'authorization' } })
+      await ask('http://localhost:' + (own.address() as { port: number }).port, '/health', {})
+      own.close()
+      own.closeAllConnections()
+    `
+
+    const stdout = await runPage('docs/guides/wrap-the-gateway.md', requests, { APP_LOGIN: 'secret' })
+
+    const site = 'https://app.example.com'
+    expect(stdout.trim().split('\n')).toEqual([
+      'GET /v1/models 401 -',
+      `> 401 ${site} null`,
+      'GET /v1/models 401 -',
+      `> 401 ${site} null`,
+      'GET /health 200 -',
+      `> 200 ${site} null`,
+      'OPTIONS /v1/models 204 -',
+      `> 204 ${site} authorization`,
+      '> 200 null null',
+    ])
+  }, 60_000)
+})
+
 describe('the README', () => {
   it('contains code that starts a gateway and prints an answer and its bill', async () => {
-    const folder = mkdtempSync(join(root, 'test/docs/run-'))
-    try {
-      const file = join(folder, 'readme.ts')
-      const anyPort = blocksOf('README.md').join('\n').replace('port: 8787', 'port: 0')
-      writeFileSync(file, `${anyPort}\nawait server.close()\nawait gateway.close()\n`)
+    const stdout = await runPage('README.md')
 
-      const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', file], { cwd: root })
-
-      expect(stdout).toMatch(/A sluice is a gate for water\. \$\d+\.\d{6}\n/)
-    } finally {
-      rmSync(folder, { recursive: true })
-    }
+    expect(stdout).toMatch(/A sluice is a gate for water\. \$\d+\.\d{6}\n/)
   })
 
   it('contains the two commands of the setup', () => {

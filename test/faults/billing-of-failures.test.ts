@@ -292,9 +292,28 @@ describe('the beta of a million tokens of context', () => {
     expect(stage.upstream.last.headers['anthropic-beta']?.trim()).toBe('other-2025-01-01')
   })
 
-  it('is rejected in the body', async () => {
+  it.each(['Context-1M-2025-08-07, other', 'CONTEXT-1M-2025-08-07,other', '"context-1m-2025-08-07", other'])(
+    'is not forwarded in another spelling: %s',
+    async (betas) => {
+      const stage = await startOne(() => 'Hi.')
+      const options = { path: MESSAGE.path, headers: { 'Anthropic-Beta': betas } }
+      expect((await sendRequest(stage, MESSAGE.body, options)).status).toBe(200)
+
+      expect(stage.upstream.last.headers['anthropic-beta']?.trim()).toBe('other')
+    },
+  )
+
+  it.each([
+    { anthropic_beta: ['context-1m-2025-08-07'] },
+    { anthropic_beta: ['Context-1M-2025-08-07'] },
+    { Anthropic_Beta: 'CONTEXT-1M-2025-08-07' },
+    { 'anthropic-beta': ['context-1m-2025-08-07'] },
+    { betas: ['context-1m-2025-08-07'] },
+    { extra_body: { anthropic_beta: ['context-1m-2025-08-07'] } },
+    { additionalModelRequestFields: { anthropic_beta: ['Context-1m-2025-08-07'] } },
+  ])('is rejected in the body: %j', async (fields) => {
     const stage = await startOne(() => 'Hi.')
-    const body = { ...MESSAGE.body, anthropic_beta: ['context-1m-2025-08-07'] }
+    const body = { ...MESSAGE.body, ...fields }
     const reply = await sendRequest(stage, body, { path: MESSAGE.path })
 
     expect([reply.status, stage.upstream.requests.length]).toEqual([400, 0])

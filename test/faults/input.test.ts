@@ -323,6 +323,23 @@ describe.each(ENDPOINTS)('the $name endpoint', ({ path, body, model }) => {
     expect(reply.headers['allow']).toBe('POST')
   })
 
+  it('answers a WebSocket upgrade with 426', async () => {
+    const headers = { connection: 'Upgrade', upgrade: 'WebSocket' }
+    const reply = await sendRequest(stage, undefined, { path, method: 'GET', headers })
+
+    expectErrorResponse(reply, { status: 426, type: 'invalid_request_error' })
+  })
+
+  it.each(['h2c', 'TLS/1.0'])('answers an upgrade to %s with 405', async (upgrade) => {
+    const reply = await sendRequest(stage, undefined, {
+      path,
+      method: 'GET',
+      headers: { connection: 'Upgrade', upgrade },
+    })
+
+    expectErrorResponse(reply, { status: 405, type: 'invalid_request_error' })
+  })
+
   it('ignores a query of 7 KB', async () => {
     expect((await sendRequest(stage, body, { path: `${path}?${'x'.repeat(7_000)}` })).status).toBe(200)
   })

@@ -21,6 +21,7 @@ describe('the table of failures', () => {
     ['request-timeout', 408, 'invalid_request_error', 'request_timeout'],
     ['conflict', 409, 'invalid_request_error', undefined],
     ['too-large', 413, 'invalid_request_error', 'request_too_large'],
+    ['upgrade-required', 426, 'invalid_request_error', 'websocket_not_supported'],
     ['unsupported-media', 415, 'invalid_request_error', undefined],
     ['rate-limited', 429, 'rate_limit_error', 'rate_limit_exceeded'],
     ['internal', 500, 'api_error', undefined],
@@ -92,6 +93,7 @@ describe('the headers of a failure', () => {
     ],
     ['advice that is no header', failure('overloaded', { advice: { retryAfter: '3\r\nset-cookie: a=b' } }), {}],
     ['a wrong method', failure('method-not-allowed', { allow: ['GET', 'POST'] }), { allow: 'GET, POST' }],
+    ['a WebSocket', failure('upgrade-required'), { upgrade: 'HTTP/1.1', connection: 'Upgrade' }],
     ['a bad request', failure('invalid-request'), {}],
   ])('for %s', (_name, thrown, headers) => {
     expect(failureHeaders(thrown)).toEqual(headers)

@@ -219,26 +219,95 @@ describe('answers of a Gemini model', () => {
     ).rejects.toThrow()
   })
 
-  it.each(['SAFETY', 'RECITATION', 'PROHIBITED_CONTENT'])('reads %s as a filtered answer', async (reason) => {
-    upstream.reply = () => ({ kind: 'json', value: answer([], reason) })
+  const ask = { model: MODEL, messages: [{ role: 'user' as const, content: 'Hello?' }] }
 
-    const { choices } = await openai.chat.completions.create({
-      model: MODEL,
-      messages: [{ role: 'user', content: 'Hello?' }],
-    })
+  /** Returns the end of an answer as the three formats write it, not streamed and streamed. */
+  async function endsOf(value: object): Promise<readonly unknown[]> {
+    upstream.reply = ({ path }) =>
+      path.includes('streamGenerateContent')
+        ? { kind: 'events', items: [{ data: JSON.stringify(value) }] }
+        : { kind: 'json', value }
+    const { messages } = ask
+    const chat = await openai.chat.completions.create(ask)
+    const message = await anthropic.messages.create({ model: MODEL, max_tokens: 9, messages })
+    const response = await openai.responses.create({ model: MODEL, input: 'Hello?' })
+    const streamedMessage = await anthropic.messages.stream({ model: MODEL, max_tokens: 9, messages }).finalMessage()
+    const chatReasons: unknown[] = []
+    for await (const { choices } of await openai.chat.completions.create({ ...ask, stream: true }))
+      chatReasons.push(choices[0]?.finish_reason)
+    const statuses: unknown[] = []
+    for await (const event of await openai.responses.create({ model: MODEL, input: 'Hello?', stream: true }))
+      if ('response' in event) statuses.push(event.response.incomplete_details?.reason ?? event.response.status)
+    return [
+      [chat.choices[0]?.finish_reason, chatReasons.at(-1)],
+      [message.stop_reason, streamedMessage.stop_reason],
+      [response.incomplete_details?.reason ?? response.status, statuses.at(-1)],
+    ]
+  }
 
-    expect(choices[0]?.finish_reason).toBe('content_filter')
+  const FILTERED = [
+    ['content_filter', 'content_filter'],
+    ['refusal', 'refusal'],
+    ['content_filter', 'content_filter'],
+  ]
+
+  it.each([
+    'SAFETY',
+    'RECITATION',
+    'LANGUAGE',
+    'BLOCKLIST',
+    'PROHIBITED_CONTENT',
+    'SPII',
+    'MODEL_ARMOR',
+    'IMAGE_SAFETY',
+    'IMAGE_PROHIBITED_CONTENT',
+    'IMAGE_RECITATION',
+  ])('reads %s as a refusal in each format', async (reason) => {
+    expect(await endsOf(answer([{ text: 'A' }], reason))).toEqual(FILTERED)
   })
 
-  it('reads a blocked prompt as a filtered answer', async () => {
-    upstream.reply = () => ({ kind: 'json', value: { promptFeedback: { blockReason: 'SAFETY' }, usageMetadata } })
+  it.each(['SAFETY', 'MODEL_ARMOR', 'IMAGE_SAFETY', 'OTHER', 'A_LATER_REASON'])(
+    'reads a prompt that is blocked for %s as a refusal in each format',
+    async (blockReason) => {
+      expect(await endsOf({ promptFeedback: { blockReason }, usageMetadata })).toEqual(FILTERED)
+    },
+  )
 
-    const { choices } = await openai.chat.completions.create({
-      model: MODEL,
-      messages: [{ role: 'user', content: 'Hello?' }],
-    })
+  it.each(['MAX_TOKENS', 'OTHER', 'IMAGE_OTHER', 'NO_IMAGE', 'TOO_MANY_TOOL_CALLS', 'A_LATER_REASON'])(
+    'reads %s as an incomplete answer in each format',
+    async (reason) => {
+      expect(await endsOf(answer([{ text: 'A' }], reason))).toEqual([
+        ['length', 'length'],
+        ['max_tokens', 'max_tokens'],
+        ['max_output_tokens', 'max_output_tokens'],
+      ])
+    },
+  )
 
-    expect(choices[0]?.finish_reason).toBe('content_filter')
+  it.each(['MALFORMED_FUNCTION_CALL', 'UNEXPECTED_TOOL_CALL', 'MALFORMED_RESPONSE', 'MISSING_THOUGHT_SIGNATURE'])(
+    'reports %s as a failure of the model',
+    async (reason) => {
+      upstream.reply = () => ({ kind: 'json', value: answer([], reason) })
+
+      await expect(openai.chat.completions.create(ask)).rejects.toMatchObject({ status: 502 })
+    },
+  )
+
+  it('sends the delay of RetryInfo as Retry-After', async () => {
+    const details = [
+      { '@type': 'type.googleapis.com/google.rpc.QuotaFailure', violations: [] },
+      { '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '34.074824224s' },
+    ]
+    const error = { code: 429, message: 'Quota exceeded.', status: 'RESOURCE_EXHAUSTED', details }
+    for (const value of [{ error }, [{ error }]]) {
+      upstream.reply = () => ({ kind: 'json', status: 429, value })
+      const failure: unknown = await openai.chat.completions.create(ask).catch((thrown: unknown) => thrown)
+
+      if (!(failure instanceof OpenAI.APIError)) throw failure
+      expect(failure.status).toBe(429)
+      expect(failure.headers?.get('retry-after')).toBe('35')
+      expect(failure.headers?.get('retry-after-ms')).toBe('34075')
+    }
   })
 
   it('does not report a rejected key of the gateway as a caller error', async () => {
@@ -253,5 +322,71 @@ describe('answers of a Gemini model', () => {
     const asking = openai.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: 'Hello?' }] })
 
     await expect(asking).rejects.toMatchObject({ status: 502 })
+  })
+})
+
+describe('images of a Gemini model', () => {
+  const IMAGE = { inlineData: { mimeType: 'image/png', data: 'aW1hZ2U=' } }
+  const drawn = answer([{ text: 'Here:' }, IMAGE, { text: 'Done.' }, { inlineData: { data: 'x' }, thought: true }])
+  const url = 'data:image/png;base64,aW1hZ2U='
+  const ask = { model: MODEL, messages: [{ role: 'user' as const, content: 'Draw.' }] }
+
+  beforeEach(() => {
+    upstream.reply = ({ path }) =>
+      path.includes('streamGenerateContent')
+        ? { kind: 'events', items: [{ data: JSON.stringify(drawn) }] }
+        : { kind: 'json', value: drawn }
+  })
+
+  it('are images of the chat message, as other vendors send them', async () => {
+    const images = [{ type: 'image_url', index: 0, image_url: { url } }]
+
+    const { choices } = await openai.chat.completions.create(ask)
+    expect(choices[0]?.message).toMatchObject({ content: 'Here:Done.', images })
+
+    const deltas: unknown[] = []
+    for await (const chunk of await openai.chat.completions.create({ ...ask, stream: true }))
+      deltas.push(chunk.choices[0]?.delta)
+    expect(deltas).toContainEqual({ images })
+  })
+
+  it('are calls of the image tool in a response', async () => {
+    const item = { type: 'image_generation_call', status: 'completed', result: 'aW1hZ2U=', output_format: 'png' }
+
+    const { output } = await openai.responses.create({ model: MODEL, input: 'Draw.' })
+    expect(output).toMatchObject([
+      { type: 'message', content: [{ text: 'Here:' }] },
+      item,
+      { type: 'message', content: [{ text: 'Done.' }] },
+    ])
+
+    const stream = openai.responses.stream({ model: MODEL, input: 'Draw.' })
+    const types: string[] = []
+    for await (const event of stream) if ('output_index' in event && event.output_index === 1) types.push(event.type)
+    expect(types).toEqual([
+      'response.output_item.added',
+      'response.image_generation_call.completed',
+      'response.output_item.done',
+    ])
+    expect((await stream.finalResponse()).output[1]).toMatchObject(item)
+  })
+
+  it('are named as omitted in a message, which cannot contain them', async () => {
+    const { data, response } = await anthropic.messages.create({ ...ask, max_tokens: 9 }).withResponse()
+    expect(data.content).toEqual([
+      { type: 'text', text: 'Here:' },
+      { type: 'text', text: 'Done.' },
+    ])
+    expect(response.headers.get('x-svc-ignored')).toBe('content (image)')
+
+    const streamed = await anthropic.messages.create({ ...ask, max_tokens: 9, stream: true })
+    const events: unknown[] = []
+    for await (const event of streamed) events.push(event)
+    expect(events).toContainEqual(
+      expect.objectContaining({
+        type: 'message_delta',
+        svc_metrics: expect.objectContaining({ ignored: ['content (image)'] }),
+      }),
+    )
   })
 })

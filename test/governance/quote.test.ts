@@ -23,7 +23,8 @@ const quoteCandidates = (
     candidates: () => candidates,
     promptTokens: () => 4_000,
     outputTokens: 100,
-    choices: 1,
+    extraOutputTokens: 0,
+    outputs: 1,
     margin: 1,
     ...options,
   })
@@ -58,9 +59,10 @@ describe('a quote', () => {
     expect(quote.promptBound?.(EXPENSIVE)).toBe(1_000)
   })
 
-  it('multiplies the output by the number of choices, and the total by the margin', () => {
-    const quote = quoteCandidates([{ model: CHEAP, promptTokens: 10 }], { choices: 3, margin: 2 })
-    expect(quote.cost(100)).toBe(2 * (10 + 300) * 1000)
+  it('multiplies the output by the number of outputs, and the total by the margin', () => {
+    const options = { outputs: 3, extraOutputTokens: 50, margin: 2 }
+    const quote = quoteCandidates([{ model: CHEAP, promptTokens: 10 }], options)
+    expect(quote.cost(100)).toBe(2 * (10 + 450) * 1000)
   })
 })
 

@@ -50,6 +50,23 @@ async function kindOf(promise: Promise<unknown>): Promise<string> {
 }
 
 describe('reading a body', () => {
+  it.each<[string, (given: Request) => unknown]>([
+    ['that was read', (given) => given.text()],
+    ['that was read as JSON', (given) => given.json()],
+    ['whose stream is locked', (given) => given.body?.getReader()],
+    ['whose stream was canceled', (given) => given.body?.cancel()],
+  ])('%s fails as an invalid request', async (_state, consume) => {
+    const consumed = request('{"a":1}')
+    await consume(consumed)
+    expect(await kindOf(readBody(consumed))).toBe('invalid-request')
+  })
+
+  it('reads the original after a clone of it was read', async () => {
+    const original = request('{"a":1}')
+    await original.clone().text()
+    expect(new TextDecoder().decode(await readBody(original))).toBe('{"a":1}')
+  })
+
   it('joins its pieces', async () => {
     expect(new TextDecoder().decode(await readBody(request(chunked('{"a"', ':1', '}')), limits))).toBe('{"a":1}')
   })

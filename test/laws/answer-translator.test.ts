@@ -257,6 +257,15 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     expect(translator.completion().parts).toMatchObject([{ type: 'text', text: 'One two three' }])
   })
 
+  it.each([true, false])('above 32 MiB without content is not requested again (relayed: %s)', (mayForward) => {
+    const translator = translatorOf(format, mayForward, false)
+    const comments = encoder.encode(`: ${'x'.repeat(1_000_000)}\n\n`)
+    const read = (): void => {
+      for (let count = 0; count < 34; count += 1) translator.push(comments)
+    }
+    expect(read).toThrow(expect.objectContaining({ details: expect.objectContaining({ isFinal: true }) }))
+  })
+
   it('that breaks off anywhere is partial and contains the received part', () => {
     const bytes = bytesOf(dialect, { text: ['One', ' two', ' three'] })
     const reference = parsed(bytes, false)

@@ -136,3 +136,48 @@ describe('an unknown model name', () => {
     expect((await statusFor(stage, 'b/only-x')).message).toContain('b/only-b')
   })
 })
+
+describe('GET /v1/models', () => {
+  const get = async (
+    stage: TestStage,
+    path: string,
+  ): Promise<{ status: number; body: { id?: string; data?: { id: string }[] } }> => {
+    const response = await fetch(`${stage.url}${path}`, { headers: { authorization: `Bearer ${stage.secret}` } })
+    return { status: response.status, body: (await response.json()) as { id?: string; data?: { id: string }[] } }
+  }
+
+  it.each(['only-b', 'dated', 'dated-2026-05-06', 'open/anything', 'a%2Fonly-a', 'team%2Ffast', 'unlisted'])(
+    'returns the model %s, which a request may name',
+    async (name) => {
+      const stage = await start()
+      const id = decodeURIComponent(name)
+
+      const asked = await stage.openai.chat.completions.create({
+        model: id,
+        messages: [{ role: 'user', content: 'Hi' }],
+      })
+      const { status, body } = await get(stage, `/v1/models/${name}`)
+
+      expect(asked.choices).toHaveLength(1)
+      expect([status, body.id]).toEqual([200, id])
+    },
+  )
+
+  it.each(['only-a', 'a/unknown', '..', 'b/only-a'])(
+    'returns 404 for %s if the key may only use other models',
+    async (name) => {
+      const stage = await start({ key: { name: 'limited', allowedModels: ['b/only-b'] } })
+
+      expect((await get(stage, `/v1/models/${encodeURIComponent(name)}`)).status).toBe(404)
+      expect((await get(stage, '/v1/models/only-b')).status).toBe(200)
+    },
+  )
+
+  it('lists the models of the providers before aliases', async () => {
+    const stage = await start()
+
+    const ids = ((await get(stage, '/v1/models')).body.data ?? []).map(({ id }) => id)
+    expect(ids.slice(-2)).toEqual(['team/fast', 'fast'])
+    expect(ids[0]).toBe('a/shared')
+  })
+})

@@ -13,7 +13,7 @@ function createReplay(read: AnswerSource['read']): UpstreamStream {
   const requestBody = { model: 'a/b', messages: [{ role: 'user', content: 'Hello' }] }
   const prompt = chatClient.readPrompt(requestBody)
   const planned = { format: chatClient, prompt, requestBody, id: 'req_1', startedAt: 0 }
-  return replayAsStream(source, planned, { runtime: { after: () => ignore } })
+  return replayAsStream(source, planned, { runtime: { after: () => ignore, now: () => 0 } })
 }
 
 /** Replays a followed stream, and returns the errors that its listener receives. */

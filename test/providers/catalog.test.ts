@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { isSafeModelName, splitModelName } from '../../src/core/prompt.ts'
-import type { Model } from '../../src/core/ports.ts'
+import type { Model, Provider } from '../../src/core/ports.ts'
 import {
   anthropic,
   ANTHROPIC_MODELS,
+  extractive,
   openai,
   OPENAI_MODELS,
   openaiCompatible,
@@ -24,7 +25,8 @@ describe.each([
   it.each(models.map((model) => [model.id, model] as const))('%s has a plausible price with a date', (_id, model) => {
     expect(priceSchema.safeParse(model.price).success).toBe(true)
     expect(model.price.output).toBeGreaterThan(model.price.input)
-    expect(model.price.cacheRead).toBeLessThan(model.price.input)
+    // Only the first version of GPT-4o has no prompt cache.
+    if (model.id !== 'gpt-4o-2024-05-13') expect(model.price.cacheRead).toBeLessThan(model.price.input)
     expect(model.pricedAt).toMatch(/^2026-\d\d-\d\d$/)
     expect(model.maxOutputTokens).toBeLessThanOrEqual(model.contextWindow)
     expect(isSafeModelName(model.id)).toBe(true)
@@ -42,6 +44,42 @@ describe.each([
   it('list every model once', () => {
     expect(new Set(models.map((model) => model.id)).size).toBe(models.length)
   })
+})
+
+/** OpenAI charges for cache writes since GPT-5.6. */
+const chargesForCacheWrites = ({ id }: Model): boolean => {
+  const [, major, minor = 0] = (/^gpt-(\d+)(?:\.(\d+))?/.exec(id) ?? []).map(Number)
+  return major !== undefined && (major > 5 || (major === 5 && minor >= 6))
+}
+
+it.each(OPENAI_MODELS.filter(chargesForCacheWrites).map((model) => [model.id, model.price] as const))(
+  '%s has a price for cache writes of 1.25 times its input price',
+  (_id, price) => {
+    expect(price.cacheWrite).toBeCloseTo(1.25 * price.input, 9)
+    expect(price.long?.cacheWrite).toBeCloseTo(1.25 * (price.long?.input ?? 0), 9)
+  },
+)
+
+it.each([
+  ['openai', 'gpt-6.2-astra', { input: 8, output: 40, cacheRead: 0.4, cacheWrite: 10 }],
+  ['openai', 'gpt-6.2-sol', { input: 2, output: 10, cacheRead: 0.1, cacheWrite: 2.5 }],
+  ['openai', 'gpt-4o-2024-05-13', { input: 5, output: 15 }],
+  ['openai', 'gpt-4o-2024-08-06', { input: 2.5, output: 10 }],
+  ['openai', 'gpt-4o-2031-01-01', { input: 2.5, output: 10 }],
+  ['openai', 'gpt-4o-latest', { input: 2.5, output: 10 }],
+  ['anthropic', 'claude-fable-5-2', { input: 8, output: 40, cacheRead: 0.2, cacheWrite: 10, cacheWrite1h: 16 }],
+])('%s serves %s at its own price, and unknown dates at the price of the undated model', (vendor, id, price) => {
+  expect(createModelDirectory({ providers: vendors }).resolve(`${vendor}/${id}`)?.model.price).toMatchObject(price)
+})
+
+it('an unknown date and -latest take the price of the undated model wherever it is listed', () => {
+  const priced = (id: string, input: number) => ({ id, price: { input, output: input } })
+  const models = [priced('m-2024-01-01', 1), priced('m', 2), priced('m-2025-01-01', 3)]
+  const provider = openaiCompatible({ name: 'x', baseUrl: 'http://localhost/v1', models })
+
+  expect(
+    ['m', 'm-latest', 'm-2030-01-01', 'm-2024-01-01', 'm-2025-01-01'].map((id) => provider.model(id)?.price.input),
+  ).toEqual([2, 2, 2, 1, 3])
 })
 
 describe('families', () => {
@@ -118,10 +156,10 @@ describe('the directory', () => {
     expect(directory.resolve('anthropic/claude-sonnet-4-20250514')?.model.defaults).toBeUndefined()
   })
 
-  it('lists aliases, then the models of the providers, and each listed name resolves to the listed model', () => {
+  it('lists the models of the providers, then aliases, and each listed name resolves to the listed model', () => {
     const directory = createModelDirectory({ providers: [...vendors, local] })
     const names = directory.list().map(({ name }) => name)
-    expect(names.slice(0, 4)).toEqual(anthropicCatalog.aliases.map(({ id }) => id))
+    expect(names.slice(-4)).toEqual(anthropicCatalog.aliases.map(({ id }) => id))
     expect(names).toContain('openai/gpt-6-luna')
     expect(names).not.toContain('anthropic/claude-sonnet-4-20250514')
     expect(new Set(names).size).toBe(names.length)
@@ -186,7 +224,7 @@ describe('the directory', () => {
       price: { input: 1, output: 2 },
     })
     expect(directory.list().filter(({ name }) => name === 'openai/gpt-4o')).toHaveLength(1)
-    expect(directory.list().at(-1)?.name).toBe('anthropic/claude-next')
+    expect(directory.list().map(({ name }) => name)).toContain('anthropic/claude-next')
     expect(vendors[0]?.model('gpt-4o')?.price.input).toBe(2.5)
     expect(splitModelName('anthropic/claude-next')).toEqual({ provider: 'anthropic', id: 'claude-next' })
   })
@@ -235,6 +273,41 @@ describe('the directory', () => {
     expect(failure.message).toBe(
       'createGateway: providers[1]: the name "local" is used by another provider. Set a different name.',
     )
+  })
+})
+
+describe('the price of a custom provider', () => {
+  const customProvider = (price: unknown, unlisted?: unknown): Provider => {
+    const model = { id: 'm', family: 'f', contextWindow: 1000, maxOutputTokens: 100 }
+    return {
+      ...extractive({ name: 'custom' }),
+      models: [{ ...model, id: 'first', price: { input: 1, output: 1 } }, { ...model, price } as Model],
+      model: (id) => ({ ...model, id, price: unlisted }) as Model,
+    }
+  }
+
+  it.each([
+    ['without an output price', { input: 3 }, 'price.output: expected dollars per million tokens, got undefined'],
+    ['that is NaN', { input: NaN, output: 1 }, 'price.input: expected dollars per million tokens, got NaN'],
+    ['that is infinite', { input: 1, output: Infinity }, 'price.output: expected dollars'],
+    ['that is negative', { input: 1, output: -1 }, 'price.output: expected dollars'],
+    ['without a price of long prompts', { input: 1, output: 1, long: { above: 9, input: 1 } }, 'price.long.output:'],
+    ['that is missing', undefined, 'price: expected an object, got undefined'],
+  ])('%s is rejected at the start by its path', (_name, price, message) => {
+    expect(() => createModelDirectory({ providers: [extractive(), customProvider(price)] })).toThrow(
+      `createGateway: providers[1].models[1].${message}`,
+    )
+  })
+
+  it('of a model that is not listed is checked when the model is requested', () => {
+    const valid = { input: 1, output: 1 }
+    const directory = (unlisted: unknown) =>
+      createModelDirectory({ providers: [customProvider(valid, unlisted)] }).resolve('custom/x')
+
+    expect(directory(valid)?.model.price).toEqual(valid)
+    for (const price of [{ input: 1 }, { input: NaN, output: 1 }, { input: 1, output: -1 }, undefined]) {
+      expect(() => directory(price)).toThrow('The model has no valid price')
+    }
   })
 })
 

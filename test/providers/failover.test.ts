@@ -133,6 +133,22 @@ describe('calling candidates', () => {
     expect([route.provider.name, two.calls.length]).toEqual(['two', 1])
   })
 
+  it.each(['complete', 'stream'] as const)('calls no candidate again after a final failure (%s)', async (method) => {
+    const { failover, run, waits } = createTestFailover()
+    const final = failure('upstream', { advice: { shouldRetry: 'false' }, isFinal: true })
+    const [one, two] = [createScriptedProvider('one', final), createScriptedProvider('two', whole)]
+    const noStream = (): never => {
+      throw new Error('no stream is expected')
+    }
+    const pending =
+      method === 'complete'
+        ? run(failover.complete([one, two], call()))
+        : run(failover.stream([one, two], call(), noStream))
+    await expect(pending).rejects.toBe(final)
+    expect([one.calls.length, two.calls.length]).toEqual([1, 0])
+    expect(waits).toEqual([])
+  })
+
   it.each(['upstream', 'overloaded', 'upstream-rate-limited'] as const)(
     'calls a candidate three times for %s, with random delays whose maximum doubles, then calls the next',
     async (kind) => {

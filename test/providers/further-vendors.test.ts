@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createGateway, openai, openaiCompatible, type Gateway, type Provider } from '../../src/index.ts'
+import { bedrock, type AwsCredentials } from '../../src/bedrock.ts'
 import * as vendors from '../../src/providers.ts'
 import type { SignRequest } from '../../src/providers/http-request.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
@@ -71,7 +72,7 @@ describe('vendors of the chat format', () => {
 
   it('rejects a vendor without prices at creation', () => {
     expect(() => vendors.openrouter()).toThrow(/openrouter: prices/)
-    expect(() => vendors.bedrock({ region: 'us-east-1' })).toThrow(/bedrock: prices/)
+    expect(() => bedrock({ region: 'us-east-1' })).toThrow(/bedrock: prices/)
     expect(() => vendors.vertex({ project: 'p' })).toThrow(/vertex: prices/)
     expect(() => vendors.azureOpenai({ resource: 'r' })).toThrow(/azureOpenai: prices/)
   })
@@ -151,12 +152,41 @@ describe('azureOpenai', () => {
   })
 })
 
+describe.each<[string, (options: vendors.AzureOpenaiOptions) => Provider]>([
+  ['azure', (options) => vendors.azureOpenai({ ...options, apiVersion: '2024-10-21' })],
+  ['gemini', (options) => vendors.gemini(options)],
+  ['vertex', (options) => vendors.vertex({ ...options, project: 'p' })],
+  ['bedrock', (options) => bedrock(options)],
+])('a model name of %s that would change the URL of the call', (name, make) => {
+  const changing = ['.', '..', './a', 'a/.', 'a/./b', 'a/../b', '%2e', '.%2e', 'a?b', 'a#b', 'a\\b', 'a;b']
+
+  it.each(changing)('is rejected in a request: %j', async (id) => {
+    const provider = make({ apiKey: 'k', baseUrl: upstream.url, defaultPrice: PRICE })
+    const { status } = await ask(provider, `${name}/${id}`)
+
+    expect([status, upstream.requests.length]).toEqual([400, 0])
+  })
+
+  it.each(changing)('is rejected when the provider is created: %j', (id) => {
+    expect(() => make({ apiKey: 'k', baseUrl: upstream.url, models: [{ id, price: PRICE }] })).toThrow('models[0].id')
+  })
+
+  it('does not include dots that are part of a segment', () => {
+    const ids = ['gpt-4.1', '...', 'a..b', '.5b', 'a./b']
+    const models = ids.map((id) => ({ id, price: PRICE }))
+
+    expect(make({ apiKey: 'k', baseUrl: upstream.url, models }).models.map(({ id }) => id)).toEqual(
+      expect.arrayContaining(ids),
+    )
+  })
+})
+
 describe('bedrock', () => {
   const models = [{ id: 'openai.gpt-oss-120b', price: PRICE }]
 
   it('signs each call with SigV4', async () => {
-    const credentials = (): vendors.AwsCredentials => ({ accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'secret' })
-    const provider = vendors.bedrock({ region: 'eu-west-1', baseUrl: upstream.url, credentials, models })
+    const credentials = (): AwsCredentials => ({ accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'secret' })
+    const provider = bedrock({ region: 'eu-west-1', baseUrl: upstream.url, credentials, models })
 
     const { status } = await ask(provider, 'bedrock/openai.gpt-oss-120b')
 
@@ -175,13 +205,13 @@ describe('bedrock', () => {
       models: [{ id: 'anthropic.claude-x', price: PRICE }],
     }
 
-    const { status } = await ask(vendors.bedrock(claude), 'bedrock/anthropic.claude-x')
+    const { status } = await ask(bedrock(claude), 'bedrock/anthropic.claude-x')
     expect([status, upstream.last.path]).toEqual([200, '/anthropic/v1/messages'])
     expect(upstream.last.headers['authorization']).toBe('Bearer bedrock-key')
 
     vi.stubEnv('AWS_BEARER_TOKEN_BEDROCK', '')
     vi.stubEnv('AWS_ACCESS_KEY_ID', '')
-    const missing = await ask(vendors.bedrock(claude), 'bedrock/anthropic.claude-x')
+    const missing = await ask(bedrock(claude), 'bedrock/anthropic.claude-x')
     expect(missing.status).toBe(503)
     expect(missing.text).toContain('AWS_ACCESS_KEY_ID')
   })

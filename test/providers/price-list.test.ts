@@ -42,6 +42,11 @@ const litellm = {
   'openrouter/image': { litellm_provider: 'openrouter', mode: 'image_generation', input_cost_per_token: 1e-6 },
 }
 
+/** Returns a file of models.dev with one model, `x`. */
+function ofOpenai(cost: object): object {
+  return { openai: { models: { x: { cost } } } }
+}
+
 describe('priceList', () => {
   it("reads models.dev's format, replaces catalog prices, and serves new models", () => {
     const provider = openai({ prices: priceList(modelsDev, { pricedAt }) })
@@ -86,11 +91,39 @@ describe('priceList', () => {
   it.each([
     ['an array', [], /LiteLLM's or models.dev's/],
     ['another object', { a: { b: 1 } }, /LiteLLM's or models.dev's/],
-    ['a negative price', { openai: { models: { x: { cost: { input: -1, output: 1 } } } } }, /the price of "x" is -1/],
-    ['a price as text', { openai: { models: { x: { cost: { input: '1', output: 1 } } } } }, /the price of "x" is "1"/],
-    ['a missing price', { openai: { models: { x: { cost: { input: 1 } } } } }, /the price of "x" is undefined/],
+    ['a negative price', ofOpenai({ input: -1, output: 1 }), 'file.openai.models["x"].cost.input: expected 0 to'],
+    ['a price as text', ofOpenai({ input: '1', output: 1 }), 'file.openai.models["x"].cost.input: expected 0 to'],
+    ['a missing input price', ofOpenai({ output: 1 }), 'file.openai.models["x"].cost.input: expected 0 to'],
+    ['a missing output price', ofOpenai({ input: 1 }), 'file.openai.models["x"].cost.output: expected 0 to'],
+    ['an infinite price', ofOpenai({ input: 1, output: Infinity }), 'cost.output: expected 0 to 10000 dollars'],
+    [
+      'a missing price of long prompts',
+      ofOpenai({ input: 1, output: 1, tiers: [{ input: 2, tier: { size: 200_000 } }] }),
+      'file.openai.models["x"].cost.tiers[0].output: expected 0 to',
+    ],
+    [
+      'a missing output price of LiteLLM',
+      { 'gpt-x': { litellm_provider: 'openai', mode: 'chat', input_cost_per_token: 1e-6 } },
+      'file["gpt-x"].output_cost_per_token: expected 0 to 10000 dollars per million tokens, got undefined',
+    ],
+    [
+      'an output price of LiteLLM that is null',
+      { 'gpt-x': { litellm_provider: 'openai', input_cost_per_token: 1e-6, output_cost_per_token: null } },
+      'file["gpt-x"].output_cost_per_token: expected 0 to 10000 dollars per million tokens, got undefined',
+    ],
+    [
+      'a negative price of LiteLLM',
+      { 'gpt-x': { litellm_provider: 'openai', input_cost_per_token: 1e-6, output_cost_per_token: -1 } },
+      'file["gpt-x"].output_cost_per_token: expected 0 to 10000 dollars per million tokens, got -1 per token',
+    ],
   ])('rejects %s', (_name, file, message) => {
     expect(() => openai({ prices: priceList(file, { pricedAt }) })).toThrow(message)
+  })
+
+  it('accepts embedding models of LiteLLM without an output price', () => {
+    const file = { embed: { litellm_provider: 'openai', mode: 'embedding', input_cost_per_token: 1e-7 } }
+
+    expect(openai({ prices: priceList(file, { pricedAt }) }).model('embed')?.price).toEqual({ input: 0.1, output: 0 })
   })
 
   it('rejects a date that is not a day', () => {

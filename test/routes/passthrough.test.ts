@@ -408,10 +408,40 @@ describe('the budget', () => {
     expect(await spent(stage)).toBe(0.04)
   })
 
-  it.each([NaN, -1, Infinity])('is not changed by a price of %d: the request is rejected', async (price) => {
-    const stage = await start({ images: { provider: 'chat', price: () => price } }, { key: KEY })
+  it.each([
+    ['NaN', NaN],
+    ['a negative number', -1],
+    ['Infinity', Infinity],
+    ['0', 0],
+    ['less than a billionth of a dollar', 0.19e-9],
+    ['a text', '0.02'],
+    ['a list', []],
+    ['undefined', undefined],
+  ])('is not changed by a price that is %s: the request is rejected and not sent', async (_, price) => {
+    const stage = await start({ images: { provider: 'chat', price: () => price as number } }, { key: KEY })
+    const reply = await post(stage, '/v1/images/generations')
 
-    expect((await post(stage, '/v1/images/generations')).status).toBe(500)
+    expectErrorResponse(reply, { status: 400, type: 'invalid_request_error' })
+    expect(reply.error).toMatchObject({ code: 'price_unknown' })
+    expect(reply.error['message']).toContain('passthrough.images.price')
+    expect(stage.upstream.requests).toEqual([])
+    expect(await spent(stage)).toBe(0)
+  })
+
+  it('is not changed by a price function that throws: the request is rejected, and the failure is logged', async () => {
+    const price = ({ fields }: { readonly fields: JsonObject }): number => {
+      if (typeof fields['size'] !== 'string') throw new TypeError('size is not a text')
+      return 0.02
+    }
+    const lines: JsonObject[] = []
+    const log = (line: object): void => void lines.push(line as JsonObject)
+    const stage = await start({ images: { provider: 'chat', price } }, { key: KEY, log })
+
+    expectErrorResponse(await post(stage, '/v1/images/generations', { ...IMAGE, size: 7 }), {
+      status: 400,
+      type: 'invalid_request_error',
+    })
+    expect(JSON.stringify(lines)).toContain('passthrough.images.price failed')
     expect(stage.upstream.requests).toEqual([])
   })
 
@@ -507,6 +537,7 @@ describe('a form', () => {
   const part = (head: string, value: string): string => `--${boundary}\r\n${head}\r\n\r\n${value}\r\n`
   const field = (name: string, value: string): string => part(`Content-Disposition: form-data; name="${name}"`, value)
   const whole = (...parts: readonly string[]): string => `${parts.join('')}--${boundary}--\r\n`
+  const file = (name: string): string => part(`Content-Disposition: form-data; name="${name}"; filename="f"`, 'x')
   const send = (stage: Stage, body: string, type = `multipart/form-data; boundary=${boundary}`): Promise<Response> =>
     fetch(`${stage.url}/v1/audio/transcriptions`, {
       method: 'POST',
@@ -570,6 +601,16 @@ describe('a form', () => {
     ['bare line feeds', whole(field('model', 'chat/a')).replaceAll('\r\n', '\n')],
     ['a part without a name', whole(part('Content-Disposition: form-data', 'chat/a'))],
     ['a model with a line feed', whole(field('model', 'chat/a\n'))],
+    ...['model ', ' model', 'model\t', 'Model', 'MODEL', 'mo_del', 'model[]', 'model[0]', 'mo\u200bdel', 'ｍodel'].map(
+      (name): [string, string] => [
+        `the field ${JSON.stringify(name)}`,
+        whole(field('model', 'chat/a'), field(name, 'chat/b')),
+      ],
+    ),
+    ['another spelling of its model alone', whole(field('Model', 'chat/b'))],
+    ['a file whose name is another spelling', whole(field('model', 'chat/a'), file('Model'))],
+    ['two spellings of a price field', whole(field('model', 'chat/a'), field('n', '1'), field('N', '10'))],
+    ['a price field with a space', whole(field('model', 'chat/a'), field('n ', '10'))],
     ['1,001 parts', whole(...Array.from({ length: 1001 }, () => field('a', 'b')))],
     ['nothing', ''],
   ])('with %s is rejected with 400', async (_, body) => {
@@ -578,6 +619,29 @@ describe('a form', () => {
     expect((await send(stage, body)).status).toBe(400)
     expect(stage.upstream.requests).toEqual([])
   })
+
+  it('with repeated names of lists is forwarded', async () => {
+    const stage = await start({ audio: { free: true } })
+    const granularity = (value: string): string => field('timestamp_granularities[]', value)
+    const sent = whole(
+      field('model', 'chat/a'),
+      granularity('word'),
+      granularity('segment'),
+      field('chunking[type]', 'a'),
+    )
+
+    expect((await send(stage, sent)).status).toBe(200)
+  })
+
+  it.each([{ Model: 'chat/b' }, { 'model ': 'chat/b' }, { n: 1, N: 10 }, { 'n ': 10 }])(
+    'rejects the same field names in JSON: %j',
+    async (fields) => {
+      const stage = await start()
+      const reply = await post(stage, '/v1/images/generations', { ...IMAGE, ...fields })
+
+      expect([reply.status, stage.upstream.requests.length]).toEqual([400, 0])
+    },
+  )
 
   it.each([
     'multipart/form-data',

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { cp, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -25,6 +26,9 @@ export async function buildProject(folder: string): Promise<void> {
   const programs = fileURLToPath(new URL('programs', import.meta.url))
   for (const file of await readdir(programs)) await cp(join(programs, file), join(folder, file))
   await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'project', private: true, type: 'module' }))
-  // Only the program that hosts a Worker imports it.
-  await symlink(join(root, '.ci/runtimes/node_modules/miniflare'), join(modules, 'miniflare'))
+  for (const name of ['express', 'fastify']) await symlink(join(root, 'node_modules', name), join(modules, name))
+  for (const name of ['miniflare', 'hono', 'h3', 'next', 'react', 'react-dom']) {
+    const source = join(root, '.ci/runtimes/node_modules', name)
+    if (existsSync(source)) await symlink(source, join(modules, name))
+  }
 }

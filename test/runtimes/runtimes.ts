@@ -39,6 +39,12 @@ export const WORKERD: InstalledRuntime = {
   server: 'workerd-host.js',
 }
 
+/** The command line of Next.js, which is optional because it is large (300 MB). */
+export const NEXT: string | undefined = installed('next/dist/bin/next')
+
+/** Whether the frameworks h3 and hono are installed. */
+export const HAS_FRAMEWORKS: boolean = installed('h3') !== undefined && installed('hono') !== undefined
+
 function installed(path: string): string | undefined {
   const file = join(modules, path)
   return existsSync(file) ? file : undefined

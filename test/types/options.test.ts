@@ -9,9 +9,10 @@ import {
   openaiCompatible,
   openaiEmbedder,
 } from '../../src/index.ts'
+import { bedrock } from '../../src/bedrock.ts'
 import { serve } from '../../src/node.ts'
 import { postgresAnswerStore, postgresStore, postgresVectorIndex } from '../../src/postgres.ts'
-import { azureOpenai, bedrock, gemini, groq, priceList, vertex } from '../../src/providers.ts'
+import { azureOpenai, gemini, groq, priceList, vertex } from '../../src/providers.ts'
 import { redisAnswerStore, redisStore, redisVectorIndex } from '../../src/redis.ts'
 import { sqliteStore } from '../../src/sqlite.ts'
 

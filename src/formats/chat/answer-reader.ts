@@ -1,7 +1,8 @@
 import type { Completion, StreamPart, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import { textOfPart, type Part, type ToolCallPart } from '../../core/prompt.ts'
+import { textOfPart, type ImagePart, type Part, type ToolCallPart } from '../../core/prompt.ts'
+import { urlSource } from '../format.ts'
 import { isAbsent, isUnset } from '../parse-body.ts'
 import {
   appendToBlock,
@@ -35,6 +36,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     ...(reasoning === '' ? [] : [{ type: 'thinking', text: reasoning } as const]),
     ...contentParts(message['content']),
     ...(refusal === '' ? [] : [{ type: 'text', text: refusal, isRefusal: true } as const]),
+    ...(message['images'] === undefined ? [] : imageParts(message)),
     ...opaqueParts(message, CHAT_ONLY_FIELDS),
     ...opaqueParts(body, SOURCE_FIELDS),
     ...calls,
@@ -61,7 +63,7 @@ function textOfMessage(message: JsonObject = {}): string {
 
 type OpaquePart = Extract<Part, { readonly type: 'opaque' }>
 
-const CHAT_ONLY_FIELDS = ['annotations', 'audio', 'images'] as const
+const CHAT_ONLY_FIELDS = ['annotations', 'audio'] as const
 /** The text refers to the elements of these fields by number. */
 const SOURCE_FIELDS = ['citations', 'search_results'] as const
 
@@ -73,6 +75,13 @@ function opaqueParts(object: JsonObject, fields: readonly string[]): readonly Op
     parts.push({ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: value ?? null } } })
   }
   return parts
+}
+
+function imageParts(message: JsonObject): readonly ImagePart[] {
+  return asArray(message['images']).flatMap((image): readonly ImagePart[] => {
+    const url = asString(asObject(asObject(image)?.['image_url'])?.['url'])
+    return url === undefined ? [] : [{ type: 'image', source: urlSource(url) }]
+  })
 }
 
 function contentParts(content: Json | undefined): readonly Part[] {
@@ -99,7 +108,7 @@ function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
   for (const item of asArray(message['tool_calls'])) {
     const value = asObject(item)
     const invocation = asObject(value?.['function']) ?? asObject(value?.['custom'])
-    const name = asString(invocation?.['name'])
+    const name = nonEmptyString(invocation?.['name'])
     if (value === undefined || invocation === undefined || name === undefined) continue
     const id = asString(value['id']) ?? ''
     calls.push({
@@ -111,9 +120,10 @@ function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
     })
   }
   const deprecatedCall = asObject(message['function_call'])
-  if (deprecatedCall === undefined) return calls
-  const name = asString(deprecatedCall['name']) ?? ''
-  return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecatedCall['arguments']) ?? '' }]
+  // Some vendors add a call without a name to each message.
+  const name = deprecatedCall === undefined ? undefined : nonEmptyString(deprecatedCall['name'])
+  if (name === undefined) return calls
+  return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecatedCall?.['arguments']) ?? '' }]
 }
 
 export const DONE_DATA = '[DONE]'
@@ -157,7 +167,8 @@ export function createReader(): StreamReader {
 }
 
 function usageParts(chunk: JsonObject): readonly StreamPart[] {
-  const usage = readUsage(chunk['usage'], CHAT_USAGE_FIELDS)
+  const usage =
+    readUsage(chunk['usage'], CHAT_USAGE_FIELDS) ?? readUsage(asObject(chunk['x_groq'])?.['usage'], CHAT_USAGE_FIELDS)
   return usage === undefined ? [] : [{ type: 'usage', usage }]
 }
 
@@ -213,17 +224,19 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
     state.hasRefusal = true
     parts.push(...appendToBlock(state, 'refusal', refusal))
   }
-  parts.push(...opaqueParts(delta, CHAT_ONLY_FIELDS))
+  const images = imageParts(delta)
+  if (images.length > 0) state.openType = undefined
+  parts.push(...images, ...opaqueParts(delta, CHAT_ONLY_FIELDS))
   const callParts = state.callReader.read(delta)
   if (callParts.some((part) => part.type === 'tool-call-start')) state.openType = undefined
   return [...parts, ...callParts]
 }
 
 interface Call {
-  readonly ordinal: number
   id: string | undefined
   name: string | undefined
-  isStarted: boolean
+  /** The position among the started calls. Undefined until the name arrives. */
+  ordinal: number | undefined
   /** Arguments received before the name. */
   pendingInput: string
 }
@@ -236,9 +249,9 @@ function createCallReader() {
 
   const callFor = (key: string | number, id: string | undefined, name: string | undefined): Call => {
     const known = calls.get(key)
-    const isNewCall = known?.isStarted === true && id !== undefined && name !== undefined && id !== known.id
+    const isNewCall = known?.ordinal !== undefined && id !== undefined && name !== undefined && id !== known.id
     if (known !== undefined && !isNewCall) return known
-    const call: Call = { ordinal: callCount++, id: undefined, name: undefined, isStarted: false, pendingInput: '' }
+    const call: Call = { id: undefined, name: undefined, ordinal: undefined, pendingInput: '' }
     calls.set(key, call)
     return call
   }
@@ -250,7 +263,17 @@ function createCallReader() {
     const call = callFor(key, id, name)
     call.id ??= id
     call.name ??= name
-    return addInput(call, chatCallInputOf(invocation))
+    const input = chatCallInputOf(invocation)
+    if (call.ordinal !== undefined) return input === '' ? [] : [{ type: 'tool-call-delta', index: call.ordinal, input }]
+    call.pendingInput += input
+    return call.name === undefined ? [] : start(call, call.name)
+  }
+
+  const start = (call: Call, name: string): readonly StreamPart[] => {
+    const index = callCount++
+    call.ordinal = index
+    const part = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name } as const
+    return call.pendingInput === '' ? [part] : [part, { type: 'tool-call-delta', index, input: call.pendingInput }]
   }
 
   return {
@@ -270,14 +293,4 @@ function createCallReader() {
       return deprecatedCall === undefined ? parts : [...parts, ...readPiece('function_call', {}, deprecatedCall)]
     },
   }
-}
-
-function addInput(call: Call, input: string): readonly StreamPart[] {
-  const { ordinal: index } = call
-  if (call.isStarted) return input === '' ? [] : [{ type: 'tool-call-delta', index, input }]
-  call.pendingInput += input
-  if (call.name === undefined) return []
-  call.isStarted = true
-  const start = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name: call.name } as const
-  return call.pendingInput === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.pendingInput }]
 }

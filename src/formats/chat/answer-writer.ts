@@ -1,12 +1,12 @@
 import { eventData } from '../answer-fields.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { StreamWriter, WriteContext, WriteMetrics } from '../format.ts'
+import { contentErrorFor, type StreamWriter, urlOf, type WriteContext, type WriteMetrics } from '../format.ts'
 import { requestsUsage, writeChatCall } from '../settings.ts'
 import { DONE_DATA } from './answer-reader.ts'
 import type { StreamPart, FinishReason, SseEvent, StreamChunk, Completion } from '../../core/answer.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { CHAT_USAGE_FIELDS, WIRE_REASONS, writeUsage } from '../usage.ts'
-import type { Part, Prompt } from '../../core/prompt.ts'
+import type { ImagePart, Part, Prompt } from '../../core/prompt.ts'
 
 export function createStreamWriter(context: WriteContext): StreamWriter {
   const { prompt } = context
@@ -68,6 +68,7 @@ function createChunkBuilder({ prompt, createdSeconds: created }: WriteContext) {
 /** A call without arguments gets `{}`, because clients parse the arguments as JSON. */
 function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
   const callsWithoutInput = new Set<number>()
+  let imageCount = 0
   const argumentsDelta = (index: number, text: string): JsonObject => ({
     tool_calls: [{ index, function: { arguments: text } }],
   })
@@ -77,6 +78,8 @@ function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
         return [{ content: part.text }]
       case 'thinking-delta':
         return part.text === undefined || part.text === '' ? [] : [{ reasoning_content: part.text }]
+      case 'image':
+        return [{ images: [writeImage(part, imageCount++)] }]
       case 'tool-call-start': {
         const { index, id, name } = part
         callsWithoutInput.add(index)
@@ -182,14 +185,21 @@ function writeMessage(parts: readonly Part[]): JsonObject {
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const thoughts = parts.flatMap((part) => (part.type === 'thinking' && part.redacted !== true ? [part.text] : []))
   const calls = parts.filter((part) => part.type === 'tool-call')
+  const images = parts.filter((part) => part.type === 'image')
   const content = texts.length === 0 && calls.length > 0 ? null : texts.join('')
   return {
     role: 'assistant',
     content,
     refusal: null,
     ...(thoughts.length === 0 ? {} : { reasoning_content: thoughts.join('\n') }),
+    ...(images.length === 0 ? {} : { images: images.map(writeImage) }),
     ...(calls.length === 0 ? {} : { tool_calls: calls.map(writeChatCall) }),
   }
+}
+
+/** The field in which several vendors return images. */
+function writeImage({ source }: ImagePart, index: number): JsonObject {
+  return { type: 'image_url', index, image_url: { url: urlOf(source, 'images', contentErrorFor('the caller')) } }
 }
 
 function writeChoice(prompt: Prompt, field: 'delta' | 'message', value: JsonObject, finish?: FinishReason): JsonObject {

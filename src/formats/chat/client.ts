@@ -91,9 +91,9 @@ function readAssistantParts(value: JsonObject, param: string): readonly Part[] {
     isAbsent(content) && canOmitContent ? refusalParts(value) : readContentParts(content, `${param}.content`, readPart)
   const calls = isAbsent(value['tool_calls']) ? [] : arrayAt(value['tool_calls'], `${param}.tool_calls`, MAX_CALLS)
   const toolCalls = calls.map((item, index) => readCall(item, `${param}.tool_calls[${index}]`))
-  const deprecatedCalls = isAbsent(value['function_call'])
-    ? []
-    : [readDeprecatedCall(value['function_call'], `${param}.function_call`)]
+  const deprecatedCall = value['function_call']
+  const hasDeprecatedCall = !isAbsent(deprecatedCall) && asObject(deprecatedCall)?.['name'] !== ''
+  const deprecatedCalls = hasDeprecatedCall ? [readDeprecatedCall(deprecatedCall, `${param}.function_call`)] : []
   return [...contentParts, ...toolCalls, ...deprecatedCalls]
 }
 

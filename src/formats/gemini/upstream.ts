@@ -13,6 +13,7 @@ import type { DocumentPart, ImagePart, Part, Prompt, Settings, ToolChoice, ToolR
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
 import { appendToBlock, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
 import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
+import { nameSet } from '../parse-body.ts'
 import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
 /** The model is part of the URL, not of the body. */
@@ -218,7 +219,7 @@ function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
-type AnswerPart = Extract<Part, { readonly type: 'text' | 'thinking' | 'tool-call' }>
+type AnswerPart = Extract<Part, { readonly type: 'text' | 'thinking' | 'tool-call' | 'image' }>
 
 function readPart(part: JsonObject): readonly AnswerPart[] {
   const call = asObject(part['functionCall'])
@@ -226,16 +227,28 @@ function readPart(part: JsonObject): readonly AnswerPart[] {
     const id = nonEmptyString(call['id']) ?? generateCallId('call')
     return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: JSON.stringify(call['args'] ?? {}) }]
   }
+  const isThought = part['thought'] === true
+  const { mimeType, data } = asObject(part['inlineData']) ?? {}
+  if (typeof mimeType === 'string' && typeof data === 'string' && !isThought)
+    return [{ type: 'image', source: { type: 'base64', mediaType: mimeType, data } }]
   const text = asString(part['text'])
   if (text === undefined || text === '') return []
-  return [{ type: part['thought'] === true ? 'thinking' : 'text', text }]
+  return [{ type: isThought ? 'thinking' : 'text', text }]
 }
 
+/** The vendor ends an answer with these reasons because of a fault of the model. */
+const FAULTS = nameSet('MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE')
+const COMPLETE = nameSet('STOP FINISH_REASON_UNSPECIFIED')
+
+/** With any other reason, the vendor interrupted the answer. */
 function finishOf(reason: Json | undefined, hasCalls: boolean): FinishReason {
-  if (reason === 'MALFORMED_FUNCTION_CALL') {
-    throw new GatewayError('upstream', 'The model wrote a tool call that cannot be parsed. Retry the request.')
+  if (typeof reason === 'string' && FAULTS.has(reason)) {
+    throw new GatewayError('upstream', 'The model wrote an answer that cannot be parsed. Retry the request.')
   }
-  return readFinishReason(reason, hasCalls)
+  const finish = readFinishReason(reason)
+  if (finish !== 'stop') return finish
+  if (typeof reason === 'string' && !COMPLETE.has(reason)) return 'length'
+  return hasCalls ? 'tool-call' : 'stop'
 }
 
 interface ReaderState extends BlockState {
@@ -277,9 +290,10 @@ function endParts(state: ReaderState, chunk: JsonObject, reason: Json | undefine
 }
 
 function streamParts(state: ReaderState, part: AnswerPart): readonly StreamPart[] {
-  if (part.type !== 'tool-call') return appendToBlock(state, part.type, part.text)
-  const index = state.callCount++
+  if (part.type === 'text' || part.type === 'thinking') return appendToBlock(state, part.type, part.text)
   state.openType = undefined
+  if (part.type === 'image') return [part]
+  const index = state.callCount++
   return [
     { type: 'tool-call-start', index, id: part.id, name: part.name },
     { type: 'tool-call-delta', index, input: part.input },

@@ -27,6 +27,8 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   }
 }
 
+const OMITTED_IMAGE = 'content (image)'
+
 /** Forwards events of this format. Holds the last `message_delta` until the bill is known. */
 class MessageStreamWriter implements StreamWriter {
   readonly #blocks = new BlockWriter()
@@ -34,6 +36,7 @@ class MessageStreamWriter implements StreamWriter {
   #usage: Usage = NO_USAGE
   #finish: FinishReason = 'stop'
   #stopSequence: string | undefined
+  #omitsImage = false
   #heldDelta: SseEvent | undefined
   #heldStop: SseEvent | undefined
 
@@ -44,7 +47,9 @@ class MessageStreamWriter implements StreamWriter {
 
   end(writeMetrics: WriteMetrics): readonly SseEvent[] {
     const stop = this.#heldStop ?? toSseEvent({ type: 'message_stop' })
-    return [...this.#start(), ...this.#blocks.finish(), this.#lastDelta(writeMetrics('summary')), stop]
+    const metrics = writeMetrics('summary')
+    const lastDelta = this.#lastDelta(this.#omitsImage ? { ...metrics, ignored: [OMITTED_IMAGE] } : metrics)
+    return [...this.#start(), ...this.#blocks.finish(), lastDelta, stop]
   }
 
   #observe(part: StreamPart): void {
@@ -75,6 +80,9 @@ class MessageStreamWriter implements StreamWriter {
       case 'answer-end':
       case 'done':
         return []
+      case 'image':
+        this.#omitsImage = true
+        return this.#start()
       default:
         return [...this.#start(), ...this.#blocks.write(part)]
     }
@@ -264,6 +272,8 @@ export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,
   writeCompletion,
+  omittedContent: ({ parts, native }) =>
+    native?.dialect !== 'anthropic' && parts.some(({ type }) => type === 'image') ? [OMITTED_IMAGE] : [],
   createStreamWriter: () => new MessageStreamWriter(),
   writeFailure: writeMessageFailure,
   writeFailureEvent: writeMessageFailureEvent,

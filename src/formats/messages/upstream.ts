@@ -15,6 +15,7 @@ import {
   writeNativeBody,
   type WrittenPrompt,
 } from '../format.ts'
+import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Message, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { canForwardMessages } from '../answer-fields.ts'
@@ -24,6 +25,7 @@ import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, strin
 import { blocksOf } from './blocks.ts'
 
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
+  checkToolChoice(prompt.settings, model)
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
   const { value, settings } = prompt.native
   const changes = mergeChanges(
@@ -33,6 +35,18 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
     changedMessages(prompt),
   )
   return writeNativeBody(prompt, model, changes)
+}
+
+/** Claude Fable accepts forced tool calls only before version 5.1. */
+const NO_FORCED_TOOLS = /claude-fable-(?:5-[1-9]\d?|[6-9]|[1-9]\d)(?!\d)/
+
+function checkToolChoice({ toolChoice }: Settings, model: string): void {
+  if ((toolChoice?.type !== 'required' && toolChoice?.type !== 'tool') || !NO_FORCED_TOOLS.test(model)) return
+  throw new GatewayError(
+    'invalid-request',
+    `The model ${model} does not support a tool_choice that forces a tool call. Use auto or none.`,
+    { param: 'tool_choice' },
+  )
 }
 
 function changedMessages(prompt: Prompt): BodyChanges {

@@ -204,6 +204,10 @@ function createStreamWriter(context: WriteContext): StreamWriter {
   }
 }
 
+function secondsAt({ now, createdSeconds }: WriteContext): number {
+  return now === undefined ? createdSeconds : Math.floor(now() / 1000)
+}
+
 interface OpenedResponse {
   readonly requestFields: JsonObject
   readonly output: OutputWriter
@@ -244,6 +248,7 @@ function createResponseWriter(context: WriteContext) {
       const response = {
         ...requestFields,
         ...finalStatus,
+        completed_at: finalStatus.status === 'completed' ? secondsAt(context) : null,
         output: output.items,
         usage: usage === undefined ? null : writeUsage(usage, RESPONSE_USAGE_FIELDS),
         svc_metrics: writeMetrics('details'),

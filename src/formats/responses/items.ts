@@ -205,15 +205,16 @@ export function responseId(stem: string): string {
 }
 
 /** Returns an id from which `responseIdOfItem` derives the id of the response. */
-export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
+export function itemId(kind: 'msg' | 'fc' | 'rs' | 'ig', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }
 
 export function responseIdOfItem(id: string): string | undefined {
-  const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
+  const stem = /^(?:msg|fc|rs|ig)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)
 }
 
+/** Required fields for which the caller set no value have the vendor's default. */
 export function echoedFields(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
@@ -222,23 +223,44 @@ export function echoedFields(context: WriteContext, id: string, model: string): 
     id,
     object: 'response',
     created_at: context.createdSeconds,
+    completed_at: null,
     background: false,
     error: null,
+    frequency_penalty: 0,
     instructions: echo('instructions', null),
     max_output_tokens: echo('max_output_tokens', null),
     max_tool_calls: echo('max_tool_calls', null),
     metadata: echo('metadata', body['client_metadata'] ?? {}),
     model,
     parallel_tool_calls: echo('parallel_tool_calls', true),
+    presence_penalty: 0,
     previous_response_id: echo('previous_response_id', null),
-    reasoning: echo('reasoning', { effort: null, summary: null }),
+    prompt_cache_key: echo('prompt_cache_key', null),
+    reasoning: { effort: null, summary: null, ...asObject(body['reasoning']) },
+    safety_identifier: echo('safety_identifier', null),
+    service_tier: 'default',
     store: echo('store', true),
-    temperature: settings.temperature ?? null,
-    text: echo('text', { format: { type: 'text' } }),
+    temperature: settings.temperature ?? 1,
+    text: echoedText(asObject(body['text'])),
     tool_choice: echo('tool_choice', 'auto'),
-    tools: echo('tools', []),
-    top_p: settings.topP ?? null,
+    tools: asArray(body['tools']).map(echoedTool),
+    top_logprobs: 0,
+    top_p: settings.topP ?? 1,
     truncation: echo('truncation', 'disabled'),
     user: echo('user', null),
   }
+}
+
+function echoedText(text: JsonObject = {}): JsonObject {
+  const { format } = text
+  if (!isJsonObject(format)) return { ...text, format: { type: 'text' } }
+  if (format['type'] !== 'json_schema') return text
+  const { description = null, schema = null, strict } = format
+  return { ...text, format: { ...format, description, schema, strict: strict ?? false } }
+}
+
+function echoedTool(tool: Json): Json {
+  if (!isJsonObject(tool) || tool['type'] !== 'function') return tool
+  const { description = null, parameters = null, strict } = tool
+  return { ...tool, description, parameters, strict: strict ?? false }
 }

@@ -92,6 +92,9 @@ export class OutputWriter {
       case 'tool-call-delta':
         this.#appendInput(this.#calls.get(part.index), part.input)
         return
+      case 'image':
+        if (part.source.type === 'base64') this.#addImage(part.source.mediaType, part.source.data)
+        return
       case 'opaque':
         if (part.native.dialect === 'responses') this.#addCompleteItem(part.native.value)
         return
@@ -170,6 +173,21 @@ export class OutputWriter {
 
   #addRedacted(redacted: string): void {
     this.#addCompleteItem(reasoningItem(itemId('rs', this.#stem, this.items.length), '', { redacted }))
+  }
+
+  /** The vendor's own models return images as calls of its image tool. */
+  #addImage(mediaType: string, result: string): void {
+    this.#closeCurrent()
+    const output_index = this.items.length
+    const id = itemId('ig', this.#stem, output_index)
+    const fields = { id, type: 'image_generation_call', output_format: mediaType.replace(/^image\//, '') }
+    const item = { ...fields, status: 'completed', result }
+    this.items.push(item)
+    this.#events.push(
+      { type: 'response.output_item.added', output_index, item: { ...fields, status: 'in_progress', result: null } },
+      { type: 'response.image_generation_call.completed', output_index, item_id: id },
+      { type: 'response.output_item.done', output_index, item },
+    )
   }
 
   #addCompleteItem(item: JsonObject): void {

@@ -8,6 +8,7 @@ import {
   MAX_AMOUNT,
   duplicateReservationError,
   heldAmount,
+  type StoreClock,
 } from '../store-rules.ts'
 import { ExpiryQueue, type Schedulable, storeFullError } from './collections.ts'
 
@@ -31,7 +32,7 @@ interface Reservation extends Schedulable {
 
 /** Above the limits, `reserve` and `settle` throw, because evicting a counter would lift a budget. */
 export function createCounters(
-  now: () => number,
+  clock: StoreClock,
   limits: { readonly counters: number; readonly reservations: number },
 ): MemoryCounters {
   const counters = new Map<string, Counter>()
@@ -66,7 +67,7 @@ export function createCounters(
   }
 
   function level(name: string): Level {
-    sweep(now())
+    sweep(clock.now())
     const { spent = 0, held = 0 } = counters.get(name) ?? {}
     return { spent, held }
   }
@@ -94,7 +95,7 @@ export function createCounters(
 
   function reserve(request: ReserveRequest): ReserveResult {
     const { reservationId, claims } = request
-    const time = now()
+    const time = clock.now()
     checkReserveRequest(request, time)
     sweep(time)
     if (reservations.has(reservationId)) throw duplicateReservationError()
@@ -116,7 +117,7 @@ export function createCounters(
   }
 
   function settle(reservationId: string, charges: readonly Charge[]): boolean {
-    const time = now()
+    const time = clock.now()
     sweep(time)
     const reservation = reservations.get(reservationId)
     if (reservation === undefined) return false
@@ -148,7 +149,7 @@ interface Sums extends Schedulable {
 }
 
 /** @param maxSize Maximum number of tallies and fields together. */
-export function createTallies(now: () => number, maxSize: number): Tallies {
+export function createTallies(clock: StoreClock, maxSize: number): Tallies {
   const tallies = new Map<string, Sums>()
   const expiries = new ExpiryQueue<Sums>()
   let size = 0
@@ -160,7 +161,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
   }
 
   function add({ name, amounts, expiresAt }: Tally): void {
-    const time = now()
+    const time = clock.now()
     expiries.forEachDue(time, remove)
     if (expiresAt !== undefined && expiresAt <= time) return
     const sums = moveToEnd(name)
@@ -188,7 +189,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
   }
 
   function get(name: string): Readonly<Record<string, number>> {
-    expiries.forEachDue(now(), remove)
+    expiries.forEachDue(clock.now(), remove)
     return Object.fromEntries(tallies.get(name)?.amounts ?? [])
   }
 

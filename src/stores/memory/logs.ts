@@ -1,7 +1,7 @@
 import { flatten } from '../../core/json.ts'
 import type { LogEntry, LogQuery, NewLogEntry } from '../../core/store.ts'
 import { ExpiryQueue, findFirstIndex, type Schedulable } from './collections.ts'
-import { logShareOf, type PoolLimit } from '../store-rules.ts'
+import { logShareOf, type PoolLimit, type StoreClock } from '../store-rules.ts'
 
 export interface MemoryLogs {
   /** The entry must not be oversized. */
@@ -39,7 +39,7 @@ const ORDER_STEPS = 8192
 /** Cursors are zero-padded, because they are compared as strings. */
 const CURSOR_DIGITS = 16
 
-export function createLogs(now: () => number, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {
+export function createLogs(clock: StoreClock, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
   /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
@@ -73,7 +73,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
 
   function addLine(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, lineBytes: number): void {
     sequence += 1
-    const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
+    const expiresAt = ttlMs === undefined ? Infinity : clock.now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
     const line: Line = {
@@ -108,7 +108,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
   }
 
   function dropExpired(share: Share): void {
-    const time = now()
+    const time = clock.now()
     while ((firstOf(share.queue)?.expiresAt ?? Infinity) <= time) dropFirst(share)
   }
 
@@ -143,7 +143,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
   function entries(log: string, query: LogQuery): readonly LogEntry[] {
     const queue = logs.get(log)
     if (queue === undefined) return []
-    const time = now()
+    const time = clock.now()
     const results: LogEntry[] = []
     for (let index = firstAfter(queue, query.after); index < queue.lines.length; index += 1) {
       const line = queue.lines[index]

@@ -2,6 +2,7 @@ import type { VectorIndex } from '../../core/cache.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/errors.ts'
 import { encodeText, fieldOf, toList, toNumber, toText } from '../durable-store.ts'
 import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
+import { createStoreClock } from '../store-rules.ts'
 import { checkVector } from '../stored-answers.ts'
 import type { RunQuery } from './schema.ts'
 
@@ -37,10 +38,11 @@ const CHECK_INDEX = optionsOf(
 /** Creates a vector index in PostgreSQL with pgvector 0.8 or newer. A lookup takes one call. */
 export function postgresVectorIndex(options: PostgresVectorIndexOptions): PostgresVectorIndex {
   checkOptions('postgresVectorIndex', options, CHECK_INDEX)
-  const { client, schema = 'sluice', now, dimensions = 1024 } = options
+  const { client, schema = 'sluice', dimensions = 1024 } = options
+  const { clock, useClock } = createStoreClock(options.now, () => undefined)
   const { maxPerScope = DEFAULT_MAX_VECTORS, maxPerKey = DEFAULT_MAX_VECTORS } = options
   const run = createRunQuery(client)
-  const call = createCallFunction(run, schema, now)
+  const call = createCallFunction(run, schema, clock)
   const send = (name: string, request: object): Promise<unknown> => call(`${name}_${dimensions}`, request)
 
   return {
@@ -69,6 +71,7 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
     },
     remove: async (id) => void (await send('remove_vector', { id: encodeText(id) })),
     clear: async () => void (await send('clear_vectors', {})),
+    useClock,
     migrate: () => migrateVectors(run, { schema, dimensions }),
   }
 }

@@ -4,6 +4,7 @@ import type { Neighbor, VectorIndex } from '../../core/cache.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/errors.ts'
 import { fieldOf, toList, toNumber, toText } from '../durable-store.ts'
 import { createRunScript, REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
+import { createStoreClock } from '../store-rules.ts'
 import { checkVector } from '../stored-answers.ts'
 import { PREAMBLE, defineScript, type Script } from './value-scripts.ts'
 
@@ -39,8 +40,9 @@ const DEFAULT_MAX_PER_COPIED_SCOPE = 256
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)
-  const { client, prefix = 'sluice', now, dimensions = 1024, maxPerKey = DEFAULT_MAX_VECTORS } = options
-  const run = createRunScript(client, prefix, now)
+  const { client, prefix = 'sluice', dimensions = 1024, maxPerKey = DEFAULT_MAX_VECTORS } = options
+  const { clock, useClock } = createStoreClock(options.now, () => undefined)
+  const run = createRunScript(client, prefix, clock)
   const hasVectorSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, {}), 'sets') === true)
   const send = async (script: Script, request: object): Promise<unknown> =>
     run(script, { ...request, dimensions, usesCopies: !(await hasVectorSets()) })
@@ -79,6 +81,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
       do cursor = toText(fieldOf(await send(CLEAR_VECTORS, { cursor }), 'cursor'))
       while (cursor !== '0')
     },
+    useClock,
     warnings: async () =>
       (await hasVectorSets())
         ? []

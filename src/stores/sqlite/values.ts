@@ -19,6 +19,7 @@ import {
   poolOf,
   type PoolSize,
   shareOf,
+  type StoreClock,
 } from '../store-rules.ts'
 import { NEVER, numberIn, type Sql, textIn } from './database.ts'
 
@@ -26,14 +27,14 @@ type Values = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list'>
 
 const MAX_SWEPT_ROWS = 1_000
 
-export function createValues(sql: Sql, now: () => number, limits: BulkLimits): Values {
+export function createValues(sql: Sql, clock: StoreClock, limits: BulkLimits): Values {
   function get(key: string): string | undefined {
-    const row = sql.row('SELECT value FROM entries WHERE key = ? AND expires_at > ?', encodeText(key), now())
+    const row = sql.row('SELECT value FROM entries WHERE key = ? AND expires_at > ?', encodeText(key), clock.now())
     return row === undefined ? undefined : decodeText(textIn(row, 'value'))
   }
 
   function write(key: string, value: string, options: WriteOptions): void {
-    removeExpired(sql, 'entries', now())
+    removeExpired(sql, 'entries', clock.now())
     const { ttlMs, quota, mayExceedQuota = false } = options
     const pool = poolOf(options)
     const encodedKey = encodeText(key)
@@ -52,7 +53,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
       bytes,
       pool,
       share,
-      ttlMs === undefined ? NEVER : now() + ttlMs,
+      ttlMs === undefined ? NEVER : clock.now() + ttlMs,
     )
   }
 
@@ -64,7 +65,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
   }
 
   function remove(key: string): boolean {
-    removeExpired(sql, 'entries', now())
+    removeExpired(sql, 'entries', clock.now())
     const encodedKey = encodeText(key)
     if (sql.row('SELECT 1 FROM entries WHERE key = ?', encodedKey) === undefined) return false
     sql.run('DELETE FROM entries WHERE key = ?', encodedKey)
@@ -77,7 +78,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
       'SELECT key FROM entries WHERE key >= ? AND key > ? AND expires_at > ? ORDER BY key LIMIT ?',
       start,
       after === undefined ? '' : encodeText(after),
-      now(),
+      clock.now(),
       limit,
     )
     const keys = rows.map((row) => textIn(row, 'key'))
@@ -147,11 +148,11 @@ export interface SqliteLogs {
 const CURSOR_DIGITS = 16
 const MAX_TIME = 8.64e15
 
-export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
+export function createLogs(sql: Sql, clock: StoreClock, limits: BulkLimits): SqliteLogs {
   function append(log: string, { at, value, ttlMs, quota }: NewLogEntry): void {
     const bytes = bytesOf(log, value)
     rejectOversized(bytes, limits.logs, quota)
-    const time = now()
+    const time = clock.now()
     removeExpired(sql, 'log_entries', time)
     const share = encodeText(logShareOf(log, quota))
     dropUntilFits(sql, { pool: 'logs', share, bytes, quota, limit: limits.logs })
@@ -178,7 +179,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
       cursorNumber(after),
       from,
       to,
-      now(),
+      clock.now(),
       limit,
     )
     return rows.map((row) => ({

@@ -67,6 +67,33 @@ describe('an answer of an upstream', () => {
     ])
   })
 
+  it.each([
+    { function_call: { name: '' } },
+    { function_call: { name: '', arguments: '' } },
+    { tool_calls: [{ id: 'c', type: 'function', function: { name: '', arguments: '' } }] },
+  ])('has no call without a name (%j)', (fields) => {
+    const { parts, finish } = chatUpstream.readCompletion(answer({ content: 'Hi', ...fields }, {}, 'stop'))
+
+    expect(parts).toEqual([{ type: 'text', text: 'Hi' }])
+    expect(finish).toBe('stop')
+  })
+
+  it.each(['content_filter: RECITATION', 'content_filter'])('is filtered with the reason %s', (reason) => {
+    expect(chatUpstream.readCompletion(answer({ content: '' }, {}, reason)).finish).toBe('filtered')
+  })
+
+  it('has the images of the vendor as parts', () => {
+    const images = [
+      { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } },
+      { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
+    ]
+    expect(chatUpstream.readCompletion(answer({ content: 'See:', images })).parts).toMatchObject([
+      { type: 'text', text: 'See:' },
+      { type: 'image', source: { type: 'base64', mediaType: 'image/png', data: 'aGk=' } },
+      { type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } },
+    ])
+  })
+
   it('has an opaque part for citations, which the cache does not store', () => {
     const annotations = [{ type: 'url_citation', url_citation: { url: 'u' } }]
     expect(chatUpstream.readCompletion(answer({ content: 'Hi', annotations, audio: null })).parts).toEqual([

@@ -53,6 +53,15 @@ describe("an upstream's error", () => {
     expect(chatClient.writeFailure(failure, 'r1')).toEqual({ error })
   })
 
+  it('contains the tool call that could not be parsed', () => {
+    const error = { message: 'Failed to call a function.', type: 'invalid_request_error', code: 'tool_use_failed' }
+    const failed_generation = `look {"at": "${'sky '.repeat(2000)}"}`
+    const written = writeError(400, { error: { ...error, failed_generation } })
+    expect(written).toMatchObject({
+      error: { ...error, details: { failed_generation: expect.stringContaining('look {"at": "sky sky') } },
+    })
+  })
+
   it.each<[string, JsonObject | undefined, string]>([
     ['a text', { error: 'bad thing' }, 'bad thing'],
     ['the body itself', { object: 'error', message: 'bad thing', code: 400 }, 'bad thing'],

@@ -6,6 +6,11 @@ const user = (content: Json): JsonObject => ({ role: 'user', content })
 const messages = (...items: Json[]): JsonObject => chat({ messages: items })
 
 describe('a request that is rejected', () => {
+  it('has no call for an empty function_call, which some vendors return', () => {
+    const message = { role: 'assistant', content: 'Hi', function_call: { name: '', arguments: '' } }
+    expect(promptOf(chat({ messages: [message] })).messages[0]?.parts).toMatchObject([{ type: 'text', text: 'Hi' }])
+  })
+
   it.each<[string, string, JsonObject]>([
     ['no model', 'model', { messages: [user('Hi')] }],
     ['model null', 'model', chat({ model: null })],

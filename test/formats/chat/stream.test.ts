@@ -126,6 +126,38 @@ describe('reading a chat stream', () => {
     ])
   })
 
+  it.each([{ function_call: { name: '', arguments: '' } }, { tool_calls: [{ index: 0, function: { name: '' } }] }])(
+    'starts no call without a name (%j)',
+    (fields) => {
+      const values = [chunk({ content: 'Hi', ...fields }), chunk(fields), chunk({}, {}, 'stop')]
+      expect(eventsOf(values).slice(1)).toEqual([
+        { type: 'text-start' },
+        { type: 'text-delta', text: 'Hi' },
+        { type: 'answer-end', finish: 'stop' },
+      ])
+    },
+  )
+
+  it('numbers the calls in the order of their names', () => {
+    const values = [
+      chunk({ function_call: { name: '' } }),
+      chunk({ tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: '{}' } }] }),
+    ]
+    expect(eventsOf(values).slice(1)).toEqual([
+      { type: 'tool-call-start', index: 0, id: 'c', name: 'f' },
+      { type: 'tool-call-delta', index: 0, input: '{}' },
+    ])
+  })
+
+  it('reads the usage that Groq adds to its last chunk', () => {
+    const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 }
+    const values = [chunk({ content: 'Hi' }), chunk({}, { x_groq: { id: 'req_1', usage } }, 'stop')]
+    expect(eventsOf(values).slice(-2)).toMatchObject([
+      { type: 'usage', usage: { inputTokens: 7, outputTokens: 3 } },
+      { type: 'answer-end' },
+    ])
+  })
+
   it('starts a new text after a tool call, and separates reasoning from text', () => {
     const values = [
       chunk({ reasoning_content: 'H' }),

@@ -72,8 +72,12 @@ async function sendKey(gateway, sink) {
   sink.send(200, {}, value)
 }
 
-/** The same as a Web-standard handler for all methods. */
+/** The same as a Web-standard handler for all methods. The gateway receives all that the host passes. */
 export function fetchHandlerFor(gateway) {
   const { GET } = toNext(handlingFor(gateway))
-  return (request) => GET(request)
+  return (request, ...context) => {
+    const { pathname } = new URL(request.url)
+    const isOwn = pathname === '/key' || pathname.startsWith('/behavior/')
+    return isOwn ? GET(request) : gateway.fetch(request, ...context)
+  }
 }

@@ -1,0 +1,233 @@
+/**
+ * Finds what the unusual fields of a body can cost: fields that are not in the table of ordinary fields of the format,
+ * in any spelling that a lenient vendor accepts, and at any depth.
+ */
+import { GatewayError } from '../core/errors.ts'
+import { isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
+import { LONG_CONTEXT_BETA } from '../core/prompt.ts'
+import { isUnset, nameSet } from './parse-body.ts'
+
+export interface FieldCosts {
+  /** Number of outputs that the vendor generates for one request and bills, whether or not it returns them. */
+  readonly outputs: number
+  /** Output tokens that the vendor bills in addition to the output limit. */
+  readonly extraOutputTokens: number
+  /** As `extraOutputTokens`, but at most `maxOutputTokens` of the model. */
+  readonly optionalOutputTokens: number
+  /** Number of times that the vendor reads the prompt. */
+  readonly promptReads: number
+  /** Path of a field that can make the vendor read content or run tools outside of the request. */
+  readonly vendorWork?: string
+  /** Creates the error for a field that can select a price above the list price. Absent if there is none. */
+  readonly surcharge?: () => GatewayError
+}
+
+type MutableCosts = { -readonly [Name in keyof FieldCosts]: FieldCosts[Name] }
+
+interface Scan {
+  readonly costs: MutableCosts
+  readonly body: JsonObject
+  /** The scan ends after this number of values. */
+  remaining: number
+}
+
+/** A field with more values counts as vendor-side work. */
+const MAX_SCANNED_VALUES = 10_000
+const MAX_PARAM_LENGTH = 100
+/** Keeps costs within the range of exact integers. */
+const MAX_COUNT = 2 ** 31
+
+/** Further fields that cost nothing beyond their text, as vendors spell them. */
+const ORDINARY_FIELDS = nameSet(
+  'safety_identifier store seed max_tool_calls truncation include background presence_penalty frequency_penalty logprobs top_logprobs logit_bias functions function_call verbosity min_p top_a typical_p repetition_penalty prompt_cache_retention prompt_cache_options random_seed safe_prompt ' +
+    'guided_json guided_regex guided_choice guided_grammar structured_outputs include_reasoning reasoning_format ' +
+    'reasoning_split min_tokens stop_token_ids ignore_eos length_penalty skip_special_tokens ' +
+    'spaces_between_special_tokens include_stop_str_in_output add_generation_prompt continue_final_message echo usage ' +
+    'provider output_format anthropic_version client_metadata',
+)
+/** The names in the following sets are normalized. */
+const OUTPUT_COUNTS = nameSet(
+  'n bestof numcompletions numreturnsequences candidatecount numcandidates numgenerations numoutputs numsamples ' +
+    'numresponses numbeams beamwidth',
+)
+const OUTPUT_LIMITS = nameSet(
+  'maxtokens maxcompletiontokens maxoutputtokens maxnewtokens maxgenlen maxlength maxtokenstosample maxgentokens ' +
+    'maxgeneratedtokens tokenstogenerate numpredict npredict',
+)
+const THINKING_LIMITS = nameSet(
+  'budgettokens thinkingbudget reasoningbudget thinkingtokens maxthinkingtokens maxreasoningtokens',
+)
+
+/** Body fields that can change the price, with the values that cost no more than the list price. */
+const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
+  ['servicetier', ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
+  ['speed', ['standard']],
+  ['inferencegeo', ['global', 'not_available']],
+])
+const BETA_LISTS = nameSet('anthropicbeta anthropicbetas betas')
+/** Fields in which some vendors accept betas beside other fields. */
+const BETA_FIELDS = nameSet('extrabody extraheaders additionalmodelrequestfields')
+const PRICE_FIELDS = new Set([...LIST_PRICE_VALUES.keys(), ...BETA_LISTS, 'modalities'])
+/** Fields that choose another model. `model` is here because of its other spellings. */
+const MODEL_CHOICES = nameSet('model models fallbackmodels preset engine deployment deploymentid')
+
+/** Words in the names of fields by which vendors read stored or remote content, search, or run tools. */
+const WORK_WORDS = new RegExp(
+  'search|web|brows|crawl|fetch|scrap|retriev|ground|rerank|^rag|rag$|tool|plugin|connector|mcp|agent|document|' +
+    '(?<!pro)file|attach|sources|datasource|dataset|knowledge|corpus|collection|vector|database|cach|context|' +
+    'memor|session|thread|conversation|assistant|previous|history|ur[il]|image|audio|video|media|extra|container|' +
+    'sandbox|codeinterp|codeexec|execut|skill|workflow|template|prompt|research|online|citation|fallback|compact',
+)
+/** Values that switch something on. Text and numbers of any other kind only describe the request. */
+const SWITCH = /^(?:true|on|yes|enabled?|always|auto|[a-z][a-z\d+.-]*:\/\/.*)$/is
+const MAX_SWITCH_LENGTH = 2000
+/** Fields whose subtrees only concern how the model thinks. */
+const THINKING = /think|reason|^chattemplatekwargs$/
+
+export function costsOfFields(body: JsonObject, names: readonly string[]): FieldCosts {
+  const costs: MutableCosts = { outputs: 1, extraOutputTokens: 0, optionalOutputTokens: 0, promptReads: 1 }
+  const scan: Scan = { costs, body, remaining: MAX_SCANNED_VALUES }
+  for (const name of names) {
+    if (ORDINARY_FIELDS.has(name)) continue
+    scanField(scan, name, body[name] ?? null, { param: name, isDescription: false })
+  }
+  return costs
+}
+
+interface Position {
+  /** Name of the top-level field. */
+  readonly param: string
+  /** True inside of fields that cannot cause vendor-side work. */
+  readonly isDescription: boolean
+}
+
+function scanField(scan: Scan, name: string, value: Json, position: Position): void {
+  const normalized = normalizeName(name)
+  const { costs } = scan
+  if (isUnset(value) || isDisabled(value)) return
+  if (isSurcharged(scan, normalized, value)) costs.surcharge ??= () => surchargeError(shorten(position.param))
+  if (PRICE_FIELDS.has(normalized)) return
+  if (OUTPUT_COUNTS.has(normalized)) costs.outputs = Math.max(costs.outputs, countOf(value))
+  else if (OUTPUT_LIMITS.has(normalized)) addOptionalOutput(costs, countOf(value))
+  else if (THINKING_LIMITS.has(normalized))
+    addOptionalOutput(costs, thinkingBeyondLimit(scan, position, countOf(value)))
+  else if (normalized === 'prediction') costs.extraOutputTokens += maxBytes(scan, value)
+  else scanOther(scan, normalized, value, position)
+}
+
+/** Thinking of this kind is outside of the output limit. Without a budget, only the model limits it. */
+const ENABLES_THINKING = 'enablethinking'
+
+function scanOther(scan: Scan, normalized: string, value: Json, position: Position): void {
+  if (normalized === ENABLES_THINKING) {
+    addOptionalOutput(scan.costs, MAX_COUNT)
+    return
+  }
+  const isDescription = position.isDescription || THINKING.test(normalized)
+  if (normalized === 'contextmanagement') {
+    scanContextManagement(scan, value)
+    return
+  }
+  const isWork = MODEL_CHOICES.has(normalized) || WORK_WORDS.test(normalized)
+  if (!isDescription && isWork && !isEmpty(value)) scan.costs.vendorWork ??= shorten(position.param)
+  scanValue(scan, value, { ...position, isDescription })
+}
+
+function scanValue(scan: Scan, value: Json, position: Position): void {
+  if (scan.remaining-- <= 0) {
+    scan.costs.vendorWork ??= shorten(position.param)
+    return
+  }
+  if (Array.isArray(value)) {
+    for (const item of value as readonly Json[]) {
+      if (scan.remaining < 0) return
+      scanValue(scan, item, position)
+    }
+  } else if (isJsonObject(value)) {
+    for (const name in value) {
+      if (scan.remaining < 0) return
+      scanField(scan, name, value[name] ?? null, position)
+    }
+  } else if (!position.isDescription && isSwitch(value)) {
+    scan.costs.vendorWork ??= shorten(position.param)
+  }
+}
+
+/** Compaction reads the prompt once more and generates a summary. Clearing tool results costs nothing. */
+function scanContextManagement(scan: Scan, value: Json): void {
+  const { costs } = scan
+  if (!mentions(scan, value, /compact/i)) return
+  costs.vendorWork ??= 'context_management'
+  costs.promptReads = 2
+  addOptionalOutput(costs, MAX_COUNT)
+}
+
+function surchargeError(param: string): GatewayError {
+  return new GatewayError('invalid-request', `${param} may select a price above the list price. Remove it.`, { param })
+}
+
+function isSurcharged(scan: Scan, normalized: string, value: Json): boolean {
+  if (BETA_LISTS.has(normalized) || BETA_FIELDS.has(normalized)) return mentions(scan, value, LONG_CONTEXT_BETA)
+  if (normalized === 'modalities') return !Array.isArray(value) || value.some((item) => item !== 'text')
+  const values = LIST_PRICE_VALUES.get(normalized)
+  return values !== undefined && !values.includes(value)
+}
+
+/** The limit of the messages format includes thinking, unless tools are called between thoughts. */
+function thinkingBeyondLimit({ body }: Scan, { param }: Position, budget: number): number {
+  const limit = body['max_tokens']
+  return param === 'thinking' && typeof limit === 'number' ? Math.max(0, budget - limit) : budget
+}
+
+function addOptionalOutput(costs: MutableCosts, tokens: number): void {
+  costs.optionalOutputTokens += tokens
+}
+
+/** Lenient vendors read numbers in strings. */
+function countOf(value: Json): number {
+  const count = typeof value === 'number' || typeof value === 'string' ? Math.ceil(Number(value)) : 0
+  return count > 0 ? Math.min(count, MAX_COUNT) : 0
+}
+
+function isSwitch(value: Json): boolean {
+  return value === true || (typeof value === 'string' && value.length <= MAX_SWITCH_LENGTH && SWITCH.test(value.trim()))
+}
+
+function isEmpty(value: Json): boolean {
+  return value === '' || (isJsonObject(value) && Object.keys(value).length === 0)
+}
+
+function isDisabled(value: Json): boolean {
+  return isJsonObject(value) && Object.keys(value).length === 1 && value['enabled'] === false
+}
+
+/** Also returns true for a value that is too large to search. */
+function mentions(scan: Scan, value: Json, pattern: RegExp): boolean {
+  if (scan.remaining-- <= 0) return true
+  if (typeof value === 'string') return value.length > MAX_SWITCH_LENGTH || pattern.test(value)
+  if (Array.isArray(value)) return (value as readonly Json[]).some((item) => mentions(scan, item, pattern))
+  if (!isJsonObject(value)) return false
+  for (const name in value) if (pattern.test(name) || mentions(scan, value[name] ?? null, pattern)) return true
+  return false
+}
+
+const MAX_UTF8_BYTES_PER_UNIT = 3
+/** Longer texts are not encoded, because that would block the event loop. */
+const MAX_ENCODED_LENGTH = 1_000_000
+
+/** Upper bound on the tokens of all strings in a value. */
+function maxBytes(scan: Scan, value: Json): number {
+  if (scan.remaining-- <= 0) return MAX_COUNT
+  if (typeof value === 'string') {
+    if (value.length > MAX_ENCODED_LENGTH) return value.length * MAX_UTF8_BYTES_PER_UNIT
+    return new TextEncoder().encode(value).byteLength
+  }
+  let bytes = 0
+  if (Array.isArray(value)) for (const item of value as readonly Json[]) bytes += maxBytes(scan, item)
+  else if (isJsonObject(value)) for (const name in value) bytes += maxBytes(scan, value[name] ?? null)
+  return Math.min(bytes, MAX_COUNT)
+}
+
+function shorten(param: string): string {
+  return param.slice(0, MAX_PARAM_LENGTH)
+}
