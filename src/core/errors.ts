@@ -86,6 +86,39 @@ export class GatewayError extends Error {
   }
 }
 
+const FAILURE_STATUSES: Readonly<Record<FailureKind, number>> = {
+  'invalid-request': 400,
+  'invalid-admin-request': 400,
+  'invalid-model': 404,
+  unauthenticated: 401,
+  'budget-exceeded': 402,
+  'model-not-allowed': 403,
+  'tools-disabled': 403,
+  'max-tokens-exceeded': 403,
+  'not-found': 404,
+  'method-not-allowed': 405,
+  'request-timeout': 408,
+  conflict: 409,
+  cancelled: 499,
+  'too-large': 413,
+  'quota-exceeded': 400,
+  'unsupported-media': 415,
+  'upgrade-required': 426,
+  'rate-limited': 429,
+  internal: 500,
+  upstream: 502,
+  'upstream-rejected': 400,
+  'upstream-rate-limited': 429,
+  'upstream-timeout': 504,
+  overloaded: 503,
+}
+
+/** The HTTP status of the response to the caller. */
+export function failureStatus({ kind, details }: GatewayError): number {
+  const upstreamStatus = kind === 'upstream-rejected' ? details.upstream?.status : undefined
+  return upstreamStatus ?? FAILURE_STATUSES[kind]
+}
+
 /** For a response that exceeds a limit, which a caller can request on purpose. */
 export function withoutRetries({ kind, message, details }: GatewayError): GatewayError {
   return new GatewayError(kind, message, { ...details, advice: { shouldRetry: 'false' }, isFinal: true })

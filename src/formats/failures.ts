@@ -1,34 +1,32 @@
 import type { SseEvent } from '../core/answer.ts'
-import type { FailureKind, GatewayError } from '../core/errors.ts'
+import { type FailureKind, failureStatus, type GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 
-const FAILURE_DEFAULTS: Readonly<
-  Record<FailureKind, { readonly status: number; readonly type: string; readonly code?: string }>
-> = {
-  'invalid-request': { status: 400, type: 'invalid_request_error' },
-  'invalid-admin-request': { status: 400, type: 'validation_error' },
-  'invalid-model': { status: 404, type: 'invalid_request_error', code: 'invalid_model' },
-  unauthenticated: { status: 401, type: 'authentication_error', code: 'invalid_api_key' },
-  'budget-exceeded': { status: 402, type: 'budget_exceeded_error', code: 'budget_exceeded' },
-  'model-not-allowed': { status: 403, type: 'permission_error', code: 'model_not_allowed' },
-  'tools-disabled': { status: 403, type: 'permission_error', code: 'tools_disabled' },
-  'max-tokens-exceeded': { status: 403, type: 'permission_error', code: 'max_tokens_exceeded' },
-  'not-found': { status: 404, type: 'invalid_request_error' },
-  'method-not-allowed': { status: 405, type: 'invalid_request_error' },
-  'request-timeout': { status: 408, type: 'invalid_request_error', code: 'request_timeout' },
-  conflict: { status: 409, type: 'invalid_request_error' },
-  cancelled: { status: 499, type: 'invalid_request_error', code: 'request_cancelled' },
-  'too-large': { status: 413, type: 'invalid_request_error', code: 'request_too_large' },
-  'quota-exceeded': { status: 400, type: 'invalid_request_error', code: 'storage_quota_exceeded' },
-  'unsupported-media': { status: 415, type: 'invalid_request_error' },
-  'upgrade-required': { status: 426, type: 'invalid_request_error', code: 'websocket_not_supported' },
-  'rate-limited': { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
-  internal: { status: 500, type: 'api_error' },
-  upstream: { status: 502, type: 'upstream_error' },
-  'upstream-rejected': { status: 400, type: 'invalid_request_error' },
-  'upstream-rate-limited': { status: 429, type: 'rate_limit_error', code: 'upstream_rate_limited' },
-  'upstream-timeout': { status: 504, type: 'upstream_error', code: 'upstream_timeout' },
-  overloaded: { status: 503, type: 'overloaded_error' },
+const FAILURE_DEFAULTS: Readonly<Record<FailureKind, { readonly type: string; readonly code?: string }>> = {
+  'invalid-request': { type: 'invalid_request_error' },
+  'invalid-admin-request': { type: 'validation_error' },
+  'invalid-model': { type: 'invalid_request_error', code: 'invalid_model' },
+  unauthenticated: { type: 'authentication_error', code: 'invalid_api_key' },
+  'budget-exceeded': { type: 'budget_exceeded_error', code: 'budget_exceeded' },
+  'model-not-allowed': { type: 'permission_error', code: 'model_not_allowed' },
+  'tools-disabled': { type: 'permission_error', code: 'tools_disabled' },
+  'max-tokens-exceeded': { type: 'permission_error', code: 'max_tokens_exceeded' },
+  'not-found': { type: 'invalid_request_error' },
+  'method-not-allowed': { type: 'invalid_request_error' },
+  'request-timeout': { type: 'invalid_request_error', code: 'request_timeout' },
+  conflict: { type: 'invalid_request_error' },
+  cancelled: { type: 'invalid_request_error', code: 'request_cancelled' },
+  'too-large': { type: 'invalid_request_error', code: 'request_too_large' },
+  'quota-exceeded': { type: 'invalid_request_error', code: 'storage_quota_exceeded' },
+  'unsupported-media': { type: 'invalid_request_error' },
+  'upgrade-required': { type: 'invalid_request_error', code: 'websocket_not_supported' },
+  'rate-limited': { type: 'rate_limit_error', code: 'rate_limit_exceeded' },
+  internal: { type: 'api_error' },
+  upstream: { type: 'upstream_error' },
+  'upstream-rejected': { type: 'invalid_request_error' },
+  'upstream-rate-limited': { type: 'rate_limit_error', code: 'upstream_rate_limited' },
+  'upstream-timeout': { type: 'upstream_error', code: 'upstream_timeout' },
+  overloaded: { type: 'overloaded_error' },
 }
 
 interface FailureDescription {
@@ -53,11 +51,6 @@ export function describeFailure(failure: GatewayError): FailureDescription {
     retryAfterSeconds: details.retryAfterSeconds === undefined ? undefined : Math.ceil(details.retryAfterSeconds),
     details: details.details ?? upstream?.details,
   }
-}
-
-export function failureStatus(failure: GatewayError): number {
-  if (failure.kind !== 'upstream-rejected') return FAILURE_DEFAULTS[failure.kind].status
-  return failure.details.upstream?.status ?? FAILURE_DEFAULTS['upstream-rejected'].status
 }
 
 const MAX_RETRY_SECONDS = 60

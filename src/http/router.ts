@@ -25,7 +25,7 @@ interface PathEntry<Handler> {
 export type Router<Handler> = (method: string, pathname: string) => Match<Handler>
 
 /** Paths are case-sensitive and are not normalized. */
-export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], fallback?: Handler): Router<Handler> {
+export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[]): Router<Handler> {
   const exact = new Map<string, PathEntry<Handler>>()
   const patterns = new Map<string, PathEntry<Handler>>()
   for (const { path, method, handle } of endpoints) {
@@ -36,7 +36,6 @@ export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], f
   }
   return (method, pathname) => {
     const match = findEntry(pathname, exact, patterns.values())
-    if (match === undefined && fallback !== undefined) return { handle: fallback, variables: {} }
     if (match === undefined) throw unknownPath(pathname)
     const handle = match.entry.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
     if (handle === undefined) throw wrongMethod(method, [...match.entry.methods.keys()])

@@ -7,11 +7,8 @@ import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
 import type { Services, RequestTracker } from './services.ts'
 import { fail, baseHeaders, sendJson } from './settle.ts'
-import type { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { failureHeaders, failureStatus } from '../formats/failures.ts'
-import type { ClientFormat, WriteFailure } from '../formats/format.ts'
-import type { RateStatus } from '../governance/limits.ts'
+import type { ClientFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { PathVariables } from '../http/router.ts'
 
@@ -181,13 +178,4 @@ export async function sendWithRateStatus(
 /** Proxies do not know that `x-api-key` identifies the caller, and could send a cached response to another caller. */
 export function noStoreHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
-}
-
-export function sendFailure(
-  { id, sink }: Pick<Call, 'id' | 'sink'>,
-  failure: GatewayError,
-  { writeFailure, rate }: { readonly writeFailure: WriteFailure; readonly rate: RateStatus },
-): void {
-  const headers = { ...noStoreHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
-  sendJson(sink, failureStatus(failure), headers, JSON.stringify(writeFailure(failure, id)))
 }

@@ -1,9 +1,8 @@
 import { type Bill, type ExcessUsage, billHeaders, toHeaderText } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
+import { failureStatus, GatewayError } from '../core/errors.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
-import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
 import type { Audit, FinishedRequest } from '../records/audit.ts'
@@ -123,25 +122,28 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
   const failure = exchange.cancellation.isCanceled ? canceledError(error) : asFailure(error)
   const status = failureStatus(failure)
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))
+  // Before the import, because the gateway could close while the module is loaded.
   await release(exchange, { status, failure }, services)
-  await answerDuplicates(exchange, failure, body)
+  const { failureHeaders } = await import('../formats/failures.ts')
+  const head = { 'cache-control': 'no-store', ...failureHeaders(failure) }
+  await answerDuplicates(exchange, failure, head, body)
   const rate = failure.details.rate ?? (await rateOf(exchange, services))
-  const headers = { ...baseHeaders(exchange.id, rate), ...noStoreFailureHeaders(failure) }
-  sendJson(exchange.sink, status, headers, body)
+  sendJson(exchange.sink, status, { ...baseHeaders(exchange.id, rate), ...head }, body)
 }
 
 /** Stores the error only if the upstream rejected the request itself, because a retry would then fail again. */
-async function answerDuplicates({ idempotencyClaim }: Exchange, failure: GatewayError, body: string): Promise<void> {
+async function answerDuplicates(
+  { idempotencyClaim }: Exchange,
+  failure: GatewayError,
+  head: HeaderRecord,
+  body: string,
+): Promise<void> {
   if (idempotencyClaim === undefined) return
   if (failure.kind === 'cancelled') return idempotencyClaim.release()
   const status = failureStatus(failure)
-  const answer = { status, head: { ...noStoreFailureHeaders(failure), 'content-type': 'application/json' }, body }
+  const answer = { status, head: { ...head, 'content-type': 'application/json' }, body }
   const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
   await (isPermanent ? idempotencyClaim.remember(answer) : idempotencyClaim.release(answer))
-}
-
-function noStoreFailureHeaders(failure: GatewayError): HeaderRecord {
-  return { 'cache-control': 'no-store', ...failureHeaders(failure) }
 }
 
 export function canceledError(cause?: unknown): GatewayError {

@@ -3,20 +3,16 @@ import { isPromise, lazy } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpHandler, HttpHandling, HttpRequest } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
-import { writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
-import type { WriteFailure } from '../formats/format.ts'
 import type { Ledger } from '../governance/ledger.ts'
-import type { RateStatus } from '../governance/limits.ts'
-import { createRouter, type Endpoint, type Router } from '../http/router.ts'
+import type { Endpoint } from '../http/router.ts'
 import { markGatewayFetch } from '../http/served.ts'
 import type { FetchHandler, toFetch } from '../http/web-handler.ts'
-import { rateStatusOfCaller } from '../pipeline/admission.ts'
 import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
 import { requestIdOf } from '../pipeline/exchange.ts'
 import type { RequestTracker } from '../pipeline/services.ts'
-import { INTERNAL_FAILURE, asFailure, type ObserverTargets } from '../pipeline/settle.ts'
+import type { ObserverTargets } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
-import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type Handler } from '../pipeline/run.ts'
+import { modelHandler, IncomingCall, trackRequests, type Call, type Handler } from '../pipeline/run.ts'
 import type { MetricsReports } from '../routes/info.ts'
 import type { EndpointDependencies } from './fallback-handler.ts'
 
@@ -26,18 +22,8 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
   const route = createRoutes(dependencies)
 
   async function answerWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
-    const failure = refusedUpgrade(call.request, asFailure(error))
-    let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
-    let writeFailure: WriteFailure = writeChatFailure
-    try {
-      if (failure.kind === 'internal')
-        services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: call.id })
-      writeFailure = failureWriterFor(call.request)
-      rate = await rateStatusOfCaller(call.request, services)
-    } catch {
-      // The failure must be sent even if a call above throws, for example because the rate limits cannot be read.
-    }
-    sendFailure(call, failure, { writeFailure, rate })
+    const { sendFailure } = await import('./fallback-handler.ts')
+    await sendFailure(call, error, services)
   }
 
   return (request, sink) => {
@@ -46,8 +32,7 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
       id = requestIdOf(runtime.uuid())
       const start = { id, startedAt: runtime.now(), request, sink }
       onRequest()
-      const { handle, variables } = route(request.method, request.path)
-      const done = handle(new IncomingCall(start, variables))
+      const done = route(request)(new IncomingCall(start, {}))
       if (isPromise(done)) done.catch((error: unknown) => answerWithFailure({ id, request, sink }, error))
     } catch (error) {
       void answerWithFailure({ id: id === '' ? requestIdOf(crypto.randomUUID()) : id, request, sink }, error)
@@ -55,20 +40,8 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
   }
 }
 
-/** Clients that prefer WebSockets, such as Codex, use HTTP after this failure, but give up after "method not allowed". */
-function refusedUpgrade(request: HttpRequest, failure: GatewayError): GatewayError {
-  const isUpgrade = failure.kind === 'method-not-allowed' && /\bwebsocket\b/i.test(request.header('upgrade') ?? '')
-  if (!isUpgrade) return failure
-  return new GatewayError('upgrade-required', 'WebSockets are not supported. Send a POST request over HTTP.')
-}
-
-/** Clients of the messages format usually send a version header, also to paths of other formats. */
-function failureWriterFor(request: HttpRequest): WriteFailure {
-  const isMessages = request.path.includes('/messages')
-  return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
-}
-
-function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
+/** The router of all other paths is loaded with the first request to one of them. */
+function createRoutes(dependencies: EndpointDependencies): (request: HttpRequest) => Handler {
   const { services, requestTracker, basePath } = dependencies
   checkProviders(dependencies)
   const post = (path: string, load: () => Promise<Handler>): Endpoint<Handler> => ({
@@ -87,10 +60,11 @@ function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
       modelHandler((await import('../formats/responses/client.ts')).responsesClient, services),
     ),
   ]
+  const handlers = new Map(endpoints.map(({ path, handle }) => [path, handle]))
   const fallback = lazyHandler(async () =>
     (await import('./fallback-handler.ts')).createFallbackHandler(endpoints, dependencies),
   )
-  return createRouter(endpoints, fallback)
+  return ({ method, path }) => (method === 'POST' && handlers.get(path)) || fallback
 }
 
 function checkProviders({ passthrough = {}, directory }: EndpointDependencies): void {

@@ -21,6 +21,7 @@ import { replayStream } from '../routes/replay.ts'
 // Exported here, because each additional dynamic import would split shared code into more chunks.
 export { writePrometheus } from '../routes/info.ts'
 export { createAuthorize } from '../routes/admin.ts'
+export { sendFailure } from './failure-response.ts'
 
 export interface EndpointDependencies {
   readonly services: Services

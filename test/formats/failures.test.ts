@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
-import { describeFailure, failureHeaders, failureStatus } from '../../src/formats/failures.ts'
+import { failureStatus } from '../../src/core/errors.ts'
+import { describeFailure, failureHeaders } from '../../src/formats/failures.ts'
 import { readFailure } from '../../src/formats/read-failure.ts'
 
 const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError =>
