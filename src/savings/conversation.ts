@@ -276,3 +276,10 @@ export function hasStandingInstruction(segment: Segment): boolean {
   const text = segment.kind === 'user' ? textOfSegment(segment) : ''
   return text.length <= MAX_MATCHED_LENGTH && STANDING_INSTRUCTION.test(text)
 }
+
+/** Returns true if the prompt declares tools, or if an earlier turn has calls, results or items of an unknown type. */
+export function usesTools({ tools, messages }: Prompt): boolean {
+  return tools.length > 0 || messages.some(({ parts }) => parts.some(({ type }) => TOOL_PARTS.has(type)))
+}
+
+const TOOL_PARTS: ReadonlySet<Part['type']> = new Set(['tool-call', 'tool-result', 'opaque'])

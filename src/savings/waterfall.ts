@@ -4,7 +4,7 @@ import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { chooseTiers, type DeclinedCosts, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
-import { conversationOf } from './conversation.ts'
+import { conversationOf, usesTools } from './conversation.ts'
 import { createSegmentAnalyzer } from './excerpt.ts'
 import {
   type ConversationMemory,
@@ -59,10 +59,12 @@ export interface WaterfallOptions {
   readonly embedder?: Embedder
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
+  readonly agents?: boolean
 }
 
 interface WaterfallContext {
   readonly meter: Meter
+  readonly agents: boolean
   readonly tiers: readonly Tier[]
   readonly ranker: SemanticRanker | undefined
 }
@@ -102,7 +104,16 @@ function createContext(
   thresholds: Thresholds,
   memory: ConversationMemory,
 ): WaterfallContext {
-  const { meter, yieldToEventLoop, after, now, embedder, slider = 'auto', summarizer = 'model' } = options
+  const {
+    meter,
+    yieldToEventLoop,
+    after,
+    now,
+    embedder,
+    slider = 'auto',
+    summarizer = 'model',
+    agents = false,
+  } = options
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)
   const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(estimate, pause), pause }
@@ -115,7 +126,7 @@ function createContext(
   ]
   const tiers = typeof options.tiers === 'function' ? options.tiers(builtIn) : (options.tiers ?? builtIn)
   const ranker = embedder && new SemanticRanker({ embedder, after, estimate, now, pause })
-  return { meter, tiers, ranker }
+  return { meter, agents, tiers, ranker }
 }
 
 interface TierRun extends WaterfallResult {
@@ -166,7 +177,7 @@ async function lowestCallCost(
 }
 
 async function selectTiersToTry(
-  { tiers, meter }: WaterfallContext,
+  { tiers, meter, agents }: WaterfallContext,
   job: TierJob,
   history: History,
   verdicts: Map<Tier, TierVerdict>,
@@ -181,6 +192,7 @@ async function selectTiersToTry(
       if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
       else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
       else if (hasCacheBreakpoints(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
+      else if (!agents && usesTools(job.prompt)) skip(tier, 'declined', WITHOUT_AGENTS)
       else forecasts.set(tier, await tier.forecast?.(separateTrialState(job)))
     } catch (error) {
       skip(tier, 'failed', reasonOf(error))
@@ -193,6 +205,8 @@ async function selectTiersToTry(
   }
   return [...requested, ...chosen]
 }
+
+const WITHOUT_AGENTS = 'a conversation with tools is rewritten only for a header, or with savings.agents'
 
 function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : 'unknown error'

@@ -52,6 +52,12 @@ export interface SavingsOptions {
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   /**
+   * If true, tiers 2, 3 and 4 also rewrite conversations with tools without a header. On recorded sessions of coding
+   * agents, rewritten prompts lacked 18% of the lines with identifiers that the agent used next.
+   * @default false: only prompt-cache markers are added to conversations with tools
+   */
+  readonly agents?: boolean
+  /**
    * If set, no tier changes a request without a savings header. The gateway tries the tiers on this share of such
    * requests, from 0 to 1, and logs the rewrites. @default none: the tiers run
    */
@@ -84,6 +90,7 @@ export const checkSavings: OptionCheck = optionsOf({
     'a list of tiers, or a function that receives the built-in tiers and returns a list',
     (value) => Array.isArray(value) || typeof value === 'function',
   ),
+  agents: oneOf(true, false),
   shadow: numberFrom(0, 1),
   promptCache: oneOf('auto', 'off'),
 })

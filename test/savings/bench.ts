@@ -36,6 +36,7 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType
     now: () => 1e12,
     after: () => () => undefined,
     yieldToEventLoop,
+    agents: true,
     ...options,
   })
 }

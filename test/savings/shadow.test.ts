@@ -71,7 +71,7 @@ function savingsOf(
       throw cause
     },
   }
-  const waterfall = createSavings(options, { store, meter, runtime }, observer)
+  const waterfall = createSavings({ agents: true, ...options }, { store, meter, runtime }, observer)
   const trial = async (job: TierJob): Promise<ShadowRecord> => {
     const reported = new Promise<ShadowRecord>((resolve) => reports.push(resolve))
     expect((await waterfall(job)).rewrite).toBeUndefined()
