@@ -1,22 +1,26 @@
 import { hashEmbedding } from '../cache/vector-search.ts'
+import type { Pause } from '../core/async.ts'
 import { type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
 import { NO_USAGE, type Usage } from '../core/money.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall, Model } from '../core/ports.ts'
 import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from '../core/prompt.ts'
+import { extractAnswer, extractSummary, forEachSentence, sharedPause } from './extractive-sentences.ts'
 import { fillSchema } from './fill-schema.ts'
 
-export function composeCompletion(call: ProviderCall): Completion {
+export async function composeCompletion(call: ProviderCall, pause: Pause = sharedPause): Promise<Completion> {
   const { prompt, model, runtime } = call
   const identity = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
   const tool = requiredTool(prompt)
   if (tool !== undefined) {
     const input = JSON.stringify(fillSchema(tool.parameters, questionOf(prompt)))
     const parts: readonly Part[] = [{ type: 'tool-call', id: `call_${runtime.uuid()}`, name: tool.name, input }]
-    return { ...identity, parts, finish: 'tool-call', usage: usageOf(prompt, tool.name + input) }
+    return { ...identity, parts, finish: 'tool-call', usage: await usageOf(prompt, tool.name + input, pause) }
   }
-  const { text, ...end } = truncateAnswer(composeText(prompt, model), prompt, model)
-  return { ...identity, parts: [{ type: 'text', text }], ...end, usage: usageOf(prompt, text) }
+  const { text, ...end } = truncateAnswer(await composeText(prompt, model, pause), prompt, model)
+  const usage = await usageOf(prompt, text, pause)
+  call.signal.throwIfAborted()
+  return { ...identity, parts: [{ type: 'text', text }], ...end, usage }
 }
 
 function requiredTool(prompt: Prompt): Tool | undefined {
@@ -26,10 +30,10 @@ function requiredTool(prompt: Prompt): Tool | undefined {
   return choice?.type === 'tool' ? callable.find((tool) => tool.name === choice.name) : undefined
 }
 
-function composeText(prompt: Prompt, model: Model): string {
+async function composeText(prompt: Prompt, model: Model, pause: Pause): Promise<string> {
   const { shape } = prompt.settings
   if (shape?.type === 'schema') return JSON.stringify(fillSchema(shape.schema, questionOf(prompt)))
-  const text = extractText(prompt, model)
+  const text = await extractText(prompt, model, pause)
   return shape?.type === 'json' ? JSON.stringify({ answer: text }) : text
 }
 
@@ -38,17 +42,22 @@ const MAX_QUESTION_LENGTH = 2000
 const MAX_SUMMARY_SHARE = 0.25
 const CHARS_PER_TOKEN = 4
 
-function extractText(prompt: Prompt, model: Model): string {
+async function extractText(prompt: Prompt, model: Model, pause: Pause): Promise<string> {
   const question = questionOf(prompt)
-  const texts = prompt.messages.map(textOfMessage)
   const maxChars = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARS_PER_TOKEN
-  const sentences = splitSentences(question)
-  const lastQuestion = sentences.findLast((sentence) => /[?？]$/.test(sentence))
-  if (lastQuestion === undefined && question.length > MAX_QUESTION_LENGTH) {
-    return extractSummary(question, Math.min(maxChars, question.length * MAX_SUMMARY_SHARE)).join(' ')
+  let lastSentence = ''
+  let lastQuestion: string | undefined
+  const visit = (sentence: string): void => {
+    lastSentence = sentence
+    if (/[?？]$/.test(sentence)) lastQuestion = sentence
   }
-  const query = lastQuestion ?? sentences.at(-1) ?? ''
-  const matching = extractAnswer(texts, query, maxChars)
+  await forEachSentence(question, visit, pause)
+  if (lastQuestion === undefined && question.length > MAX_QUESTION_LENGTH) {
+    const summary = await extractSummary(question, Math.min(maxChars, question.length * MAX_SUMMARY_SHARE), pause)
+    return summary.join(' ')
+  }
+  const query = lastQuestion ?? lastSentence
+  const matching = await extractAnswer(prompt.messages.map(textOfMessage), query, maxChars, pause)
   if (matching.length > 0) return matching.join(' ')
   return `The conversation contains no answer to: ${query.slice(0, 200)}`
 }
@@ -76,12 +85,16 @@ function truncateAnswer(
   return { text: truncated, finish: truncated.length < text.length ? 'length' : 'stop' }
 }
 
-function usageOf(prompt: Prompt, output: string): Usage {
-  const texts = [
-    ...prompt.messages.map(textOfMessage),
-    ...prompt.tools.map((tool) => JSON.stringify(tool.native.value)),
-  ]
-  const inputTokens = texts.reduce((sum, text) => sum + countTokens(text), 0)
+async function usageOf(prompt: Prompt, output: string, pause: Pause): Promise<Usage> {
+  let inputTokens = 0
+  for (const message of prompt.messages) {
+    inputTokens += countTokens(textOfMessage(message))
+    await pause()
+  }
+  for (const tool of prompt.tools) {
+    inputTokens += countTokens(JSON.stringify(tool.native.value))
+    await pause()
+  }
   return { ...NO_USAGE, inputTokens: Math.max(1, inputTokens), outputTokens: countTokens(output) }
 }
 
@@ -109,21 +122,25 @@ function splitIntoGroups(chunk: StreamChunk): readonly StreamChunk[] {
 
 const DIMENSIONS = 1024
 
-export function embedOffline({ request, model }: EmbedCall): EmbeddingResult {
+export async function embedOffline(
+  { request, model, signal }: EmbedCall,
+  pause = sharedPause,
+): Promise<EmbeddingResult> {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
     throw new GatewayError('invalid-request', `dimensions is ${dimensions}; expected at most ${DIMENSIONS}.`, {
       param: 'dimensions',
     })
   }
-  return {
-    model: model.id,
-    embeddings: inputs.map((input) => truncateVector(hashEmbedding(wordsOf(input)), dimensions)),
-    inputTokens: inputs.reduce(
-      (sum, input) => sum + (typeof input === 'string' ? countTokens(input) : input.length),
-      0,
-    ),
+  const embeddings: (readonly number[])[] = []
+  let inputTokens = 0
+  for (const input of inputs) {
+    embeddings.push(truncateVector(hashEmbedding(wordsOf(input)), dimensions))
+    inputTokens += typeof input === 'string' ? countTokens(input) : input.length
+    await pause()
   }
+  signal.throwIfAborted()
+  return { model: model.id, embeddings, inputTokens }
 }
 
 /** Tokens are not decoded. Each token counts as one word. */
@@ -135,105 +152,4 @@ function truncateVector(vector: Float32Array, dimensions: number): readonly numb
   const numbers = [...vector.subarray(0, dimensions)]
   const length = Math.hypot(...numbers)
   return length === 0 ? numbers : numbers.map((number) => number / length)
-}
-
-interface Sentence {
-  readonly text: string
-  readonly position: number
-  readonly terms: readonly string[]
-}
-
-interface SelectionLimits {
-  readonly maxSentences: number
-  readonly maxChars: number
-  readonly minShare: number
-}
-
-const MAX_READ_SENTENCES = 100_000
-
-const STOP_WORDS = new Set(
-  (
-    'a an and any are as at be been but by can could did do does for from had has have he her his how i if in is it its ' +
-    'me my no not of on or our out please she should so some tell than that the their them then there these they this ' +
-    'to us was we were what when where which who whom whose why will with would you your about'
-  ).split(' '),
-)
-
-function extractAnswer(texts: readonly string[], question: string, maxChars: number): readonly string[] {
-  const questionSentences = new Set(splitSentences(question))
-  const sentences = readSentences(texts).filter(({ text }) => !questionSentences.has(text))
-  return selectBest(sentences, new Set(termsOf(question)), { maxSentences: 5, maxChars, minShare: 0.35 })
-}
-
-function extractSummary(text: string, maxChars: number): readonly string[] {
-  const sentences = readSentences([text])
-  const counts = new Map<string, number>()
-  for (const term of sentences.flatMap((sentence) => sentence.terms)) counts.set(term, (counts.get(term) ?? 0) + 1)
-  const frequent = [...counts]
-    .toSorted(([termA, countA], [termB, countB]) => countB - countA || (termA < termB ? -1 : 1))
-    .slice(0, 12)
-  const terms = new Set(frequent.map(([term]) => term))
-  return selectBest(sentences, terms, { maxSentences: Infinity, maxChars, minShare: 0 })
-}
-
-function splitSentences(text: string): readonly string[] {
-  return text.split(/(?<=[.!?。！？])\s+|\n+/u).flatMap((sentence) => sentence.trim().match(/[^]{1,500}/g) ?? [])
-}
-
-function readSentences(texts: readonly string[]): readonly Sentence[] {
-  const unique = new Set(texts.flatMap(splitSentences))
-  return [...unique]
-    .slice(-MAX_READ_SENTENCES)
-    .map((text, position) => ({ text, position, terms: termsOf(text) }))
-    .filter((sentence) => sentence.terms.length > 0)
-}
-
-function termsOf(text: string): readonly string[] {
-  const words = text.toLowerCase().match(/\p{Script=Han}|[\p{L}\p{N}]+/gu) ?? []
-  const contentWords = words.filter((word) => !STOP_WORDS.has(word))
-  return contentWords.map((word) => (word.length > 4 ? word.replace(/(?:ies|ing|ed|es|e|s|y)$/, '') : word))
-}
-
-function selectBest(
-  sentences: readonly Sentence[],
-  query: ReadonlySet<string>,
-  { maxSentences, maxChars, minShare }: SelectionLimits,
-): readonly string[] {
-  const scoreOf = createScorer(sentences, query)
-  const ranked = sentences
-    .map((sentence) => ({ sentence, score: scoreOf(sentence) }))
-    .filter(({ score }) => score > 0)
-    .toSorted((a, b) => b.score - a.score || a.sentence.position - b.sentence.position)
-  const minScore = (ranked[0]?.score ?? 0) * minShare
-  const selected: Sentence[] = []
-  let size = 0
-  for (const { sentence, score } of ranked) {
-    const fits = selected.length === 0 || size + sentence.text.length < maxChars
-    if (selected.length === maxSentences || score < minScore || !fits) break
-    selected.push(sentence)
-    size += sentence.text.length + 1
-  }
-  return selected.toSorted((a, b) => a.position - b.position).map(({ text }) => text)
-}
-
-/** BM25 with k1 = 1.2 and b = 0.75. */
-function createScorer(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
-  const sentenceCounts = new Map<string, number>()
-  let termCount = 0
-  for (const { terms } of sentences) {
-    termCount += terms.length
-    for (const term of new Set(terms))
-      if (query.has(term)) sentenceCounts.set(term, (sentenceCounts.get(term) ?? 0) + 1)
-  }
-  const averageLength = termCount / Math.max(1, sentences.length)
-  return ({ terms }) => {
-    const counts = new Map<string, number>()
-    for (const term of terms) if (query.has(term)) counts.set(term, (counts.get(term) ?? 0) + 1)
-    const norm = 1.2 * (0.25 + (0.75 * terms.length) / averageLength)
-    return [...counts].reduce((score, [term, count]) => {
-      const sentenceCount = sentenceCounts.get(term) ?? 0
-      const idf = Math.log(1 + (sentences.length - sentenceCount + 0.5) / (sentenceCount + 0.5))
-      return score + (idf * count * 2.2) / (count + norm)
-    }, 0)
-  }
 }

@@ -253,12 +253,12 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
     async complete(call) {
       const { composeCompletion } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
-      return { answer: composeCompletion(call), ignored: [] }
+      return { answer: await composeCompletion(call), ignored: [] }
     },
     async stream(call) {
       const { composeCompletion, streamCompletion } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
-      return { answer: streamCompletion(composeCompletion(call), call.signal), ignored: [] }
+      return { answer: streamCompletion(await composeCompletion(call), call.signal), ignored: [] }
     },
     async embed(call) {
       const { embedOffline } = await import('./extractive-answer.ts')

@@ -6,6 +6,7 @@ import { Collector } from '../../src/core/answer.ts'
 import type { ProviderCall } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { extractive } from '../../src/providers/main-providers.ts'
+import { composeCompletion } from '../../src/providers/extractive-answer.ts'
 import { fillSchema } from '../../src/providers/fill-schema.ts'
 import { isAnswerSource } from '../../src/upstream/attempts.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
@@ -165,6 +166,22 @@ describe('the extractive provider', () => {
     await steps.next()
     controller.abort(new Error('left'))
     await expect(steps.next()).rejects.toThrow('left')
+  })
+
+  it.each([
+    ['a summary', (n: number) => `Report ${n} describes the harbor. `, ''],
+    ['lines', (n: number) => `line ${n}\n`, 'Which line is 77?'],
+    ['one word', () => 'word', ''],
+    ['an answer', (n: number) => `Ship ${n} is red. `, 'Which ship is blue?'],
+  ])('offers a pause for each slice of a long text: %s', async (_, sentence, question) => {
+    const text = Array.from({ length: 20_000 }, (_unused, n) => sentence(n)).join('') + question
+    let offered = 0
+    const pause = (): undefined => void offered++
+    const whole = await composeCompletion(call(text), pause)
+    // A text is read twice, and its messages are counted.
+    expect(offered).toBeGreaterThanOrEqual(Math.floor(text.length / 32_768) * 2)
+    const paused = await composeCompletion(call(text), () => Promise.resolve())
+    expect(textOfCompletion(paused)).toBe(textOfCompletion(whole))
   })
 
   it('accepts any text', async () => {
