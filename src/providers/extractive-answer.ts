@@ -124,7 +124,7 @@ const DIMENSIONS = 1024
 
 export async function embedOffline(
   { request, model, signal }: EmbedCall,
-  pause = sharedPause,
+  pause: Pause = sharedPause,
 ): Promise<EmbeddingResult> {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
