@@ -8,11 +8,12 @@ import {
   type UpstreamDialect,
   withParts,
 } from '../core/prompt.ts'
-import { sourceFormatOf } from './unsupported-fields.ts'
+import { DEFERRED_TOOLS, sourceFormatOf } from './unsupported-fields.ts'
 import { nameSet } from './parse-body.ts'
 import { NO_PARAMETERS } from './settings.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import { readContent } from './responses/items.ts'
+import { pairResults, removeOrphans, removeToolSearch } from './tool-history.ts'
 
 interface PortableTarget {
   readonly dialect: UpstreamDialect
@@ -28,7 +29,12 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
   let { prompt } = converted
   if (target.model.rejectsSamplingParameters === true) prompt = removeSamplingParameters(prompt, ignoredFields)
   prompt = adaptEffort(prompt, target, ignoredFields)
+  if (received.native.dialect === 'anthropic') prompt = removeToolSearch(prompt, ignoredFields)
   if (target.isLossy) prompt = removeUnsupported(prompt, target.dialect, ignoredFields)
+  if (received.native.dialect === 'responses') {
+    const messages = pairResults(removeOrphans(prompt.messages, received, ignoredFields))
+    prompt = { ...prompt, messages }
+  }
   return { prompt, ignored: ignoredFields }
 }
 
@@ -233,6 +239,7 @@ function addTool(toolset: Toolset, value: JsonObject, namespace: string | undefi
     toolset.ignoredFields.push(`tools (${type.slice(0, MAX_NAME_LENGTH)})`)
     return
   }
+  if (value['defer_loading'] === true) toolset.ignoredFields.push(DEFERRED_TOOLS)
   const flatName = findUnusedName(flattenName(name, namespace), toolset.originalsByName)
   toolset.originalsByName.set(flatName, { name, namespace, isCustom })
   toolset.tools.push({

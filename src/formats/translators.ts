@@ -27,12 +27,37 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   const omitted = omittedFields(prompt, contentError)
   const body = {
     model,
-    messages: writeMessages(prompt.messages, (index) => pathOf(prompt, index)),
+    messages: joinAssistantMessages(writeMessages(prompt.messages, (index) => pathOf(prompt, index))),
     ...(prompt.tools.length === 0 ? {} : { tools: prompt.tools.map(writeChatTool) }),
     ...changedChatSettings({}, settingsForChat(prompt.settings, prompt.tools.length > 0), model),
     ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
   }
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? omitted : [...omitted, 'top_k'] }
+}
+
+/** Chat vendors require the results directly after the one message with their calls, and some reject adjacent messages. */
+function joinAssistantMessages(messages: readonly JsonObject[]): readonly JsonObject[] {
+  const runs: JsonObject[][] = []
+  for (const message of messages) {
+    const run = runs.at(-1)
+    if (run !== undefined && message['role'] === 'assistant' && run[0]?.['role'] === 'assistant') run.push(message)
+    else runs.push([message])
+  }
+  return runs.flatMap((run) => (run.length === 1 ? run : [joinRun(run)]))
+}
+
+function joinRun(run: readonly JsonObject[]): JsonObject {
+  const calls = run.flatMap((message) => asArray(message['tool_calls']))
+  const contents = run.flatMap(({ content = null }) => (content === null ? [] : [content]))
+  return { role: 'assistant', content: joinContents(contents), ...(calls.length > 0 && { tool_calls: calls }) }
+}
+
+function joinContents(contents: readonly Json[]): Json {
+  if (contents.length < 2) return contents[0] ?? null
+  if (contents.every((content) => typeof content === 'string')) return contents.join('\n\n')
+  return contents.flatMap((content) =>
+    typeof content === 'string' ? [{ type: 'text', text: content }] : asArray(content),
+  )
 }
 
 function settingsForChat(settings: Settings, hasTools: boolean): Settings {

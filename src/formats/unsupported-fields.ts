@@ -109,6 +109,8 @@ function chatHintsInPart(part: Part): readonly string[] {
 }
 
 const OUTPUT_HINT = 'task_budget'
+/** The name under which dropped `defer_loading` fields are reported. The tools themselves are sent in full. */
+export const DEFERRED_TOOLS = 'tools[].defer_loading'
 
 const MESSAGES: SourceFormat = {
   handledFields: nameSet(
@@ -129,7 +131,7 @@ const MESSAGES: SourceFormat = {
   ]),
   knownFieldsByType: parseKnownFields({
     message: 'role content',
-    tool: 'type name description input_schema cache_control strict input_examples eager_input_streaming',
+    tool: 'type name description input_schema cache_control strict input_examples eager_input_streaming defer_loading',
     text: 'type text cache_control citations',
     image: 'type source cache_control',
     document: 'type source title cache_control',
@@ -141,8 +143,10 @@ const MESSAGES: SourceFormat = {
     isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false),
   toolChoiceOf: (body) => body['tool_choice'],
   shapeOf: (body) => asObject(body['output_config'])?.['format'] ?? body['output_format'],
-  findNestedHints: ({ native }) =>
-    otherOutputFields(native.value).includes(OUTPUT_HINT) ? [`output_config.${OUTPUT_HINT}`] : [],
+  findNestedHints: ({ native, tools }) => [
+    ...(otherOutputFields(native.value).includes(OUTPUT_HINT) ? [`output_config.${OUTPUT_HINT}`] : []),
+    ...(tools.some((tool) => tool.native.value['defer_loading'] === true) ? [DEFERRED_TOOLS] : []),
+  ],
   findNestedUnsupported: unsupportedInMessages,
   pathOf: (prompt, index) => {
     const systemMessageCount =
