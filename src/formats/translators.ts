@@ -79,7 +79,8 @@ function canBeStrict(schema: Json): boolean {
   const { properties, required } = schema
   const fieldNames = isJsonObject(properties) ? Object.keys(properties) : []
   const isClosed = schema['type'] !== 'object' || schema['additionalProperties'] === false
-  const requiresEveryField = fieldNames.every((name) => asArray(required).includes(name))
+  const requiredNames = new Set(asArray(required))
+  const requiresEveryField = fieldNames.every((name) => requiredNames.has(name))
   return isClosed && requiresEveryField && Object.values(schema).every((inner) => canBeStrict(inner ?? null))
 }
 

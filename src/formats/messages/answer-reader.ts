@@ -230,13 +230,14 @@ function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly S
   }
 }
 
+/** A spread per field takes quadratic time. `Object.fromEntries` also accepts the name `__proto__`. */
 function mergeDelta(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
-  return fields.reduce((merged, [name, value]) => {
-    const before = merged[name]
-    const joined = typeof before === 'string' && typeof value === 'string' ? before + value : value
-    return { ...merged, [name]: joined }
-  }, block)
+  const joined = fields.map(([name, value]) => {
+    const before = Object.hasOwn(block, name) ? block[name] : undefined
+    return [name, typeof before === 'string' && typeof value === 'string' ? before + value : value] as const
+  })
+  return { ...block, ...Object.fromEntries(joined) }
 }
 
 function inputParts(input: string, block: OpenBlock | undefined): readonly StreamPart[] {
