@@ -164,6 +164,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       circuits: () => failover.circuits(),
       providers: options.providers,
       basePath: options.basePath ?? '',
+      publicUrl: options.publicUrl,
       admin: {
         authorize: lazyAuthorize(options.admin, runtime),
         records: governance.adminRecords,

@@ -124,6 +124,12 @@ export interface GatewayOptions {
   readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string
+  /**
+   * The base URL of the gateway for its clients, such as `https://example.com/ai`, for absolute URLs in responses. Must
+   * include the mount path. Set it behind a proxy that terminates TLS, changes the host or strips a prefix.
+   * @default the origin of the request, and `basePath`
+   */
+  readonly publicUrl?: string
   /** Limits on requests. */
   readonly limits?: Partial<Limits>
   /**
@@ -208,6 +214,10 @@ const checkGateway = optionsOf(
     basePath: expects(
       'a path such as /ai, without a trailing slash',
       (value) => typeof value === 'string' && /^(\/[\w.~-]+)*$/.test(value),
+    ),
+    publicUrl: expects(
+      'an absolute URL such as https://example.com/ai, without credentials, query and fragment',
+      (value) => typeof value === 'string' && /^https?:\/\/[^\s?#@\\]+$/.test(value) && URL.canParse(value),
     ),
     limits: optionsOf({
       bodyBytes: positiveInteger,

@@ -22,7 +22,10 @@ export interface HttpRequest {
   readonly path: string
   /** The query without its question mark, or an empty string. */
   readonly query: string
-  /** The origin of the server, for absolute links in bodies, such as `https://api.example.com`. */
+  /**
+   * The origin in the request, for absolute URLs in its response, such as `https://api.example.com`. Empty if unknown. Must
+   * not be stored, because the caller chooses the host.
+   */
   readonly origin: string
   /** Returns a header by its lowercase name. Most repeated headers are joined by a comma and a space. */
   header(name: string): string | undefined

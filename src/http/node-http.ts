@@ -34,7 +34,7 @@ export class NodeRequest implements HttpRequest {
     const { socket, headers } = this.#incoming
     const scheme = 'encrypted' in socket && socket.encrypted === true ? 'https' : 'http'
     const host = headers.host ?? headers[':authority']
-    return `${scheme}://${typeof host === 'string' && isHost(host) ? host : 'localhost'}`
+    return typeof host === 'string' && isHost(host) ? `${scheme}://${host}` : ''
   }
 
   header(name: string): string | undefined {

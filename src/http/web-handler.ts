@@ -236,7 +236,7 @@ export function toWebRequest(
   const init: RequestInit & { duplex: 'half' } = { method, headers, duplex: 'half' }
   if (signal !== undefined) init.signal = signal
   if (method !== 'GET' && method !== 'HEAD') init.body = createBody()
-  return new Request(`${origin}${path}${query === '' ? '' : `?${query}`}`, init)
+  return new Request(`${origin || 'http://localhost'}${path}${query === '' ? '' : `?${query}`}`, init)
 }
 
 export function lazyBody(request: HttpRequest, limits: BodyLimits): ReadableStream<Uint8Array> {

@@ -23,7 +23,14 @@ interface Batches {
   readonly worker: { wake(keyId: string): void }
 }
 
+interface BaseUrls {
+  readonly basePath: string
+  readonly publicUrl: string | undefined
+}
+
 interface BatchCall extends Batches {
+  /** Without a trailing slash. */
+  readonly baseUrl: string
   readonly call: Call
   readonly key: VirtualKey
   readonly services: Services
@@ -34,13 +41,17 @@ type BatchHandler = (batchCall: BatchCall) => Promise<void>
 const PATH = '/v1/messages/batches'
 const DEFAULT_PAGE_SIZE = 20
 
-export function batchEndpoints(services: Services, open: () => Promise<Batches>): readonly Endpoint<Handler>[] {
+export function batchEndpoints(
+  services: Services,
+  open: () => Promise<Batches>,
+  baseUrls: BaseUrls,
+): readonly Endpoint<Handler>[] {
   const endpoint = (method: Method, suffix: string, handle: BatchHandler): Endpoint<Handler> => ({
     method,
     path: PATH + suffix,
     handle: async (call) => {
       const key = await findCallerKey(call.request, services)
-      return handle({ ...(await open()), call, key, services })
+      return handle({ ...(await open()), call, key, services, baseUrl: baseUrlOf(call.request, baseUrls) })
     },
   })
   return [
@@ -59,8 +70,8 @@ export function batchEndpoints(services: Services, open: () => Promise<Batches>)
 
 function respondWith(action: (batchCall: BatchCall) => Promise<Batch>): BatchHandler {
   return async (batchCall) => {
-    const { call, key, services } = batchCall
-    return sendWithRateStatus(call, key, services, writeBatch(await action(batchCall)))
+    const { call, key, services, baseUrl } = batchCall
+    return sendWithRateStatus(call, key, services, writeBatch(await action(batchCall), baseUrl))
   }
 }
 
@@ -128,10 +139,10 @@ async function remove({ repository, call, key, services }: BatchCall): Promise<v
   return sendWithRateStatus(call, key, services, { id: pathId(call), type: 'message_batch_deleted' })
 }
 
-async function sendList({ repository, call, key, services }: BatchCall): Promise<void> {
+async function sendList({ repository, call, key, services, baseUrl }: BatchCall): Promise<void> {
   const { batches, hasMore } = await repository.page(key.id, parsePageQuery(call.query))
   return sendWithRateStatus(call, key, services, {
-    data: batches.map(writeBatch),
+    data: batches.map((batch) => writeBatch(batch, baseUrl)),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
     last_id: batches.at(-1)?.id ?? null,
@@ -193,8 +204,17 @@ async function sendLines(
   }
 }
 
-/** `results_url` is a path, because the public base URL is unknown. The official clients resolve the path. */
-function writeBatch(batch: Batch): JsonObject {
+/**
+ * The empty base URL of a request without a valid host makes `results_url` a path, which the official clients resolve
+ * against their own base URL. Headers such as `X-Forwarded-Host` are not read, because every caller can send them.
+ */
+function baseUrlOf({ origin }: HttpRequest, { basePath, publicUrl }: BaseUrls): string {
+  if (publicUrl !== undefined) return new URL(publicUrl).href.replace(/\/+$/, '')
+  return /^https?:/.test(origin) ? origin + basePath : ''
+}
+
+/** Runs for each response, because a stored URL would show the host in one request to the readers of others. */
+function writeBatch(batch: Batch, baseUrl: string): JsonObject {
   const { counts = NO_COUNTS } = batch
   const hasEnded = batch.state === 'ended'
   return {
@@ -207,7 +227,7 @@ function writeBatch(batch: Batch): JsonObject {
     ended_at: toIsoTime(batch.endedAt),
     cancel_initiated_at: toIsoTime(batch.canceledAt),
     archived_at: toIsoTime(batch.archivedAt),
-    results_url: hasEnded && batch.archivedAt === undefined ? `${PATH}/${batch.id}/results` : null,
+    results_url: hasEnded && batch.archivedAt === undefined ? `${baseUrl}${PATH}/${batch.id}/results` : null,
   }
 }
 

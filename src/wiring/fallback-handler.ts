@@ -31,6 +31,7 @@ export interface EndpointDependencies {
   readonly circuits: () => Readonly<Record<string, CircuitReport>>
   readonly providers: readonly { readonly name: string }[]
   readonly basePath: string
+  readonly publicUrl: string | undefined
   readonly admin: Omit<AdminDependencies, 'services'>
   readonly requestTracker: RequestTracker
   readonly batches: { open(): Promise<ReturnType<typeof createBatchProcessing>> }
@@ -87,7 +88,7 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
       path: '/v1/messages/count_tokens',
       handle: tracked((call) => messageCountStages.run(createExchange(call, messagesClient), services)),
     },
-    ...batchEndpoints(services, dependencies.batches.open),
+    ...batchEndpoints(services, dependencies.batches.open, dependencies),
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
     {
       method: 'POST',
