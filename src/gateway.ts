@@ -259,6 +259,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
     upstream: failover,
     meter,
     margin: toMarginFunction(options.margin),
+    showsMargin: options.headers?.margin !== false,
     billsListPrice: options.billing?.cachedTokens === 'list',
     observers,
     limits,

@@ -108,6 +108,11 @@ export interface GatewayOptions {
   readonly margin?: number | ((request: MarginRequest) => number)
   /** What the theoretical cost contains. */
   readonly billing?: BillingOptions
+  /**
+   * `margin: false` leaves the margin, the theoretical cost, the actual cost and the savings out of each response to a
+   * virtual key. The billed amount remains. The admin API, the log and the metrics are unchanged. @default { margin: true }
+   */
+  readonly headers?: { readonly margin?: boolean }
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
   /** Options for tiers 2 to 5. @default the tiers run if they save money */
@@ -197,6 +202,7 @@ const checkGateway = optionsOf(
       (value) => typeof value === 'function' || numberFrom(0, 1000)(value, '') === undefined,
     ),
     billing: optionsOf({ cachedTokens: oneOf('vendor', 'list') }),
+    headers: optionsOf({ margin: oneOf(true, false) }),
     catalog: unchecked,
     savings: checkSavings,
     cache: falseOr(checkCache),

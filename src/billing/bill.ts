@@ -212,6 +212,13 @@ export function billHeaders(bill: Bill): Record<string, string> {
   return headers
 }
 
+const MARGIN_FIELD = /theoretical|actual|margin|savings|original_cost|your_cost/
+
+/** Removes the fields from which a caller could compute the margin: headers, metrics or costs of an explanation. */
+export function withoutMargin<Value>(fields: Readonly<Record<string, Value>>): Record<string, Value> {
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !MARGIN_FIELD.test(name)))
+}
+
 export function toHeaderText(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?')
 }
@@ -225,15 +232,19 @@ export interface ResponseBill {
   readonly tokensSaved: number
   /** Share of the prompt that was not sent, as an integer percentage. */
   readonly reductionPercent: number
-  /** What the request would have cost without the gateway. */
-  readonly theoreticalCostUsd: number
-  /** Cost of all upstream calls of the request. Excludes reported usage that exceeds what the calls could have used. */
-  readonly actualCostUsd: number
-  /** `theoreticalCostUsd` times the margin; 0 for a cache hit. */
+  /** What the request would have cost without the gateway. Undefined with `headers: { margin: false }`. */
+  readonly theoreticalCostUsd: number | undefined
+  /**
+   * Cost of all upstream calls of the request. Excludes reported usage that exceeds what the calls could have used.
+   * Undefined with `headers: { margin: false }`.
+   */
+  readonly actualCostUsd: number | undefined
+  /** The theoretical cost times the margin; 0 for a cache hit. */
   readonly billedUsd: number
-  /** `theoreticalCostUsd` minus `actualCostUsd`. */
-  readonly savingsUsd: number
-  readonly margin: number
+  /** `theoreticalCostUsd` minus `actualCostUsd`. Undefined with `headers: { margin: false }`. */
+  readonly savingsUsd: number | undefined
+  /** Undefined with `headers: { margin: false }`. */
+  readonly margin: number | undefined
   readonly cache: 'HIT' | 'MISS'
   /** The optimization of the prompt, such as `Passthrough (no optimization needed)`. */
   readonly strategy: string
@@ -252,17 +263,18 @@ export function readBill({
 }): ResponseBill | undefined {
   const text = (name: string): string => headers.get(`x-svc-${name}`) ?? ''
   const amount = (name: string): number => Number(text(name).replace(/[$%x]/g, ''))
+  const optional = (name: string): number | undefined => (text(name) === '' ? undefined : amount(name))
   if (text('billed-amount') === '') return undefined
   return {
     originalTokens: amount('original-tokens'),
     optimizedTokens: amount('optimized-tokens'),
     tokensSaved: amount('tokens-saved'),
     reductionPercent: amount('reduction-pct'),
-    theoreticalCostUsd: amount('theoretical-cost'),
-    actualCostUsd: amount('actual-cost'),
+    theoreticalCostUsd: optional('theoretical-cost'),
+    actualCostUsd: optional('actual-cost'),
     billedUsd: amount('billed-amount'),
-    savingsUsd: amount('savings-usd'),
-    margin: amount('profit-margin'),
+    savingsUsd: optional('savings-usd'),
+    margin: optional('profit-margin'),
     cache: text('cache') === 'HIT' ? 'HIT' : 'MISS',
     strategy: text('strategy'),
     isEstimated: text('estimated') === 'true',

@@ -29,7 +29,7 @@ export async function respondInBackground(
     await services.turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
   }
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
-  const headers = answerHeaders(expectedBill(answered), answered.ignoredFields)
+  const headers = answerHeaders(expectedBill(answered), answered.ignoredFields, services)
   await idempotencyClaim?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
   await settleInBackground(answered, { id: completion.id, completion }, services)
   sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)

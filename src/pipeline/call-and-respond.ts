@@ -187,11 +187,11 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
     return loadStreaming().then(({ respondInBackground }) => respondInBackground(answered, completion, services))
   }
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
-  const writeMetrics = metricsWriter(bill)
+  const writeMetrics = metricsWriter(bill, services)
   const body = format.writeCompletion(completion, writeMetrics, createWriteContext(answered, services.runtime))
   const omitted = format.omittedContent?.(completion) ?? []
   if (omitted.length > 0) answered.ignoredFields = [...answered.ignoredFields, ...omitted]
-  const headers = answerHeaders(bill, answered.ignoredFields)
+  const headers = answerHeaders(bill, answered.ignoredFields, services)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
   const stored = chain(settled, () =>
     keepAnswer(answered, { headers, body, id: completion.id, writeMetrics }, services),

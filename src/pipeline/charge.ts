@@ -1,6 +1,15 @@
-import { type Bill, makeBill, makeHitBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
+import {
+  type Bill,
+  makeBill,
+  makeHitBill,
+  reductionPercent,
+  savings,
+  savingsPercent,
+  withoutMargin,
+} from '../billing/bill.ts'
 import type { Completion } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
+import type { Json } from '../core/json.ts'
 import {
   add,
   type NanoUsd,
@@ -18,6 +27,7 @@ import type { WriteMetrics } from '../formats/format.ts'
 import { addMissingPromptTokens } from '../upstream/attempts.ts'
 import { quote } from './admission.ts'
 import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
+import type { Services } from './services.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
@@ -175,14 +185,16 @@ function routeOf({ route, resolved }: Planned): Route {
 }
 
 /** Computes the values only when they are written, because not every answer contains them. */
-export function metricsWriter(bill: Bill): WriteMetrics {
+export function metricsWriter(bill: Bill, { showsMargin }: Pick<Services, 'showsMargin'>): WriteMetrics {
   return (kind) => {
     const theoreticalCost = toDollars(bill.theoretical)
     const actualCost = toDollars(bill.actual)
+    const billed_amount = toDollars(bill.billed)
     if (kind === 'summary') {
+      if (!showsMargin) return { billed_amount }
       return { savings_percent: savingsPercent(bill), original_cost: theoreticalCost, your_cost: actualCost }
     }
-    return {
+    const details = {
       original_tokens: bill.originalTokens,
       optimized_tokens: bill.optimizedTokens,
       tokens_saved: bill.originalTokens - bill.optimizedTokens,
@@ -191,10 +203,11 @@ export function metricsWriter(bill: Bill): WriteMetrics {
       cache: bill.cache,
       theoretical_cost: theoreticalCost,
       actual_cost: actualCost,
-      billed_amount: toDollars(bill.billed),
+      billed_amount,
       savings_usd: toDollars(savings(bill)),
       profit_margin: bill.margin,
     }
+    return showsMargin ? details : withoutMargin<Json>(details)
   }
 }
 

@@ -125,7 +125,7 @@ async function sendVectors(
   const answered = Object.assign(planned, { answer: { kind: 'whole', completion } as const })
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const body = JSON.stringify(writeEmbeddings(result, request.encoding, bill.optimizedTokens))
-  const headers = answerHeaders(bill, [])
+  const headers = answerHeaders(bill, [], services)
   await settle(answered, { status: 200, bill, completion: () => completion }, services)
   await planned.idempotencyClaim?.remember({
     status: 200,

@@ -87,7 +87,7 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
   const { sink, cancellation } = exchange
   const { status, source } = vendorAnswer
   const bill = billOf(exchange, request.maxPrice)
-  sink.begin(status, headersOf(exchange, vendorAnswer, bill))
+  sink.begin(status, headersOf(answered, bill))
   sink.onDrain(() => source.resume())
   return new Promise((resolve) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
@@ -121,7 +121,7 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
     await target.onAnswer?.(exchange.key, provider, answer)
     const bill = billOf(exchange, priceOfAnswer(request, answer, services))
     await settle(exchange, { status, bill }, services)
-    exchange.sink.send(status, headersOf(exchange, vendorAnswer, bill), bytes)
+    exchange.sink.send(status, headersOf(answered, bill), bytes)
   } catch (error) {
     const isDisconnected = exchange.cancellation.isCanceled
     const failure = isDisconnected ? canceledError(error) : asFailure(error)
@@ -224,11 +224,13 @@ function isJson({ header }: PassthroughAnswer): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassthroughAnswer, bill: Bill): HeaderRecord {
+function headersOf({ exchange, vendorAnswer, services }: AnsweredPassthrough, bill: Bill): HeaderRecord {
+  const { id, reservation } = exchange
+  const { header } = vendorAnswer
   const disposition = header('content-disposition')
   return {
     ...baseHeaders(id, reservation.rate),
-    ...answerHeaders(bill, []),
+    ...answerHeaders(bill, [], services),
     'content-type': header('content-type') ?? 'application/octet-stream',
     ...(disposition !== undefined && { 'content-disposition': disposition }),
     // Browsers must not treat a file of another content type as HTML or a script.

@@ -1,5 +1,6 @@
 import { sha256 } from '#hash'
-import { type Bill, reductionPercent, savings } from '../billing/bill.ts'
+import { type Bill, reductionPercent, savings, withoutMargin } from '../billing/bill.ts'
+import { hideStoredMargin } from '../billing/stored-margin.ts'
 import type { CacheHit } from '../cache/find-answer.ts'
 import type { CacheMiss, CacheQuery } from '../cache/semantic-cache.ts'
 import { digestJson, digestJsonInSteps, digestWithPauses } from '../core/cache.ts'
@@ -66,7 +67,8 @@ async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Servic
     if (replayed.kind === 'complete') {
       const { status, head, body } = replayed.answer
       await release(parsed, { status }, services)
-      sink.send(status, { ...headers, ...head }, body)
+      if (services.showsMargin) sink.send(status, { ...headers, ...head }, body)
+      else sink.send(status, { ...headers, ...withoutMargin(head) }, hideStoredMargin(body))
       return
     }
     await release(parsed, { status: 200 }, services)
@@ -92,7 +94,7 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   parsed.reservation = emptyReservation(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
   const cache = services.answerCache === undefined ? { state: 'off' } : describeCache(dryRun.cacheResult())
-  const body = describePlan(planned, forecast, cache)
+  const body = describePlan(planned, forecast, { cache, showsMargin: services.showsMargin })
   // Without a settlement, `observeRequest` appends the audit record itself.
   parsed.reservation = undefined
   await services.observers.observeRequest(parsed, { status: 200 })
@@ -153,10 +155,16 @@ function simulateSmallModel(small: SmallModel | undefined, { meter }: Services):
 /** Undefined if the cache was not searched. */
 type CacheResult = CacheHit | CacheMiss | undefined
 
-function describePlan(planned: Planned, forecast: Forecast, cache: JsonObject): JsonObject {
+interface Described {
+  readonly cache: JsonObject
+  readonly showsMargin: boolean
+}
+
+function describePlan(planned: Planned, forecast: Forecast, { cache, showsMargin }: Described): JsonObject {
   const { resolved, margin, plan } = planned
   const bill = expectedBill(planned)
-  return {
+  const shown = (fields: JsonObject): JsonObject => (showsMargin ? fields : withoutMargin(fields))
+  return shown({
     object: 'svc.explanation',
     model: resolved.name,
     would_be: forecast.error === undefined ? (plan.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
@@ -170,13 +178,13 @@ function describePlan(planned: Planned, forecast: Forecast, cache: JsonObject): 
       reduction_pct: reductionPercent(bill),
       answer: bill.completionTokens,
     },
-    cost: {
+    cost: shown({
       theoretical_usd: toDollars(bill.theoretical),
       actual_usd: toDollars(bill.actual),
       billed_usd: toDollars(bill.billed),
       savings_usd: toDollars(savings(bill)),
       estimated: true,
-    },
+    }),
     margin,
     route: resolved.routes.map(({ provider, model }, index) => ({
       provider: provider.name,
@@ -184,7 +192,7 @@ function describePlan(planned: Planned, forecast: Forecast, cache: JsonObject): 
       role: index === 0 ? 'first' : 'fallback',
     })),
     limits: describeLimits(forecast),
-  }
+  })
 }
 
 function describeCache(cacheResult: CacheResult): JsonObject {

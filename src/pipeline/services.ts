@@ -153,6 +153,8 @@ export interface Services {
   readonly margin: (key: VirtualKey, modelName: string, route: Route | undefined) => number
   /** True if the theoretical cost ignores the vendor's prompt cache. */
   readonly billsListPrice: boolean
+  /** False if responses to virtual keys omit the margin, the theoretical and actual cost, and the savings. */
+  readonly showsMargin: boolean
   readonly observers: Observers
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits

@@ -1,4 +1,4 @@
-import { type Bill, type ExcessUsage, billHeaders, toHeaderText } from '../billing/bill.ts'
+import { type Bill, type ExcessUsage, billHeaders, toHeaderText, withoutMargin } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { failureStatus, GatewayError } from '../core/errors.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
@@ -185,8 +185,12 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   }
 }
 
-export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
-  const headers = billHeaders(bill)
+export function answerHeaders(
+  bill: Bill,
+  ignored: readonly string[],
+  { showsMargin }: Pick<Services, 'showsMargin'>,
+): HeaderRecord {
+  const headers = showsMargin ? billHeaders(bill) : withoutMargin(billHeaders(bill))
   if (ignored.length > 0) headers['x-svc-ignored'] = toHeaderText(ignored.join(', '))
   return headers
 }

@@ -146,7 +146,8 @@ class StreamAnswer {
   #sendHeaders(): void {
     const answered = this.#answered
     const { sink, idempotencyClaim, isDetached } = answered
-    const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignoredFields), STREAM_HEADERS)
+    const billed = answerHeaders(expectedBill(answered), answered.ignoredFields, this.#services)
+    const headers = Object.assign(billed, STREAM_HEADERS)
     sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
     answered.onDisconnect = leave
@@ -247,7 +248,7 @@ class StreamAnswer {
   #complete(): void {
     const { translator } = this.#stream
     const bill = billFor(this.#answered, translator, this.#services.meter)
-    const closingEvents = translator.writer.end(metricsWriter(bill))
+    const closingEvents = translator.writer.end(metricsWriter(bill, this.#services))
     // A stream without a finish reason may lack its last part, so it is not served to other requests.
     const isWhole = translator.hasFinishReason
     const outcome = isWhole ? { status: 200, completion: () => translator.completion() } : { status: 200 }

@@ -1,6 +1,7 @@
 import { type Batch, isBatchId, NO_COUNTS } from '../batches/batch.ts'
 import { notEndedError, type BatchQuery, type BatchRepository } from '../batches/batch-repository.ts'
 import { readBatchRequests } from '../batches/batch-requests.ts'
+import { hideStoredMargin } from '../billing/stored-margin.ts'
 import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
@@ -177,7 +178,7 @@ async function sendResults({ repository, call, key, services }: BatchCall): Prom
 async function sendLines(
   { request, sink }: Call,
   lines: AsyncGenerator<string, void, undefined>,
-  { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>,
+  { runtime, timeouts, showsMargin }: Pick<Services, 'runtime' | 'timeouts' | 'showsMargin'>,
 ): Promise<void> {
   let wake: () => void = () => {}
   let isDisconnected = false
@@ -193,7 +194,8 @@ async function sendLines(
     cancel()
   }
   try {
-    for await (const text of lines) {
+    for await (const line of lines) {
+      const text = showsMargin ? line : hideStoredMargin(line)
       if (!sink.write(text) && !isDisconnected) await waitForDrain()
       if (isDisconnected) return sink.destroy()
     }

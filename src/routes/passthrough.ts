@@ -1,3 +1,4 @@
+import { withoutMargin } from '../billing/bill.ts'
 import { mapInSlices, Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
@@ -213,7 +214,9 @@ export function responseEndpoints(services: Services): readonly Endpoint<Handler
   const readAnswer: TurnAction = async (key, id) => {
     const answer = await turns.find(key, id)
     if (answer === undefined) throw responseNotFoundError(id)
-    return answer
+    const metrics = asObject(answer['svc_metrics'])
+    if (services.showsMargin || metrics === undefined) return answer
+    return { ...answer, svc_metrics: withoutMargin(metrics) }
   }
   return [
     endpoint('GET', '', readAnswer),

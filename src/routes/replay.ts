@@ -1,3 +1,4 @@
+import { hideStoredMargin } from '../billing/stored-margin.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
@@ -25,8 +26,13 @@ export function replayStream(services: Services): Handler {
     const after = await readPosition(call.request, services)
     const send = await prepareReplay(call, key, { after, services })
     call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
-    send(eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services))
+    const sink = eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services)
+    send(services.showsMargin ? sink : hideMargin(sink))
   }
+}
+
+function hideMargin(sink: EventSink): EventSink {
+  return { ...sink, write: (chunk) => sink.write(hideStoredMargin(textOfChunk(chunk))) }
 }
 
 interface ReplayRequest {
