@@ -260,6 +260,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
     meter,
     margin: toMarginFunction(options.margin),
     showsMargin: options.headers?.margin !== false,
+    recentOutputs: new Map(),
     billsListPrice: options.billing?.cachedTokens === 'list',
     observers,
     limits,

@@ -241,6 +241,8 @@ export interface ResponseBill {
   readonly actualCostUsd: number | undefined
   /** The theoretical cost times the margin; 0 for a cache hit. */
   readonly billedUsd: number
+  /** Highest amount that can be billed: more than `billedUsd` in the headers of a stream, which contain the expected bill. */
+  readonly maxBilledUsd: number
   /** `theoreticalCostUsd` minus `actualCostUsd`. Undefined with `headers: { margin: false }`. */
   readonly savingsUsd: number | undefined
   /** Undefined with `headers: { margin: false }`. */
@@ -273,6 +275,7 @@ export function readBill({
     theoreticalCostUsd: optional('theoretical-cost'),
     actualCostUsd: optional('actual-cost'),
     billedUsd: amount('billed-amount'),
+    maxBilledUsd: amount(text('max-amount') === '' ? 'billed-amount' : 'max-amount'),
     savingsUsd: optional('savings-usd'),
     margin: optional('profit-margin'),
     cache: text('cache') === 'HIT' ? 'HIT' : 'MISS',

@@ -4,9 +4,10 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
 import { upstreamError } from '../upstream/attempts.ts'
-import { billFor, billForIncomplete, expectedBill } from './charge.ts'
+import { billFor, billForIncomplete } from './charge.ts'
+import { billForReservedLength, estimateHeaders } from './estimate.ts'
 import { type Answered, storingProvider } from './exchange.ts'
-import { answerHeaders, baseHeaders, sendJson, asFailure, release, settle } from './settle.ts'
+import { baseHeaders, sendJson, asFailure, release, settle } from './settle.ts'
 import type { Services } from './services.ts'
 
 const FIRST_WAIT_MS = 250
@@ -29,7 +30,7 @@ export async function respondInBackground(
     await services.turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
   }
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
-  const headers = answerHeaders(expectedBill(answered), answered.ignoredFields, services)
+  const headers = estimateHeaders(answered, services)
   await idempotencyClaim?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
   await settleInBackground(answered, { id: completion.id, completion }, services)
   sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
@@ -171,7 +172,7 @@ class BackgroundWork {
   /** If the end of the response is unknown, assumes the reserved length, because the vendor may charge for it. */
   #bill(): Bill {
     const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]
-    if (completion === undefined || this.#isUnfinished) return expectedBill(answered)
+    if (completion === undefined || this.#isUnfinished) return billForReservedLength(answered)
     const answer = { usage: completion.usage, completion: () => completion }
     if (isCompleted(completion)) return billFor(answered, answer, meter)
     const bill = billForIncomplete(answered, answer, meter)

@@ -25,7 +25,6 @@ import type { Meter, Route } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import type { WriteMetrics } from '../formats/format.ts'
 import { addMissingPromptTokens } from '../upstream/attempts.ts'
-import { quote } from './admission.ts'
 import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
 import type { Services } from './services.ts'
 
@@ -105,7 +104,7 @@ function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: Na
     plan.attempts.cost(() => plan.counts.sent),
   )
   if (actual === 0) return undefined
-  const reserved = quote(planned).cost(reservation.outputTokens)
+  const reserved = reservation.quote.cost(reservation.outputTokens)
   return {
     originalTokens: 0,
     optimizedTokens: 0,
@@ -135,22 +134,13 @@ function countPromptTokens({ plan, reservation }: Planned, { model }: Route): nu
   return Math.min(plan.counts.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
-/** Assumes an answer of the reserved length. */
-export function expectedBill(planned: Planned): Bill {
-  const { plan, size, reservation } = planned
-  if (plan.kind === 'replay') return plan.bill
-  const outputTokens = reservation.outputTokens * size.outputs
-  const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens }
-  return billOf(planned, plan, { route: routeOf(planned), usage, isEstimated: true })
-}
-
 interface BilledUsage {
   readonly route: Route
   readonly usage: Usage
   readonly isEstimated: boolean
 }
 
-function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
+export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
   const { margin, size, reservation } = planned
   const { optimization, counts, attempts } = plan
   const { model, provider } = route
@@ -180,7 +170,7 @@ function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimate
   })
 }
 
-function routeOf({ route, resolved }: Planned): Route {
+export function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
 }
 

@@ -6,7 +6,7 @@ import type { CacheMiss, CacheQuery } from '../cache/semantic-cache.ts'
 import { digestJson, digestJsonInSteps, digestWithPauses } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { toDollars, toNanoUsd, ZERO } from '../core/money.ts'
+import { formatUsd, type NanoUsd, toDollars, toNanoUsd, ZERO } from '../core/money.ts'
 import { describeFailure } from '../formats/failures.ts'
 import type { Forecast, LimitBalance } from '../governance/balances.ts'
 import type { Reservation } from '../governance/reservation.ts'
@@ -16,7 +16,7 @@ import type { SmallModel } from '../savings/models.ts'
 import type { TierVerdict } from '../savings/tier.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { quote } from './admission.ts'
-import { expectedBill } from './charge.ts'
+import { expectedBill, maxAmountOf } from './estimate.ts'
 import { eventSinkOf, leaveOnFailure } from './event-sink.ts'
 import { type Parsed, type Planned, type Reserved, waitForStore } from './exchange.ts'
 import { isSentUnchanged, plan } from './plan.ts'
@@ -94,11 +94,14 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   parsed.reservation = emptyReservation(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
   const cache = services.answerCache === undefined ? { state: 'off' } : describeCache(dryRun.cacheResult())
-  const body = describePlan(planned, forecast, { cache, showsMargin: services.showsMargin })
+  const maxAmount = maxAmountOf(planned)
+  const bill = expectedBill(planned, services)
+  const body = describePlan(planned, { forecast, cache, bill, maxAmount, showsMargin: services.showsMargin })
   // Without a settlement, `observeRequest` appends the audit record itself.
   parsed.reservation = undefined
   await services.observers.observeRequest(parsed, { status: 200 })
-  sendJson(parsed.sink, 200, baseHeaders(parsed.id, forecast.rate), JSON.stringify(body))
+  const headers = { ...baseHeaders(parsed.id, forecast.rate), 'x-svc-max-amount': formatUsd(maxAmount) }
+  sendJson(parsed.sink, 200, headers, JSON.stringify(body))
   return undefined
 }
 
@@ -155,14 +158,17 @@ function simulateSmallModel(small: SmallModel | undefined, { meter }: Services):
 /** Undefined if the cache was not searched. */
 type CacheResult = CacheHit | CacheMiss | undefined
 
-interface Described {
+interface Expectation {
+  readonly forecast: Forecast
   readonly cache: JsonObject
+  readonly bill: Bill
+  readonly maxAmount: NanoUsd
   readonly showsMargin: boolean
 }
 
-function describePlan(planned: Planned, forecast: Forecast, { cache, showsMargin }: Described): JsonObject {
+function describePlan(planned: Planned, expectation: Expectation): JsonObject {
   const { resolved, margin, plan } = planned
-  const bill = expectedBill(planned)
+  const { forecast, cache, bill, maxAmount, showsMargin } = expectation
   const shown = (fields: JsonObject): JsonObject => (showsMargin ? fields : withoutMargin(fields))
   return shown({
     object: 'svc.explanation',
@@ -182,6 +188,7 @@ function describePlan(planned: Planned, forecast: Forecast, { cache, showsMargin
       theoretical_usd: toDollars(bill.theoretical),
       actual_usd: toDollars(bill.actual),
       billed_usd: toDollars(bill.billed),
+      max_usd: toDollars(maxAmount),
       savings_usd: toDollars(savings(bill)),
       estimated: true,
     }),

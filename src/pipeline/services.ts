@@ -128,6 +128,12 @@ export interface RequestTracker {
   waitForQuiet(signal: AbortSignal): Promise<void>
 }
 
+/**
+ * The output tokens of the last answered requests by key id and model name, oldest first. Each map has its least recently
+ * used entry first. Each process has its own.
+ */
+export type RecentOutputs = Map<string, Map<string, number[]>>
+
 /** Resolves with undefined if no markers are added. */
 export type MarkPrompt = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
@@ -151,6 +157,8 @@ export interface Services {
   readonly upstream: Upstream
   readonly meter: Meter
   readonly margin: (key: VirtualKey, modelName: string, route: Route | undefined) => number
+  /** The expected amounts of a stream depend on them. */
+  readonly recentOutputs: RecentOutputs
   /** True if the theoretical cost ignores the vendor's prompt cache. */
   readonly billsListPrice: boolean
   /** False if responses to virtual keys omit the margin, the theoretical and actual cost, and the savings. */

@@ -11,7 +11,6 @@ import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
 import {
   type Exchange,
-  type Plan,
   type Planned,
   type RequestOutcome,
   type Reserved,
@@ -52,7 +51,7 @@ function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, se
   exchange.capacity?.release()
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
-  if (exchange.plan !== undefined) storeForLater(exchange.plan, outcome, services)
+  if (exchange.plan !== undefined) storeForLater(exchange as Planned, outcome, services)
   // The response waits no longer than the store timeout. After that, settlement continues in the background.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
   return isPromise(ended) ? waitUntilStoreTimeout(exchange, ended, services) : ended
@@ -64,11 +63,29 @@ async function waitUntilStoreTimeout(exchange: Exchange, ended: Promise<void>, s
   } catch {}
 }
 
+const MAX_RECENT_OUTPUTS = 20
+const MAX_RECENT_MODELS = 16
+const MAX_RECENT_KEYS = 4096
+
 /** Logs failures instead of throwing, because they must not fail the request. */
-function storeForLater(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
+function storeForLater(planned: Planned, outcome: RequestOutcome, { observers, recentOutputs }: Services): void {
   try {
+    const { plan, key, resolved, subscribers, embedding } = planned
     plan.keeper?.finish(outcome)
     if (plan.kind === 'replay') return
+    // Written inline, because all requests run this code. Batch items have no subscribers.
+    if (outcome.completion !== undefined && subscribers !== undefined && embedding === undefined) {
+      const models = recentOutputs.get(key.id) ?? new Map<string, number[]>()
+      const outputs = models.get(resolved.name) ?? []
+      if (outputs.push(outcome.bill?.completionTokens ?? 0) > MAX_RECENT_OUTPUTS) outputs.shift()
+      // Moves both entries to the end of their maps, so that the first entry is the least recently used one.
+      models.delete(resolved.name)
+      models.set(resolved.name, outputs)
+      recentOutputs.delete(key.id)
+      recentOutputs.set(key.id, models)
+      if (models.size > MAX_RECENT_MODELS) models.delete(models.keys().next().value ?? '')
+      if (recentOutputs.size > MAX_RECENT_KEYS) recentOutputs.delete(recentOutputs.keys().next().value ?? '')
+    }
     const { optimization, markedPrompt } = plan
     if (optimization.reportCacheRead === undefined && markedPrompt === undefined) return
     const usage = outcome.completion?.().usage

@@ -8,8 +8,9 @@ import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { upstreamError, isAnswerSource } from '../upstream/attempts.ts'
 import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import { settleInBackground } from './background.ts'
-import { billFor, billForIncomplete, expectedBill, metricsWriter } from './charge.ts'
+import { billFor, billForIncomplete, metricsWriter } from './charge.ts'
 import { eventSinkOf, STREAM_HEADERS } from './event-sink.ts'
+import { estimateHeaders } from './estimate.ts'
 import {
   type Answer,
   type Answered,
@@ -20,16 +21,7 @@ import {
   requestsJsonByInstruction,
   storingProvider,
 } from './exchange.ts'
-import {
-  answerHeaders,
-  baseHeaders,
-  isRecorded,
-  storeTurn,
-  asFailure,
-  canceledError,
-  release,
-  settle,
-} from './settle.ts'
+import { baseHeaders, isRecorded, storeTurn, asFailure, canceledError, release, settle } from './settle.ts'
 import type { Services } from './services.ts'
 
 /** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
@@ -146,8 +138,7 @@ class StreamAnswer {
   #sendHeaders(): void {
     const answered = this.#answered
     const { sink, idempotencyClaim, isDetached } = answered
-    const billed = answerHeaders(expectedBill(answered), answered.ignoredFields, this.#services)
-    const headers = Object.assign(billed, STREAM_HEADERS)
+    const headers = Object.assign(estimateHeaders(answered, this.#services), STREAM_HEADERS)
     sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
     answered.onDisconnect = leave

@@ -97,6 +97,8 @@ export interface WaterfallResult {
    * from 0 to 1. @default what the vendor reports, or 0 for a rewritten prompt
    */
   readonly servedShare?: number
+  /** Tokens of the sent prompt that the vendor's cache is expected to serve. @default 0 */
+  readonly expectedCacheRead?: number
   /** Corrects the expected cache reads of later turns. Never rejects. Absent if no history is stored for the prompt. */
   reportCacheRead?(tokens: number): Promise<void>
 }

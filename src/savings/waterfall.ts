@@ -95,7 +95,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     // `trust` describes the prompts that were sent, not those that the vendor would have received without the tiers.
     const servedShare = Math.min(1, warmTokens(history, job, { trust: 1 }) / Math.max(1, result.tokens))
     const wasRewritten = sentAs !== undefined || isWarm(history.rewritten, job.now)
-    return { ...result, ...(wasRewritten && { servedShare }), reportCacheRead }
+    return { ...result, ...(wasRewritten && { servedShare }), expectedCacheRead: cachedTokens, reportCacheRead }
   }
 }
 

@@ -1,0 +1,72 @@
+/** Loaded on demand, with the modules for streams, background responses and explanations. */
+import type { Bill } from '../billing/bill.ts'
+import type { HeaderRecord } from '../core/http.ts'
+import { formatUsd, type NanoUsd, NO_USAGE, type Usage } from '../core/money.ts'
+import type { Route } from '../core/ports.ts'
+import { billOf, routeOf } from './charge.ts'
+import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
+import type { Services } from './services.ts'
+import { answerHeaders } from './settle.ts'
+
+/** Expected output of the first request of a key and model, in tokens. */
+const DEFAULT_OUTPUT = 500
+
+type History = Pick<Services, 'recentOutputs'>
+
+/** The headers of a response whose bill is not known yet. */
+export function estimateHeaders(answered: Answered, services: History & Pick<Services, 'showsMargin'>): HeaderRecord {
+  const headers = answerHeaders(expectedBill(answered, services), answered.ignoredFields, services)
+  if (answered.plan.kind !== 'replay') headers['x-svc-max-amount'] = formatUsd(maxAmountOf(answered))
+  return headers
+}
+
+/** The amount that is reserved in the budgets. */
+export function maxAmountOf({ plan, reservation }: Planned): NanoUsd {
+  return plan.kind === 'replay' ? plan.bill.billed : reservation.quote.cost(reservation.outputTokens)
+}
+
+/**
+ * Assumes an answer of typical length, and the prompt-cache reads that the gateway's record of the conversation predicts.
+ * The worst case is often 100 times as expensive.
+ */
+export function expectedBill(planned: Planned, { recentOutputs }: History): Bill {
+  const { plan, key, resolved } = planned
+  if (plan.kind === 'replay') return plan.bill
+  const recent = recentOutputs.get(key.id)?.get(resolved.name)
+  const outputTokens = Math.min(medianOf(recent) ?? DEFAULT_OUTPUT, reservedOutputOf(planned))
+  const route = routeOf(planned)
+  const usage = { ...expectedPrompt(planned, plan, route), outputTokens }
+  return billOf(planned, plan, { route, usage, isEstimated: true })
+}
+
+/** Assumes an answer of the reserved length. */
+export function billForReservedLength(planned: Planned): Bill {
+  const { plan } = planned
+  if (plan.kind === 'replay') return plan.bill
+  const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens: reservedOutputOf(planned) }
+  return billOf(planned, plan, { route: routeOf(planned), usage, isEstimated: true })
+}
+
+function reservedOutputOf({ size, reservation }: Planned): number {
+  return reservation.outputTokens * size.outputs
+}
+
+function medianOf(outputs: readonly number[] = []): number | undefined {
+  const sorted = outputs.toSorted((a, b) => a - b)
+  const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]]
+  return low === undefined || high === undefined ? undefined : Math.round((low + high) / 2)
+}
+
+function expectedPrompt({ size, reservation }: Planned, plan: UpstreamPlan, route: Route): Usage {
+  const { counts, optimization, markedPrompt } = plan
+  // A prompt that was counted exactly for a small budget may be shorter than its estimate.
+  const sent = Math.min(counts.sent, reservation.quote.promptBound?.(route.model) ?? Infinity)
+  const writes = size.billedCacheWrites(route)
+  // Vendors of the messages format cache only what the caller or the gateway marks.
+  const isMarked = route.provider.dialect !== 'anthropic' || writes !== 'none' || (markedPrompt?.markerCount ?? 0) > 0
+  const cacheReadTokens = isMarked ? Math.min(sent, optimization.expectedCacheRead ?? 0) : 0
+  const rest = sent - cacheReadTokens
+  if (writes === '1h') return { ...NO_USAGE, cacheReadTokens, cacheWrite1hTokens: rest }
+  if (writes === '5m') return { ...NO_USAGE, cacheReadTokens, cacheWriteTokens: rest }
+  return { ...NO_USAGE, cacheReadTokens, inputTokens: rest }
+}
