@@ -3,7 +3,9 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import type { StoredTurn, TurnFormat } from '../formats/format.ts'
+import { removeForeignItemIds, typedItemIds } from '../formats/responses/item-ids.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
+import { MAX_ITEMS } from '../formats/responses/items.ts'
 import { toResolvedModel } from './admission.ts'
 import { type Answered, type ResolvedModel, storingProvider } from './exchange.ts'
 import type { RecalledBody, Turns } from './services.ts'
@@ -20,6 +22,8 @@ const MAX_CONVERSATION_LENGTH = 4 * 1024 * 1024
 /** Each id requires a store read. */
 const MAX_REFERENCES = 1000
 const MAX_CONCURRENT_READS = 16
+/** Ids are short, and an agent's conversation has hundreds. */
+const MAX_CONCURRENT_ID_READS = 64
 /** Total length of the referenced answers, in UTF-16 code units of their JSON. */
 const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
@@ -81,11 +85,20 @@ async function recall(store: TurnStore, format: TurnFormat, key: VirtualKey, bod
   const [provider, secondProvider] = new Set(providers.values())
   if (secondProvider !== undefined) throw severalProviders(String(provider), secondProvider)
   return {
-    body: format.resolveReferences(body, turns),
+    body: await checkItemIds(store, key, format.resolveReferences(body, turns)),
     ...(provider !== undefined && {
       restrictRoutes: (resolved: ResolvedModel) => restrictToProvider(resolved, provider),
     }),
   }
+}
+
+/** Does not choose the provider: an item with an id also contains what the id names, so any provider can serve it. */
+async function checkItemIds(store: TurnStore, key: VirtualKey, body: JsonObject): Promise<JsonObject> {
+  // Longer inputs are rejected when they are read.
+  if (asArray(body['input']).length > MAX_ITEMS) return body
+  const ids = typedItemIds(body)
+  const providers = ids.length === 0 ? new Map<string, string>() : await readProviders(store, key, ids)
+  return removeForeignItemIds(body, new Set(providers.keys()))
 }
 
 async function findProviders(
@@ -94,8 +107,16 @@ async function findProviders(
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`more than ${MAX_REFERENCES} items`)
+  return readProviders(store, key, ids)
+}
+
+async function readProviders(
+  store: TurnStore,
+  key: VirtualKey,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
   const providers = new Map<string, string>()
-  await mapInSlices(ids.filter(isValidId), MAX_CONCURRENT_READS, async (id) => {
+  await mapInSlices(ids.filter(isValidId), MAX_CONCURRENT_ID_READS, async (id) => {
     const provider = await store.get(providerStoreKey(key, id))
     if (provider !== undefined) providers.set(id, provider)
   })

@@ -86,7 +86,7 @@ const FULL_BODY: JsonObject = {
   model: MODEL,
   input: [
     { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Name a river.' }] },
-    { type: 'reasoning', id: 'rs_0', summary: [], encrypted_content: 'Y2lwaGVy' },
+    { type: 'reasoning', summary: [], encrypted_content: 'Y2lwaGVy' },
     { type: 'custom_tool_call', call_id: 'c1', name: 'shell', input: 'ls' },
     { type: 'custom_tool_call_output', call_id: 'c1', output: 'README' },
     { type: 'additional_tools', role: 'developer', tools: [{ type: 'function', name: 'later', parameters: null }] },

@@ -20,7 +20,7 @@ export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
 
-const MAX_ITEMS = 10_000
+export const MAX_ITEMS = 10_000
 
 /** A Map, because callers may send `constructor` as a role. */
 const ROLES: ReadonlyMap<Json | undefined, Role> = new Map([
