@@ -86,7 +86,7 @@ export interface GatewayOptions {
   /** The upstreams, such as `openai()`. At least one. */
   readonly providers: readonly Provider[]
   /** Stores keys, budgets, usage and audit records. @default memoryStore(), which keeps them in memory only */
-  readonly store?: Store
+  readonly store?: Store | undefined
   /**
    * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
    * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
@@ -122,19 +122,19 @@ export interface GatewayOptions {
   /** Keys, budgets and rate limits that are created or updated at startup. */
   readonly governance?: GovernanceConfiguration
   /** Authorization of the admin API. @default no request is authorized */
-  readonly admin?: AdminOptions
+  readonly admin?: AdminOptions | undefined
   /** Recordings that let clients resume a stream. `false` disables them. @default on, for one hour */
   readonly streams?: false | StreamsOptions
   /** Options of this process's worker for message batches. */
   readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
-  readonly basePath?: string
+  readonly basePath?: string | undefined
   /**
    * The base URL of the gateway for its clients, such as `https://example.com/ai`, for absolute URLs in responses. Must
    * include the mount path. Set it behind a proxy that terminates TLS, changes the host or strips a prefix.
    * @default the origin of the request, and `basePath`
    */
-  readonly publicUrl?: string
+  readonly publicUrl?: string | undefined
   /** Limits on requests. */
   readonly limits?: Partial<Limits>
   /**
@@ -149,7 +149,7 @@ export interface GatewayOptions {
   /** Options of the circuit breaker, which skips a provider's failing models. See docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
   /** Receives each log record. Its errors are ignored. @default no log */
-  readonly log?: (record: LogRecord) => void
+  readonly log?: ((record: LogRecord) => void) | undefined
   /** Replaces platform functions: the clock, random numbers, UUIDs and `fetch`. */
   readonly runtime?: RuntimeOptions
 }

@@ -209,12 +209,13 @@ describe('the size', () => {
 
 const program = `
 import { createServer } from 'node:http'
-import { createGateway, extractive, GatewayError } from 'sluice'
+import { anthropic, createGateway, extractive, GatewayError, openai } from 'sluice'
 import { serve, toNodeHandler } from 'sluice/node'
 import { toExpress } from 'sluice/express'
 import { toFastify } from 'sluice/fastify'
 import { toNext } from 'sluice/next'
 import { postgresStore } from 'sluice/postgres'
+import { groq, vertex } from 'sluice/providers'
 import { redisStore } from 'sluice/redis'
 import { sqliteStore } from 'sluice/sqlite'
 import { testStore } from 'sluice/testing'
@@ -227,7 +228,17 @@ const middleware = toExpress(gateway)
 const plugin = toFastify(gateway)
 const { GET, POST } = toNext(gateway)
 const query = { query: async (_text: string, _parameters: unknown[]) => ({ rows: [] }) }
-createGateway({ providers: [extractive()], store: postgresStore({ client: query }) })
+const { API_KEY, BASE_URL, ADMIN_KEY, SCHEMA, LOCATION } = process.env
+createGateway({
+  providers: [
+    openai({ apiKey: API_KEY, baseUrl: BASE_URL }),
+    anthropic({ apiKey: API_KEY, baseUrl: BASE_URL }),
+    groq({ apiKey: API_KEY }),
+    vertex({ project: 'p', location: LOCATION, defaultPrice: { input: 1, output: 1 } }),
+  ],
+  store: postgresStore({ client: query, schema: SCHEMA }),
+  admin: { key: ADMIN_KEY },
+})
 const kind: string = new GatewayError('internal', 'text').kind
 // @ts-expect-error A port is a number.
 void serve(gateway, { port: 'three thousand' })

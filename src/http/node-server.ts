@@ -11,7 +11,7 @@ export interface ServeOptions {
   /** The port to listen on. 0 chooses a free port. */
   readonly port: number
   /** The address to listen on. @default all addresses of the machine */
-  readonly hostname?: string
+  readonly hostname?: string | undefined
   /** Maximum time that `close` waits for running requests, in milliseconds. @default 30_000 */
   readonly drainMs?: number
   /**

@@ -18,15 +18,15 @@ import { pricedModels, vendorFields, type VendorOptions, vendorProvider } from '
 export interface AwsCredentials {
   readonly accessKeyId: string
   readonly secretAccessKey: string
-  readonly sessionToken?: string
+  readonly sessionToken?: string | undefined
 }
 
 /** Options of `bedrock()`. */
 export interface BedrockOptions extends VendorOptions {
   /** @default the environment variable AWS_REGION, otherwise 'us-east-1' */
-  readonly region?: string
+  readonly region?: string | undefined
   /** `messages`: the messages format, for Claude. `chat`: the chat format, for other models. @default 'chat' */
-  readonly api?: 'chat' | 'messages'
+  readonly api?: 'chat' | 'messages' | undefined
   /**
    * Returns the credentials with which the `aws4fetch` package signs a call (SigV4). @default `apiKey` or
    * AWS_BEARER_TOKEN_BEDROCK as a bearer token, otherwise AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
@@ -94,8 +94,7 @@ function environmentCredentials(provider: string): AwsCredentials {
   if (accessKeyId === undefined || secretAccessKey === undefined) {
     throw missingKey(provider, ['AWS_BEARER_TOKEN_BEDROCK', 'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'])
   }
-  const sessionToken = readEnvironment(['AWS_SESSION_TOKEN'])
-  return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }
+  return { accessKeyId, secretAccessKey, sessionToken: readEnvironment(['AWS_SESSION_TOKEN']) }
 }
 
 function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: SigningScope): SignRequest {
@@ -103,7 +102,9 @@ function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: S
     const { method, url, headers } = request
     const body = bodyText(request.body)
     // The request's headers are not signed, because proxies may change them.
-    const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body })
+    const { sessionToken, ...keys } = await credentials()
+    const session = sessionToken === undefined ? {} : { sessionToken }
+    const signer = new AwsV4Signer({ ...keys, ...session, ...scope, method, url, body })
     const signed = await signer.sign()
     return { ...request, body, headers: { ...headers, ...Object.fromEntries(signed.headers) } }
   }

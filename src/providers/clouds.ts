@@ -25,11 +25,11 @@ import { knownModelsOf, vendorSchema } from './vendors.ts'
 /** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
   /** The resource name in `https://<resource>.openai.azure.com`. `baseUrl` replaces this URL. */
-  readonly resource?: string
+  readonly resource?: string | undefined
   /** An api-version such as `2024-10-21`. Call URLs then contain the deployment name. @default the v1 endpoints */
-  readonly apiVersion?: string
+  readonly apiVersion?: string | undefined
   /** An Entra ID token, or a function that returns the token for each call. Used instead of a key. */
-  readonly token?: ApiKey
+  readonly token?: ApiKey | undefined
 }
 
 const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
@@ -108,9 +108,9 @@ export interface VertexOptions extends VendorOptions {
   /** The id of the Google Cloud project. */
   readonly project: string
   /** @default 'global' */
-  readonly location?: string
+  readonly location?: string | undefined
   /** The publisher of the models, which determines the format. @default 'google' */
-  readonly publisher?: 'google' | 'anthropic'
+  readonly publisher?: 'google' | 'anthropic' | undefined
   /** Signs each call. @default sends `apiKey` or GOOGLE_VERTEX_ACCESS_TOKEN as a bearer token */
   readonly sign?: SignRequest
 }

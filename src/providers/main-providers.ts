@@ -42,11 +42,11 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
   /** The URL before `/chat/completions` and `/embeddings`, usually ending in `/v1`. */
   readonly baseUrl: string
   /** The key, or a function that returns the key for each call. Sent as a bearer token. @default no key is sent */
-  readonly apiKey?: ApiKey
+  readonly apiKey?: ApiKey | undefined
   /** True if the service has `/responses`. Requests in this format are then not translated. @default false */
   readonly responses?: boolean
   /** The family of models whose id does not name a family. @default the provider's name */
-  readonly family?: string
+  readonly family?: string | undefined
 }
 
 const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
@@ -124,9 +124,9 @@ export function openai(options: OpenaiOptions = {}): Provider {
 /** Options of `anthropic()`. */
 export interface AnthropicOptions extends Omit<VendorOptions, 'headers'> {
   /** With or without `/v1` at its end. @default 'https://api.anthropic.com' */
-  readonly baseUrl?: string
+  readonly baseUrl?: string | undefined
   /** Sent as `anthropic-version` unless the caller sends this header. @default '2023-06-01' */
-  readonly version?: string
+  readonly version?: string | undefined
 }
 
 const anthropicSchema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
@@ -166,7 +166,7 @@ export interface OpenaiEmbedderOptions {
   readonly baseUrl: string
   readonly model: string
   /** Sent as `Authorization: Bearer`. @default no key is sent */
-  readonly apiKey?: string
+  readonly apiKey?: string | undefined
   /** The length of the vectors. @default 1024 */
   readonly dimensions?: number
   /** US dollars per million tokens, for the actual cost of requests with `savings.embedder`. @default 0 */
@@ -218,7 +218,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
 /** Options of `extractive()`. */
 export interface ExtractiveOptions {
   /** @default 'extractive' */
-  readonly name?: string
+  readonly name?: string | undefined
   /** Dollars per million tokens of `extractive`. @default { input: 0.5, output: 2 } */
   readonly price?: Price
   /** Dollars per million tokens of `extractive-small`. @default { input: 0.05, output: 0.2 } */

@@ -26,11 +26,11 @@ import {
 /** The options of every vendor. */
 export interface VendorOptions {
   /** First part of `<provider>/<model_id>`. Set another name for a second account. @default the vendor's name */
-  readonly name?: string
+  readonly name?: string | undefined
   /** The key, or a function that returns the key for each call. @default the vendor's environment variable, if any */
-  readonly apiKey?: ApiKey
+  readonly apiKey?: ApiKey | undefined
   /** @default the vendor's URL */
-  readonly baseUrl?: string
+  readonly baseUrl?: string | undefined
   /** Models in addition to those in the catalog. Their fields override the catalog. @default none */
   readonly models?: readonly ModelEntry[]
   /** Overrides the prices in the catalog, and adds the vendor's models that appear only in the list. @default none */

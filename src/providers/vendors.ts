@@ -61,13 +61,14 @@ export const vendorSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorF
 export type VendorProvider = (options?: VendorOptions) => Provider
 
 /** @param keyVariable Absent for local servers, which need no key and are free by default. */
-function vendor(name: string, baseUrl: string, keyVariable?: string): VendorProvider {
+function vendor(vendorName: string, vendorUrl: string, keyVariable?: string): VendorProvider {
   return (options = {}) => {
-    const parsed = parseOptions(name, vendorSchema, options)
+    const parsed = parseOptions(vendorName, vendorSchema, options)
+    const { name = vendorName, baseUrl = vendorUrl } = parsed
     const localDefaults = keyVariable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
-    const completeOptions = { name, baseUrl, ...localDefaults, ...parsed }
-    const known = pricedModels(name, name, completeOptions, knownModelsOf(name))
-    return chatProvider(name, completeOptions, known, keyVariable === undefined ? [] : [keyVariable])
+    const completeOptions = { ...localDefaults, ...parsed, name, baseUrl }
+    const known = pricedModels(vendorName, vendorName, completeOptions, knownModelsOf(vendorName))
+    return chatProvider(vendorName, completeOptions, known, keyVariable === undefined ? [] : [keyVariable])
   }
 }
 

@@ -176,7 +176,7 @@ function auditQuery(query: URLSearchParams): AuditQuery {
  */
 export interface AdminOptions {
   /** The admin key, sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
-  readonly key?: string
+  readonly key?: string | undefined
   /**
    * Returns true to permit the request. May read the body. For any other value, a rejection, or no result within 10
    * seconds, the gateway responds with 401. If `key` is also set, either check suffices.

@@ -25,7 +25,7 @@ export interface PostgresStoreOptions {
   /** A connected client: a Pool of `pg`, postgres.js, or PGlite. The caller closes it. */
   readonly client: PostgresClient
   /** Schema that contains the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
-  readonly schema?: string
+  readonly schema?: string | undefined
   /** Limits on the data that requests write. @default 1,000,000 entries and 1 GiB each */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default the `runtime.now` of the gateway, otherwise the clock of the PostgreSQL server */

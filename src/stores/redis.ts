@@ -29,7 +29,7 @@ export interface RedisStoreOptions {
    * Prefix of all Redis keys, in braces unless `shardByOwner` distributes them: `{sluice}:`. Gateways with the same
    * prefix share keys, budgets and usage. @default 'sluice'
    */
-  readonly prefix?: string
+  readonly prefix?: string | undefined
   /**
    * Distributes the limits of keys, and the shared budgets and rate limits, over the slots of a Redis Cluster. If
    * `false`, all data is in one slot, and each reservation or settlement is one call. See docs/stores.md. @default false

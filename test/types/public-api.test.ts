@@ -33,9 +33,12 @@ async function statusOf(gateway: Gateway, secret: string): Promise<number> {
   return response.status
 }
 
-describe('a typical program', () => {
-  it('compiles without a cast through the public entry', () => {
-    const file = fileURLToPath(new URL('typical-program.ts', import.meta.url))
+describe('a program', () => {
+  it.each([
+    ['reads keys, usage and bills', 'typical-program.ts'],
+    ['fills options from environment variables, which may be unset', 'environment-program.ts'],
+  ])('that %s compiles without a cast through the public entry', (_what, name) => {
+    const file = fileURLToPath(new URL(name, import.meta.url))
     const configFile = fileURLToPath(new URL('../../tsconfig.json', import.meta.url))
     const { config } = ts.readConfigFile(configFile, (path) => ts.sys.readFile(path)) as { readonly config: object }
     const { options } = ts.parseJsonConfigFileContent(config, ts.sys, fileURLToPath(new URL('../..', import.meta.url)))
@@ -44,9 +47,12 @@ describe('a typical program', () => {
     const problems = [...program.getSemanticDiagnostics(source), ...program.getSyntacticDiagnostics(source)]
 
     expect(problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([])
+    expect(options.exactOptionalPropertyTypes).toBe(true)
     expect(source?.text).not.toMatch(/\bas (?!const\b)|\bany\b|!\./)
   }, 60_000)
+})
 
+describe('a typical program', () => {
   it('reads its key, usage, log, bill, audit and metrics', async () => {
     const { secret, listed, bill, usage, logged, audit, metrics, sums } = await runTypicalProgram()
 
