@@ -1,7 +1,7 @@
 import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
 import { digestJson } from '../core/cache.ts'
-import { asArray, asObject, flatten, type Json, type JsonObject } from '../core/json.ts'
+import { asArray, asObject, flatten, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import {
   lastUserIndex,
   type Dialect,
@@ -31,15 +31,18 @@ export interface CacheKey {
   readonly comparable: boolean
 }
 
+/** Fields that do not affect the answer. A replayed answer repeats them from the request that it answers. */
+const CALLER_FIELDS = 'model stream stream_options user safety_identifier metadata prompt_cache_key'
+
 /** Body fields that the prompt contains or that do not affect the answer. */
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
-  openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
-  anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
-  responses: bodyFields('input instructions max_output_tokens stream stream_options temperature top_p store'),
+  openai: bodyFields('messages max_tokens max_completion_tokens temperature top_p top_k stop n'),
+  anthropic: bodyFields('messages system max_tokens temperature top_p top_k stop_sequences'),
+  responses: bodyFields('input instructions max_output_tokens temperature top_p store'),
 }
 
 function bodyFields(names: string): ReadonlySet<string> {
-  return new Set(['model', ...names.split(' ')])
+  return new Set(`${CALLER_FIELDS} ${names}`.split(' '))
 }
 
 /** Maximum length of a text that is its own digest, because hashing a short text costs more than comparing it. */
@@ -112,7 +115,7 @@ function addSettings(keyText: KeyText, prompt: Prompt): void {
   const hasBothLimits = value['max_tokens'] !== undefined && value['max_completion_tokens'] !== undefined
   if (hasBothLimits) (otherFields ??= {})['max_tokens'] = value['max_tokens']
   if (topK === undefined && value['top_k'] !== undefined) (otherFields ??= {})['top_k'] = value['top_k']
-  if (otherFields !== undefined) keyText.add(`fields of ${dialect}`, sortedJson(otherFields))
+  if (otherFields !== undefined) keyText.add(`fields of ${dialect}`, canonicalJson(otherFields))
 }
 
 function addMessage(keyText: KeyText, message: Message): void {
@@ -120,13 +123,19 @@ function addMessage(keyText: KeyText, message: Message): void {
     keyText.add('message', serializeNative(message.native, message.parts))
     return
   }
-  keyText.add('from', message.role)
-  for (const part of message.parts) if (part.type === 'text') keyText.add('text', part.text)
+  const { role, parts } = message
+  keyText.add('from', role)
+  // White space at the end of an assistant message is significant, because the answer may continue it.
+  const isTrimmed = role !== 'assistant' && parts.length === 1
+  for (const part of parts) {
+    if (part.type === 'text') keyText.add('text', isTrimmed ? normalizeText(part.text) : part.text)
+  }
 }
 
 function addQuestion(keyText: KeyText, message: Message): void {
   keyText.add('question', serializeOtherFields(message.native, MESSAGE_FIELDS))
   const hasOnlyText = message.parts.every((part) => part.type === 'text')
+  if (hasOnlyText && message.parts.length > 1) keyText.add('parts', lengthsOf(message.parts))
   const isLong = !hasOnlyText && textOf(message).length > MAX_NORMALIZED_LENGTH
   for (const part of message.parts) {
     if (part.type !== 'text') keyText.add('part', serializeNative(part.native, part))
@@ -134,6 +143,10 @@ function addQuestion(keyText: KeyText, message: Message): void {
     // The position of an image between the texts is significant.
     if (part.type === 'text' && !hasOnlyText) keyText.add('text', isLong ? part.text : normalizeText(part.text))
   }
+}
+
+function lengthsOf(parts: readonly Part[]): string {
+  return parts.map((part) => (part.type === 'text' ? part.text.length : 0)).join(' ')
 }
 
 const MESSAGE_FIELDS: readonly string[] = ['role', 'content']
@@ -159,7 +172,7 @@ function hasOnlyFields(value: JsonObject, fields: readonly string[]): boolean {
 function serializeOtherFields(native: Native | undefined, excluded: readonly string[]): string {
   if (native === undefined || hasOnlyFields(native.value, excluded)) return ''
   const extras = Object.fromEntries(Object.entries(native.value).filter(([field]) => !excluded.includes(field)))
-  return `${native.dialect} ${sortedJson(extras)}`
+  return `${native.dialect} ${canonicalJson(extras)}`
 }
 
 function serializeNative(native: Native | undefined, fallback: Part | readonly Part[]): string {
@@ -172,8 +185,20 @@ function textOf({ parts }: Message): string {
   return parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n\n')
 }
 
-function sortedJson(value: JsonObject): string {
-  return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
+/** Sorting the fields of a long list of tools would cost more than the rest of the key. */
+const MAX_SORTED_LENGTH = 16_384
+
+/** Sorts fields by name, except the properties of a JSON schema, whose order is the order of the model's output. */
+function canonicalJson(value: JsonObject): string {
+  const text = JSON.stringify(sortFields(value))
+  if (text.length > MAX_SORTED_LENGTH) return text
+  return JSON.stringify(value, (name, field: Json | undefined) =>
+    isJsonObject(field) && name !== 'properties' ? sortFields(field) : field,
+  )
+}
+
+function sortFields(value: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(value).toSorted(([left], [right]) => (left < right ? -1 : 1)))
 }
 
 const CODE_FENCE = /```|~~~/
@@ -181,12 +206,7 @@ const INDENTED_LINE = /\n[ \t]+\S/
 /** A nested list or the cells of a table. */
 const STRUCTURED_TEXT = /\n[ \t]+(?:[-*+•]|\d+[.)])\s|\S\t\S/
 const CODE_CHARACTER = /[={}();:<>[\]#]/
-/** White space in quotations is significant. */
-const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
-const QUOTE_CHARACTER = /["`“«]/
-const WHITE_SPACE = /\s{2,}|[^\S ]/gu
-/** Matches text that normalization may change by more than trimming, or that may contain code or quotations. */
-const MAY_NEED_NORMALIZATION = /[^ !#-_a-}]| {2}/
+const NON_ASCII = /[^\0-\x7F]/
 /** In UTF-16 code units. Normalizing a longer text would block the event loop. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
@@ -194,31 +214,23 @@ function looksLikeCode(text: string): boolean {
   return CODE_FENCE.test(text) || STRUCTURED_TEXT.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
 }
 
-/** Keeps the indentation of code, which is significant. Only trims a long text. */
+/**
+ * Composes the text and removes white space at both ends. Keeps the indentation of the first of several lines, because it
+ * is significant in code. Only trims a long text.
+ */
 export function normalizeText(text: string): string {
-  if (!MAY_NEED_NORMALIZATION.test(text)) return text.trim()
-  if (text.length > MAX_NORMALIZED_LENGTH) return text.trimEnd()
-  const composed = compose(text)
-  if (looksLikeCode(composed)) return normalizeLines(composed)
-  if (!QUOTE_CHARACTER.test(composed)) return composed.replace(WHITE_SPACE, ' ').trim()
-  const pieces = composed.split(QUOTED)
-  return pieces
-    .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(WHITE_SPACE, ' ')))
-    .join('')
-    .trim()
+  const composed = text.length <= MAX_NORMALIZED_LENGTH && NON_ASCII.test(text) ? compose(text) : text
+  const trimmed = composed.trim()
+  return trimmed.includes('\n') ? composed.trimEnd().replace(LEADING_EMPTY_LINES, '') : trimmed
 }
+
+const LEADING_EMPTY_LINES = /^(?:[^\S\n]*\n)+/
 
 /** Composing needs time in proportion to the square of the number of consecutive combining marks. */
 const MANY_MARKS = /(?:^|\P{M})\p{M}{31}/u
 
 export function compose(text: string): string {
   return MANY_MARKS.test(text) ? text : text.normalize('NFC')
-}
-
-function normalizeLines(composed: string): string {
-  const lines = composed.split(/\r\n?|\n/).map((line) => line.trimEnd())
-  const hasText = (line: string): boolean => line !== ''
-  return lines.slice(Math.max(0, lines.findIndex(hasText)), lines.findLastIndex(hasText) + 1).join('\n')
 }
 
 const REFUSAL =

@@ -10,7 +10,6 @@ import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/a
 import {
   type Answer,
   type Answered,
-  newAnswerId,
   type Planned,
   type ResolvedModel,
   type UpstreamPlan,
@@ -29,14 +28,14 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
-  return loadPortable().then((portable) => {
+  return loadOnDemand().then(({ portablePrompt }) => {
     const translate: Translate = (plannedPrompt, { provider, model }) =>
-      portable(plannedPrompt, { dialect: provider.dialect, model, isLossy: services.isLossy })
+      portablePrompt(plannedPrompt, { dialect: provider.dialect, model, isLossy: services.isLossy })
     return call(new RoutedCall(planned, plan, translate), planned, services)
   })
 }
 
-const loadPortable = lazy(async () => (await import('./on-demand.ts')).portablePrompt)
+const loadOnDemand = lazy(() => import('./on-demand.ts'))
 
 type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 
@@ -118,21 +117,18 @@ function setAnswer(exchange: Planned, answer: Answer, route?: Route, ignored: re
 }
 
 function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): MaybePromise<Answered> {
-  const answer = 'read' in stored ? stored : withNewId(stored, planned, services)
-  if (!('read' in answer) && !planned.prompt.stream) return setAnswer(planned, { kind: 'whole', completion: answer })
+  if ('read' in stored) return replayStream(stored, planned, services)
+  return loadOnDemand().then(({ addressToCaller }) => {
+    const completion = addressToCaller(stored, planned, services.runtime)
+    if (planned.prompt.stream) return replayStream(completion, planned, services)
+    return setAnswer(planned, { kind: 'whole', completion })
+  })
+}
+
+function replayStream(answer: Completion | AnswerSource, planned: Planned, services: Services): Promise<Answered> {
   return loadStreaming().then(({ replayAsStream }) =>
     setAnswer(planned, { kind: 'streamed', stream: replayAsStream(answer, planned, services) }),
   )
-}
-
-/** A replayed answer needs its own id, because its events and bill differ from those of the stored answer. */
-function withNewId(completion: Completion, planned: Planned, services: Services): Completion {
-  const { format } = planned
-  const id = newAnswerId(planned, services.runtime)
-  if (id === undefined) return completion
-  const { native, ...others } = completion
-  if (native === undefined || native.dialect !== format.dialect) return { ...completion, id }
-  return { ...others, id, native: { dialect: native.dialect, value: { ...native.value, id } } }
 }
 
 /** Ensures that the answer does not exceed the reserved output. */
@@ -176,9 +172,7 @@ function respondWithCompleteAnswer(
   services: Services,
 ): MaybePromise<undefined> {
   if (!requestsJsonByInstruction(answered)) return sendCompleteAnswer(answered, completion, services)
-  return import('./on-demand.ts').then(({ unwrapJson }) =>
-    sendCompleteAnswer(answered, unwrapJson(completion), services),
-  )
+  return loadOnDemand().then(({ unwrapJson }) => sendCompleteAnswer(answered, unwrapJson(completion), services))
 }
 
 function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {

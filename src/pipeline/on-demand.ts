@@ -2,9 +2,11 @@ import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
 import { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
+import { type Json, type JsonObject, isJsonObject } from '../core/json.ts'
+import type { Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { type Planned, newAnswerId } from './exchange.ts'
 
 // Kept in one module, because each additional dynamic import would split shared code into more chunks.
 export { portablePrompt } from '../formats/portable.ts'
@@ -16,6 +18,44 @@ export function digestMedia(prompt: Prompt): Promise<void> {
 
 export function digestBlocks(prompt: Prompt): Promise<void> {
   return digestWithPauses(longBlockDigests(prompt, sha256), yieldToEventLoop)
+}
+
+/** Fields of the request that an answer repeats, and their values where the request does not set them. */
+const ECHOED_FIELDS: Readonly<Record<string, Json>> = {
+  metadata: {},
+  user: null,
+  safety_identifier: null,
+  prompt_cache_key: null,
+}
+
+/**
+ * Returns a stored answer with its own id and with this caller's values of the echoed fields. They are not part of the
+ * cache key, so the stored answer may contain those of another caller.
+ */
+export function addressToCaller(
+  completion: Completion,
+  planned: Pick<Planned, 'format' | 'id' | 'prompt' | 'requestBody'>,
+  runtime: Pick<Runtime, 'uuid'>,
+): Completion {
+  const id = newAnswerId(planned, runtime)
+  const own = id === undefined ? completion : { ...completion, id }
+  const { native } = own
+  if (native === undefined || native.dialect !== planned.format.dialect) return own
+  const echoed = echoedFieldsOf(native.value, planned)
+  if (id === undefined && echoed === undefined) return own
+  const value = { ...native.value, ...(id !== undefined && { id }), ...echoed }
+  // The text as received would contain the values of the other caller.
+  return { ...own, native: { dialect: native.dialect, value } }
+}
+
+/** Returns undefined if the answer repeats none of the fields. */
+function echoedFieldsOf(
+  answer: JsonObject,
+  { prompt, requestBody = prompt.native.value }: Pick<Planned, 'prompt' | 'requestBody'>,
+): JsonObject | undefined {
+  const names = Object.keys(ECHOED_FIELDS).filter((name) => answer[name] !== undefined)
+  if (names.length === 0) return undefined
+  return Object.fromEntries(names.map((name) => [name, requestBody[name] ?? ECHOED_FIELDS[name] ?? null]))
 }
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/

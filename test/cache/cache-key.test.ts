@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { cacheKeyOf, type CacheKey } from '../../src/cache/cacheability.ts'
+import { responsesClient } from '../../src/formats/responses/client.ts'
 import { chatPrompt, chat, message } from './fixture.ts'
 
 const owner = 'key key-1'
@@ -21,6 +22,7 @@ const history = [
   { role: 'assistant', content: 'Hi!' },
 ]
 const question = { role: 'user', content: 'And now?' }
+const padded = (turn: (typeof history)[number]): JsonObject => ({ ...turn, content: `${turn.content} ` })
 
 describe('the scope', () => {
   it('is the same for another question', async () => {
@@ -33,13 +35,75 @@ describe('the scope', () => {
     expect(one.id).not.toBe(other.id)
   })
 
-  it('gives texts with the same normalized form the same id', async () => {
+  it('is the same for texts that differ in their Unicode form or in white space at their ends', async () => {
     const [one, other] = await Promise.all([
-      requireCacheKey(chatPrompt('What  is\nit? ')),
-      requireCacheKey(chatPrompt('What is it?')),
+      requireCacheKey(chatPrompt('\n Who is Rene\u0301? ')),
+      requireCacheKey(chatPrompt('Who is Ren\u00e9?')),
     ])
 
     expect(one.id).toBe(other.id)
+  })
+
+  it.each(['What  is it?', 'What is\nit?', 'What is\u00a0it?', 'what is it?', 'What is it', 'What is it?!'])(
+    'has another id for %j',
+    async (text) => {
+      const [one, other] = await Promise.all([
+        requireCacheKey(chatPrompt(text)),
+        requireCacheKey(chatPrompt('What is it?')),
+      ])
+
+      expect(one.id).not.toBe(other.id)
+    },
+  )
+
+  it('does not depend on fields that cannot change the answer', async () => {
+    const fields = { user: 'u', safety_identifier: 's', metadata: { a: 'b' }, prompt_cache_key: 'k' }
+    const streamed = { stream: true, stream_options: { include_usage: true } }
+    const [chatKeys, messageKeys] = [
+      [{}, fields, { ...fields, ...streamed, user: 'other' }].map((given) => scopeOf(chatPrompt('What?', given))),
+      [{}, { metadata: { user_id: 'u' }, stream: true }].map((given) =>
+        scopeOf(message({ messages: [question], ...given })),
+      ),
+    ]
+    const body = { model: 'chat/large', input: 'What?' }
+    const responses = [{}, fields, { ...streamed, metadata: { c: 'd' } }].map((given) =>
+      scopeOf(responsesClient.readPrompt({ ...body, ...given })),
+    )
+
+    for (const keys of [chatKeys, messageKeys, responses]) expect(new Set(await Promise.all(keys)).size).toBe(1)
+  })
+
+  it('does not depend on the order of fields inside fields, except for the properties of a schema', async () => {
+    const withSchema = (schema: JsonObject): Promise<string> =>
+      scopeOf(chatPrompt('What?', { response_format: { type: 'json_schema', json_schema: { name: 'n', schema } } }))
+    const [a, b] = [{ type: 'string' }, { type: 'number' }]
+    const one = await withSchema({ type: 'object', properties: { a, b }, required: ['a'] })
+
+    expect(await withSchema({ required: ['a'], properties: { a, b }, type: 'object' })).toBe(one)
+    expect(await withSchema({ type: 'object', properties: { b, a }, required: ['a'] })).not.toBe(one)
+    expect(await withSchema({ type: 'object', properties: { a, b }, required: ['b'] })).not.toBe(one)
+  })
+
+  it('differs when the question is split into parts in another way', async () => {
+    const splits = [['a', 'b'], ['a\n\nb'], ['a', '', 'b'], ['a\n\n', 'b']]
+    const scopes = splits.map((texts) =>
+      requireCacheKey(chat({ messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }] })),
+    )
+
+    expect(new Set((await Promise.all(scopes)).map(({ id }) => id)).size).toBe(splits.length)
+  })
+
+  it('ignores white space at the ends of earlier texts, except for those of the assistant', async () => {
+    const scopes = history.map((_, changed) =>
+      scopeOf(
+        chat({
+          messages: [...history.map((turn, at) => (at === changed ? padded(turn) : turn)), question],
+        }),
+      ),
+    )
+    const plain = await scopeOf(chat({ messages: [...history, question] }))
+
+    expect((await Promise.all(scopes)).map((scope) => scope === plain)).toEqual([true, true, false])
   })
 
   it.each<[string, JsonObject]>([
@@ -55,8 +119,7 @@ describe('the scope', () => {
     ['other tools', { tools: [{ type: 'function', function: { name: 'g', parameters: {} } }] }],
     ['tool_choice', { tool_choice: 'none' }],
     ['response_format', { response_format: { type: 'json_object' } }],
-    ['user', { user: 'u-1' }],
-    ['another user', { user: 'u-2' }],
+    ['service_tier', { service_tier: 'flex' }],
     ['seed', { seed: 1 }],
     ['an unknown field', { vendor_mode: true }],
     ['an unknown field that is null', { vendor_mode: null }],
@@ -77,10 +140,10 @@ describe('the scope', () => {
   })
 
   it('does not depend on streaming or on the order of fields', async () => {
-    const plain = await scopeOf(chatPrompt('What is it?', { seed: 1, user: 'u' }))
+    const plain = await scopeOf(chatPrompt('What is it?', { seed: 1, top_a: 2 }))
 
-    expect(await scopeOf(chatPrompt('What is it?', { user: 'u', seed: 1, stream: true }))).toBe(plain)
-    expect(await scopeOf(chatPrompt('What?', { user: 'u', seed: 1, stream_options: { include_usage: true } }))).toBe(
+    expect(await scopeOf(chatPrompt('What is it?', { top_a: 2, seed: 1, stream: true }))).toBe(plain)
+    expect(await scopeOf(chatPrompt('What?', { top_a: 2, seed: 1, stream_options: { include_usage: true } }))).toBe(
       plain,
     )
   })
@@ -100,7 +163,7 @@ describe('the scope', () => {
   it('differs by the system prompt and by every earlier turn', async () => {
     const texts = ['Be kind.', 'Hello', 'Hi!']
     const variants = texts.map((_, changed) =>
-      history.map((turn, index) => (index === changed ? { ...turn, content: `${turn.content} ` } : turn)),
+      history.map((turn, index) => (index === changed ? { ...turn, content: `${turn.content}!` } : turn)),
     )
     const all = [history, ...variants, history.slice(0, 1), history.slice(1), [...history, ...history.slice(1)], []]
     const scopes = await Promise.all(all.map((turns) => scopeOf(chat({ messages: [...turns, question] }))))
@@ -231,7 +294,7 @@ describe('the scope', () => {
   })
 
   it('differs between formats for fields of one format', async () => {
-    const fields = { metadata: { user_id: 'u' } }
+    const fields = { service_tier: 'auto' }
     const [one, other] = await Promise.all([
       scopeOf(chat({ messages: [question], max_tokens: 100, ...fields })),
       scopeOf(message({ messages: [question], ...fields })),

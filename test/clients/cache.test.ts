@@ -97,7 +97,7 @@ describe('tier 1 over a real port', () => {
     const { openai, upstream } = await stage()
     const first = await openai.chat.completions.create(ask('What is a sluice?')).withResponse()
 
-    const second = await openai.chat.completions.create(ask('What  is a\nsluice?')).withResponse()
+    const second = await openai.chat.completions.create(ask(' What is a sluice?\n')).withResponse()
 
     expect(upstream.requests).toHaveLength(1)
     expect(second.data.choices).toEqual(first.data.choices)
