@@ -1,6 +1,5 @@
 import { sha256 } from '#hash'
 import { type Bill, reductionPercent, savings, withoutMargin } from '../billing/bill.ts'
-import { hideStoredMargin } from '../billing/stored-margin.ts'
 import type { CacheHit } from '../cache/find-answer.ts'
 import type { CacheMiss, CacheQuery } from '../cache/semantic-cache.ts'
 import { digestJson, digestJsonInSteps, digestWithPauses } from '../core/cache.ts'
@@ -11,6 +10,7 @@ import { describeFailure } from '../formats/failures.ts'
 import type { Forecast, LimitBalance } from '../governance/balances.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { ReplayedAnswer } from '../replay/idempotency.ts'
+import { hideMarginInAnswer } from '../replay/stored-margin.ts'
 import { createSingleFlight } from '../replay/shared-work.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { TierVerdict } from '../savings/tier.ts'
@@ -65,10 +65,10 @@ async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Servic
   try {
     const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
     if (replayed.kind === 'complete') {
-      const { status, head, body } = replayed.answer
+      const { answer } = replayed
+      const { status, head, body } = services.showsMargin ? answer : hideMarginInAnswer(answer)
       await release(parsed, { status }, services)
-      if (services.showsMargin) sink.send(status, { ...headers, ...head }, body)
-      else sink.send(status, { ...headers, ...withoutMargin(head) }, hideStoredMargin(body))
+      sink.send(status, { ...headers, ...head }, body)
       return
     }
     await release(parsed, { status: 200 }, services)

@@ -19,7 +19,7 @@ interface IdempotentRequest {
 }
 
 /** Without headers that apply to a single response, such as the request id and the rate limits. */
-interface RepeatableAnswer {
+export interface RepeatableAnswer {
   readonly status: number
   readonly head: Readonly<Record<string, string>>
   readonly body: string

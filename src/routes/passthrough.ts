@@ -1,4 +1,3 @@
-import { withoutMargin } from '../billing/bill.ts'
 import { mapInSlices, Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
@@ -27,6 +26,7 @@ import {
 } from '../pipeline/run.ts'
 import type { Services } from '../pipeline/services.ts'
 import { baseHeaders, sendJson } from '../pipeline/settle.ts'
+import { hideMarginInResponse } from '../replay/stored-margin.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 
 interface PassthroughDependencies {
@@ -214,9 +214,7 @@ export function responseEndpoints(services: Services): readonly Endpoint<Handler
   const readAnswer: TurnAction = async (key, id) => {
     const answer = await turns.find(key, id)
     if (answer === undefined) throw responseNotFoundError(id)
-    const metrics = asObject(answer['svc_metrics'])
-    if (services.showsMargin || metrics === undefined) return answer
-    return { ...answer, svc_metrics: withoutMargin(metrics) }
+    return services.showsMargin ? answer : hideMarginInResponse(answer)
   }
   return [
     endpoint('GET', '', readAnswer),

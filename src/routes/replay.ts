@@ -1,4 +1,3 @@
-import { hideStoredMargin } from '../billing/stored-margin.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
@@ -16,6 +15,7 @@ import { baseHeaders } from '../pipeline/settle.ts'
 import type { Services } from '../pipeline/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
+import { hideMarginInEvents } from '../replay/stored-margin.ts'
 import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import { pathId, type Call, type Handler } from '../pipeline/run.ts'
 
@@ -27,12 +27,8 @@ export function replayStream(services: Services): Handler {
     const send = await prepareReplay(call, key, { after, services })
     call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
     const sink = eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services)
-    send(services.showsMargin ? sink : hideMargin(sink))
+    send(services.showsMargin ? sink : hideMarginInEvents(sink))
   }
-}
-
-function hideMargin(sink: EventSink): EventSink {
-  return { ...sink, write: (chunk) => sink.write(hideStoredMargin(textOfChunk(chunk))) }
 }
 
 interface ReplayRequest {
