@@ -119,7 +119,7 @@ describe('headers: { margin: false }', () => {
     const { text } = await send(gateway, secret, CHAT, { body: bodyOf(CHAT, false), headers })
 
     const explanation = JSON.parse(text) as { readonly cost: object }
-    expect(Object.keys(explanation.cost)).toEqual(['billed_usd', 'estimated'])
+    expect(Object.keys(explanation.cost)).toEqual(['billed_usd', 'max_usd', 'estimated'])
     expect(explanation).not.toHaveProperty('margin')
     expect(text).not.toMatch(HIDDEN)
   })

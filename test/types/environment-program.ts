@@ -48,7 +48,7 @@ export async function startFromEnvironment(postgres: PostgresClient, redis: Redi
         apiKey: env['SLUICE_API_KEY'],
       }),
     },
-    log: env['SLUICE_LOG'] === undefined ? undefined : console.log,
+    log: env['SLUICE_LOG'] === undefined ? undefined : (record) => process.stdout.write(record.level),
   })
   await serve(gateway, { port: 0, hostname: env['SLUICE_HOSTNAME'] })
   return gateway

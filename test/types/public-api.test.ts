@@ -37,19 +37,27 @@ describe('a program', () => {
   it.each([
     ['reads keys, usage and bills', 'typical-program.ts'],
     ['fills options from environment variables, which may be unset', 'environment-program.ts'],
-  ])('that %s compiles without a cast through the public entry', (_what, name) => {
-    const file = fileURLToPath(new URL(name, import.meta.url))
-    const configFile = fileURLToPath(new URL('../../tsconfig.json', import.meta.url))
-    const { config } = ts.readConfigFile(configFile, (path) => ts.sys.readFile(path)) as { readonly config: object }
-    const { options } = ts.parseJsonConfigFileContent(config, ts.sys, fileURLToPath(new URL('../..', import.meta.url)))
-    const program = ts.createProgram([file], options)
-    const source = program.getSourceFile(file)
-    const problems = [...program.getSemanticDiagnostics(source), ...program.getSyntacticDiagnostics(source)]
+  ])(
+    'that %s compiles without a cast through the public entry',
+    (_what, name) => {
+      const file = fileURLToPath(new URL(name, import.meta.url))
+      const configFile = fileURLToPath(new URL('../../tsconfig.json', import.meta.url))
+      const { config } = ts.readConfigFile(configFile, (path) => ts.sys.readFile(path)) as { readonly config: object }
+      const { options } = ts.parseJsonConfigFileContent(
+        config,
+        ts.sys,
+        fileURLToPath(new URL('../..', import.meta.url)),
+      )
+      const program = ts.createProgram([file], options)
+      const source = program.getSourceFile(file)
+      const problems = [...program.getSemanticDiagnostics(source), ...program.getSyntacticDiagnostics(source)]
 
-    expect(problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([])
-    expect(options.exactOptionalPropertyTypes).toBe(true)
-    expect(source?.text).not.toMatch(/\bas (?!const\b)|\bany\b|!\./)
-  }, 60_000)
+      expect(problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([])
+      expect(options.exactOptionalPropertyTypes).toBe(true)
+      expect(source?.text).not.toMatch(/\bas (?!const\b)|\bany\b|!\./)
+    },
+    60_000,
+  )
 })
 
 describe('a typical program', () => {
