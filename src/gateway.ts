@@ -108,7 +108,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const observers = {
     audit: createAudit({ store }),
     metrics: new Metrics(runtime.now()),
-    log: createRequestLog(options.log),
+    log: createRequestLog(options.log, options.runtime?.stderr),
     now: runtime.now,
   }
   if (store.local === true) {
@@ -196,10 +196,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     rateLimits,
     metrics,
     audit: {
-      read: async (query) => {
-        const { fromWire } = await import('./core/field-names.ts')
-        return fromWire(await observers.audit.read(query)) as AuditPage
-      },
+      read: async (query) => (await import('./records/audit-query.ts')).readAudit(observers.audit, query),
     },
     cache: {
       clear: async (filter) => cache?.clear(filter),

@@ -1,4 +1,5 @@
 import { after, defaultTransport } from '#transport'
+import { checkMargin } from './billing/margin.ts'
 import { checkCache, type SemanticCacheOptions } from './cache/cache-options.ts'
 import {
   GatewayError,
@@ -62,6 +63,11 @@ export interface RuntimeOptions {
   readonly uuid?: () => string
   /** Sends upstream calls. Called as `fetch(url, init)`. @default undici on Node, the global fetch elsewhere */
   readonly fetch?: typeof globalThis.fetch
+  /**
+   * Writes a line about an internal error. Called only if the gateway has no `log`, at most 10 times per minute.
+   * @default console.error
+   */
+  readonly stderr?: (line: string) => void
 }
 
 export const DEFAULT_LIMITS: Limits = {
@@ -104,7 +110,10 @@ export interface GatewayOptions {
    * @default 2,000
    */
   readonly keyCacheMs?: number
-  /** Factor in billed = theoretical cost × margin: a number, or a function of the key and the model. @default 1.5 */
+  /**
+   * Factor in billed = theoretical cost × margin, from 0 to 10, or a function of the key and the model that returns it.
+   * If the function returns another value, the request is refused with 500. @default 1.5
+   */
   readonly margin?: number | ((request: MarginRequest) => number)
   /** What the theoretical cost contains. */
   readonly billing?: BillingOptions
@@ -197,10 +206,7 @@ const checkGateway = optionsOf(
     onStoreFailure: oneOf('refuse', 'allow'),
     storeTimeoutMs: milliseconds,
     keyCacheMs: integerFrom(0, 5_000, 'milliseconds'),
-    margin: expects(
-      'a number from 0 to 1000, or a function that returns one',
-      (value) => typeof value === 'function' || numberFrom(0, 1000)(value, '') === undefined,
-    ),
+    margin: (value, path) => (typeof value === 'function' ? undefined : checkMargin(value, path)),
     billing: optionsOf({ cachedTokens: oneOf('vendor', 'list') }),
     headers: optionsOf({ margin: oneOf(true, false) }),
     catalog: unchecked,
@@ -249,6 +255,7 @@ const checkGateway = optionsOf(
       random: functionCheck('random()'),
       uuid: functionCheck('uuid()'),
       fetch: functionCheck('fetch(url, init)'),
+      stderr: functionCheck('stderr(line)'),
     }),
   },
   ['providers'],

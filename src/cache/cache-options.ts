@@ -55,13 +55,15 @@ export interface SemanticCacheOptions {
 const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
+const checkTtl = expects(`a number of seconds above 0, at most ${YEAR_SECONDS}`, (value) =>
+  isWithin(value, YEAR_SECONDS),
+)
+
 export const checkCache: OptionCheck = optionsOf(
   {
     enabled: oneOf(true, false),
-    ttlSeconds: expects(`a number of seconds above 0, at most ${YEAR_SECONDS}`, (value) =>
-      isWithin(value, YEAR_SECONDS),
-    ),
-    freshTtlSeconds: expects('a number of seconds above 0', (value) => isWithin(value, Infinity)),
+    ttlSeconds: checkTtl,
+    freshTtlSeconds: checkTtl,
     similarityThreshold: numberFrom(MIN_THRESHOLD, 1),
     scope: oneOf('key', 'global'),
     maxEntries: integerFrom(1),
@@ -185,8 +187,9 @@ function readDirectives(value: string): readonly string[] {
 function readThreshold(value: string | null | undefined): number | undefined {
   if (value === null || value === undefined) return undefined
   const text = value.trim()
-  if (!/^\d{1,4}(?:\.\d{1,18})?$/.test(text)) {
-    throw headerError('X-Svc-Cache-Threshold', value, 'a number such as 0.98')
-  }
-  return Math.min(1, Number(text))
+  const threshold = Number(text)
+  if (/^\d{1,4}(?:\.\d{1,18})?$/.test(text) && threshold <= 1) return threshold
+  const share = threshold / 100
+  const hint = share >= MIN_THRESHOLD && share <= 1 ? ` (did you mean ${share}?)` : ''
+  throw headerError('X-Svc-Cache-Threshold', value, `a number from 0 to 1, such as 0.98${hint}`)
 }

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Completion } from '../core/answer.ts'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache.ts'
+import { checkOptions, expects, optionsOf } from '../core/errors.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createMemoryAnswerStore, guardAnswerStore, guardVectorIndex } from './answer-store.ts'
@@ -90,7 +91,9 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
       }),
     peek: (query) => lookUp(toReadOnly(context), query),
     reportWrongHit: (id) => attempt(tallies, () => removeOrRestrict(store, entryIdByRequest.get(id) ?? id), undefined),
-    clear: ({ key } = {}) => {
+    clear: (filter = {}) => {
+      checkOptions('cache.clear', filter, checkFilter)
+      const { key } = filter
       const clearIndex = (): MaybePromise<void> => (key === undefined ? search.clear() : undefined)
       return attempt(tallies, () => chain(store.clear(key), clearIndex), undefined)
     },
@@ -98,6 +101,13 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
     flush: async () => void (await Promise.all(context.writes)),
   }
 }
+
+/** With an unknown name, such as `keyId`, the answers of all keys would be removed. */
+const checkFilter = optionsOf(
+  { key: expects('the id of a key as a string', (value) => typeof value === 'string') },
+  [],
+  'an object, such as { key: "<id>" }',
+)
 
 function createCacheContext(options: SemanticCacheOptions): CacheContext {
   const { runtime, timeoutMs = DEFAULT_TIMEOUT_MS } = options

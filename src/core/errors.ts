@@ -190,8 +190,23 @@ export function integerFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, 
   return expects(`an integer ${range}${suffix}`, (value) => Number.isSafeInteger(value) && isWithin(value, min, max))
 }
 
-export function numberFrom(min: number, max: number): OptionCheck {
-  return expects(`a number from ${min} to ${max}`, (value) => isWithin(value, min, max))
+/** @param suggest Returns the likely intention of a number above `max`. @default a percentage, if `max` is 1 */
+export function numberFrom(
+  min: number,
+  max: number,
+  expected = `a number from ${min} to ${max}`,
+  suggest: (value: number) => number = max === 1 ? toShare : Number,
+): OptionCheck {
+  return (value, path) => {
+    if (isWithin(value, min, max)) return undefined
+    const suggestion = typeof value === 'number' && value > max ? suggest(value) : undefined
+    const hint = isWithin(suggestion, min, max) ? ` Did you mean ${suggestion}?` : ''
+    return { path, text: expectedText(expected, value, path) + hint }
+  }
+}
+
+function toShare(percent: number): number {
+  return percent / 100
 }
 
 export function oneOf(...values: readonly unknown[]): OptionCheck {

@@ -185,44 +185,48 @@ const configurationSchema: z.ZodMiniType<GovernanceConfiguration> = record({
 })
 
 export function parseNewKey(body: unknown): WireForm<NewKey> {
-  return parse(newKeySchema, body)
+  return parse(newKeySchema, body, '{"name": "app"}')
 }
 
 export function parseKeyChange(body: unknown): ParsedKeyChange {
-  return parseChange(keyChangeSchema, body, 'is_active')
+  return parseChange(keyChangeSchema, body, '{"is_active": true}')
 }
 
 export function parseNewBudget(body: unknown): WireForm<ConfiguredBudget> {
-  return parse(newBudgetSchema, body)
+  return parse(newBudgetSchema, body, '{"id": "team", "max_limit": 50}')
 }
 
 export function parseBudgetChange(body: unknown): WireForm<BudgetChange> {
-  return parseChange(budgetChangeSchema, body, 'max_limit')
+  return parseChange(budgetChangeSchema, body, '{"max_limit": 50}')
 }
 
 export function parseNewRateLimit(body: unknown): WireForm<ConfiguredRateLimit> {
-  return parse(newRateLimitSchema, body)
+  return parse(newRateLimitSchema, body, '{"id": "fair", "request_max_limit": 100}')
 }
 
 export function parseRateLimitChange(body: unknown): WireForm<RateLimitChange> {
-  return parseChange(rateLimitChangeSchema, body, 'request_max_limit')
+  return parseChange(rateLimitChangeSchema, body, '{"request_max_limit": 100}')
 }
 
-function parse<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
+function parse<Value>(schema: z.ZodMiniType<Value>, input: unknown, example: string): Value {
+  if (!isJsonObject(input)) {
+    // The path hides strings, which may be secrets.
+    const problem = expectedText(`an object, such as ${example}`, input, 'value')
+    throw new GatewayError('invalid-admin-request', `The record is not valid: ${problem}`)
+  }
   const result = schema.safeParse(input)
   if (result.success) return result.data
   const { path, problem } = describeIssue(result.error.issues[0], input)
   const param = path.map(String).join('.').slice(0, MAX_NAME_LENGTH)
-  const message = param === '' ? `The body is not valid: ${problem}` : `${param}: ${problem}`
-  throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
+  throw new GatewayError('invalid-admin-request', `${param}: ${problem}`, { param })
 }
 
 function parseChange<Change extends object>(schema: z.ZodMiniType<Change>, body: unknown, example: string): Change {
-  const change = parse(schema, body)
+  const change = parse(schema, body, example)
   if (Object.keys(change).some((field) => !UNCHANGED_FIELDS.includes(field))) return change
   throw new GatewayError(
     'invalid-admin-request',
-    `The body contains no field to change. Send at least one field, such as ${example}.`,
+    `The record contains no field to change. Send at least one field, such as ${example}.`,
   )
 }
 

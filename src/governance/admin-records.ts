@@ -1,5 +1,5 @@
 import type { MaybePromise } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
+import { expectedText, GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { isJsonObject } from '../core/json.ts'
 import { fromDollars } from '../core/money.ts'
@@ -13,6 +13,7 @@ import {
   type ConfiguredRateLimit,
   type CreatedKey,
   type DeletedRecord,
+  invalidFieldError,
   type KeyChange,
   type KeyPage,
   type KeyRecord,
@@ -130,26 +131,33 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
     const [spent = 0] = await reports.spentCents([key])
     return toKeyRecord(key, spent)
   }
+  const read = async (id: string): Promise<VirtualKey> => keyring.read(checkId(id, 'virtual key'))
   return {
     create: async (body) => {
       const { key, secret } = await keyring.create(parseNewKey(body))
       return { ...(await toPublic(key)), value: secret }
     },
-    get: async (id) => toPublic(await keyring.read(id)),
+    get: async (id) => toPublic(await read(id)),
     list: async (query = {}) => {
       const { records, hasMore } = await keyring.page(parsePageQuery(query))
       const spent = await reports.spentCents(records)
       return { keys: records.map((key, index) => toListedKey(key, spent[index] ?? 0)), has_more: hasMore }
     },
-    update: async (id, body) => toPublic(await keyring.update(id, parseKeyChange(body))),
+    update: async (id, body) => toPublic(await keyring.update(checkId(id, 'virtual key'), parseKeyChange(body))),
     delete: async (id) => {
+      checkId(id, 'virtual key')
       await keyring.remove(id)
       return { id, object: 'virtual_key', deleted: true }
     },
-    usage: async (id) => reports.usage(await keyring.read(id)),
-    rateLimit: async (id) => reports.rateLimit(await keyring.read(id)),
-    limits: async (id) => reports.limits(await keyring.read(id)),
+    usage: async (id) => reports.usage(await read(id)),
+    rateLimit: async (id) => reports.rateLimit(await read(id)),
+    limits: async (id) => reports.limits(await read(id)),
   }
+}
+
+function checkId(id: unknown, noun: string): string {
+  if (typeof id === 'string') return id
+  throw invalidFieldError('id', expectedText(`the id of a ${noun} as a string`, id, 'id'))
 }
 
 interface SharedKind<T, PublicRecord, RecordPage> {
@@ -165,26 +173,26 @@ function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPa
   kind: SharedKind<T, PublicRecord, RecordPage>,
   { table, uuid }: { readonly table: RecordTable<T>; readonly uuid: () => string },
 ): WireRecords<PublicRecord, RecordPage> {
+  const label = kind.object.replace('_', ' ')
   const toPublic = async (record: T): Promise<PublicRecord> => (await kind.createPresenter([record]))(record)
   return {
     create: async (body) => {
       const record = kind.parseNew(isJsonObject(body) ? { id: uuid(), ...body } : body)
       if (await table.insert(record.id, record)) return toPublic(record)
-      const label = kind.object.replace('_', ' ')
       throw new GatewayError(
         'conflict',
         `id: a ${label} with the id ${JSON.stringify(record.id)} already exists. Choose another id, or update the existing record.`,
         { param: 'id' },
       )
     },
-    get: async (id) => toPublic(await table.read(id)),
+    get: async (id) => toPublic(await table.read(checkId(id, label))),
     list: async (query = {}) => {
       const { records, hasMore } = await table.page(parsePageQuery(query))
       return kind.toPage(records.map(await kind.createPresenter(records)), hasMore)
     },
-    update: async (id, body) => toPublic((await table.change(id, kind.parseUpdate(body))).after),
+    update: async (id, body) => toPublic((await table.change(checkId(id, label), kind.parseUpdate(body))).after),
     delete: async (id) => {
-      await table.remove(id)
+      await table.remove(checkId(id, label))
       return { id, object: kind.object, deleted: true }
     },
   }

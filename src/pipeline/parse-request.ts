@@ -1,3 +1,4 @@
+import { checkMargin, MAX_MARGIN } from '../billing/margin.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -129,11 +130,10 @@ export function marginOf(
   route: Route | undefined,
 ): number {
   const margin = services.margin(key, modelName, route)
-  if (Number.isFinite(margin) && margin >= 0) return margin
-  throw new GatewayError(
-    'internal',
-    'The margin is not a finite number of at least 0. Contact the operator of the gateway.',
-  )
+  if (Number.isFinite(margin) && margin >= 0 && margin <= MAX_MARGIN) return margin
+  throw new GatewayError('internal', 'The margin is out of range. Contact the operator of the gateway.', {
+    cause: new Error(`margin: ${checkMargin(margin, 'margin')?.text}`),
+  })
 }
 
 /** Upstreams with the messages format allow at most 1. */

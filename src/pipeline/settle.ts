@@ -1,7 +1,7 @@
 import { type Bill, type ExcessUsage, billHeaders, toHeaderText, withoutMargin } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { failureStatus, GatewayError } from '../core/errors.ts'
-import type { HeaderRecord, ResponseSink } from '../core/http.ts'
+import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
@@ -246,6 +246,10 @@ export interface ObserverTargets {
   readonly now: () => number
 }
 
+export function routeOf({ method, path }: Pick<HttpRequest, 'method' | 'path'>): string {
+  return `${method} ${path}`
+}
+
 export const INTERNAL_FAILURE = 'a request failed because of an internal error'
 
 /** The audit trail omits requests without a known key. Otherwise, callers without a key could fill it. */
@@ -257,7 +261,7 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
       const finished = finishedOf(exchange, outcome, now())
       metrics.record(finished)
       if (outcome.failure?.kind === 'internal')
-        reportFailure(INTERNAL_FAILURE, outcome.failure, { request_id: exchange.id })
+        reportFailure(INTERNAL_FAILURE, outcome.failure, { request_id: exchange.id, route: routeOf(exchange.request) })
       const excessUsage = outcome.bill?.excessUsage
       if (excessUsage !== undefined)
         log.event('WARN', IMPLAUSIBLE_USAGE, now(), excessUsageFields(exchange, excessUsage))
@@ -306,6 +310,7 @@ function finishedOf(exchange: Exchange, outcome: RequestOutcome, finishedAt: num
     model: resolved?.name,
     status: outcome.status,
     failure: outcome.failure?.kind,
+    cause: outcome.failure?.cause,
     at: finishedAt,
     latencyMs: finishedAt - startedAt,
     tier: optimization?.rewrite?.tier,

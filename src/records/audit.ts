@@ -30,6 +30,8 @@ export interface FinishedRequest {
   readonly model: string | undefined
   readonly status: number
   readonly failure?: FailureKind | undefined
+  /** The error that caused the failure, for the log. */
+  readonly cause?: unknown
   /** When the request ended, in milliseconds since 1970. */
   readonly at: number
   readonly latencyMs: number

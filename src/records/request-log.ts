@@ -1,4 +1,4 @@
-import { isThenable } from '../core/async.ts'
+import { isThenable, lazy } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type FinalOutcome, outcomeOf, type FinishedRequest, truncateName, type TierOutcome } from './audit.ts'
@@ -45,6 +45,8 @@ export interface RequestLogRecord extends LogLine {
   readonly status: number
   readonly outcome: FinalOutcome
   readonly failure: FailureKind | null
+  /** Code of the error that caused the failure, such as `ECONNREFUSED`. Absent if there is none. */
+  readonly error_code?: string
 }
 
 /** A thrown value, as it appears in the log. */
@@ -52,11 +54,15 @@ export interface LoggedCause {
   readonly name: string
   readonly message: string
   readonly stack?: string
+  /** Code of the error or of its cause, such as `ECONNREFUSED`. */
+  readonly code?: string
 }
 
 /** Fields of an event. An event has only the fields that apply to it. */
 export interface LogEventFields {
   readonly request_id?: string
+  /** Method and path of the request. */
+  readonly route?: string
   readonly virtual_key_id?: string | null
   readonly provider?: string | null
   readonly model?: string | null
@@ -96,31 +102,48 @@ type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
 const SERVICE = 'sluice'
 const MAX_TEXT_LENGTH = 300
-const MAX_STACK_LENGTH = 4_000
-const MAX_CAUSE_DEPTH = 8
 
-export function createRequestLog(sink: Sink | undefined): RequestLog {
+/** @param stderr Receives a line for each failure if there is no sink. @default the platform's stderr */
+export function createRequestLog(sink: Sink | undefined, stderr?: (line: string) => void): RequestLog {
   const { write, dropped } = guardSink(sink)
-  const event: RequestLog['event'] = (level, name, at, fields = {}) =>
-    write({
-      ...fields,
-      timestamp: new Date(at).toISOString(),
-      level,
-      service: SERVICE,
-      event: name.slice(0, MAX_TEXT_LENGTH),
-    })
+  const event: RequestLog['event'] = (level, name, at, fields = {}) => write(eventRecord(level, name, at, fields))
+  const loadPrinter = lazy(async () => (await import('./failure-log.ts')).createStderrLog(stderr))
   return {
     event,
-    failure: (name, cause, at, fields) => event('ERROR', name, at, { ...fields, cause: describeCause(cause) }),
+    failure: (name, cause, at, fields) => {
+      const record = eventRecord('ERROR', name, at, { ...fields, cause: describeCause(cause) })
+      if (sink !== undefined) return write(record)
+      // A failure to print cannot be reported.
+      loadPrinter().then(
+        (print) => print(record),
+        () => {},
+      )
+    },
     write: (finished) => {
-      if (sink !== undefined) write(requestRecord(finished))
+      if (sink === undefined) return
+      const record = requestRecord(finished)
+      const code = errorCodeOf(finished.cause)
+      write(code === undefined ? record : { ...record, error_code: code })
     },
     dropped,
   }
 }
 
+function eventRecord(level: LogLevel, name: string, at: number, fields: EventFields): EventLogRecord {
+  return {
+    ...fields,
+    timestamp: new Date(at).toISOString(),
+    level,
+    service: SERVICE,
+    event: name.slice(0, MAX_TEXT_LENGTH),
+  }
+}
+
+const MAX_STACK_LENGTH = 4_000
+const MAX_CAUSE_DEPTH = 8
+
 /** An internal error with a cause is replaced by the cause, because its own message contains no details. */
-function describeCause(thrown: unknown): LoggedCause {
+export function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
   for (let depth = 0; depth < MAX_CAUSE_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
     cause = cause.cause
@@ -128,11 +151,32 @@ function describeCause(thrown: unknown): LoggedCause {
   if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, MAX_TEXT_LENGTH) }
   if (!(cause instanceof Error)) return { name: typeof cause, message: 'A value that is not an Error was thrown.' }
   const { name, message, stack = '' } = cause
-  return { name, message: message.slice(0, MAX_TEXT_LENGTH), stack: stack.slice(0, MAX_STACK_LENGTH) }
+  const code = errorCodeOf(cause)
+  return {
+    name,
+    message: message.slice(0, MAX_TEXT_LENGTH),
+    stack: stack.slice(0, MAX_STACK_LENGTH),
+    ...(code !== undefined && { code }),
+  }
 }
 
 function isInternal(cause: unknown): cause is GatewayError {
   return GatewayError.is(cause) && cause.kind === 'internal'
+}
+
+/** Such as ECONNREFUSED, UND_ERR_SOCKET, or ConnectionRefused in Bun. */
+const ERROR_CODE = /^[A-Za-z]\w{2,63}$/
+
+/** Returns the code of the error or of the first error in its causes that has one. */
+export function errorCodeOf(error: unknown, depth = 0): string | undefined {
+  if (typeof error !== 'object' || error === null || depth === MAX_CAUSE_DEPTH) return undefined
+  if ('code' in error && typeof error.code === 'string' && ERROR_CODE.test(error.code)) return error.code
+  const nested = error instanceof AggregateError ? error.errors : []
+  for (const inner of [...nested.slice(0, MAX_CAUSE_DEPTH), 'cause' in error ? error.cause : undefined]) {
+    const code = errorCodeOf(inner, depth + 1)
+    if (code !== undefined) return code
+  }
+  return undefined
 }
 
 function requestRecord(finished: FinishedRequest): RequestLogRecord {

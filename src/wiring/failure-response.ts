@@ -6,7 +6,7 @@ import type { RateStatus } from '../governance/limits.ts'
 import { rateStatusOfCaller } from '../pipeline/admission.ts'
 import { noStoreHeaders, type Call } from '../pipeline/run.ts'
 import type { Services } from '../pipeline/services.ts'
-import { asFailure, baseHeaders, INTERNAL_FAILURE, sendJson } from '../pipeline/settle.ts'
+import { asFailure, baseHeaders, INTERNAL_FAILURE, routeOf, sendJson } from '../pipeline/settle.ts'
 
 /** Responds to a call whose endpoint is unknown, or whose handler threw. */
 export async function sendFailure(
@@ -18,7 +18,9 @@ export async function sendFailure(
   let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
   let writeFailure: WriteFailure = writeChatFailure
   try {
-    if (failure.kind === 'internal') services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: id })
+    if (failure.kind === 'internal') {
+      services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: id, route: routeOf(request) })
+    }
     writeFailure = failureWriterFor(request)
     rate = await rateStatusOfCaller(request, services)
   } catch {

@@ -158,11 +158,13 @@ export interface StreamsOptions {
 }
 
 const positiveInteger = integerFrom(1)
+/** A year. */
+const MAX_RETENTION_SECONDS = 366 * 24 * 3600
 
 export const checkStreams: OptionCheck = falseOr(
   optionsOf(
     {
-      retentionSeconds: positiveInteger,
+      retentionSeconds: integerFrom(1, MAX_RETENTION_SECONDS, 'seconds'),
       entries: positiveInteger,
       bytes: positiveInteger,
       maxBytesPerStream: positiveInteger,

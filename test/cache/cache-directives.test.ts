@@ -21,7 +21,6 @@ describe('the cache headers', () => {
   it.each([
     ['0.97', 0.97],
     ['1', 1],
-    ['7', 1],
     [' 0.5 ', 0.5],
   ])('X-Svc-Cache-Threshold: %s means %d', (value, threshold) => {
     expect(directives({ 'x-svc-cache-threshold': value }).threshold).toBe(threshold)
@@ -35,6 +34,18 @@ describe('the cache headers', () => {
       )
     },
   )
+
+  it.each([
+    ['95', ' (did you mean 0.95?)'],
+    ['98.5', ' (did you mean 0.985?)'],
+    ['1.01', ''],
+    ['7', ''],
+    ['950', ''],
+  ])('rejects X-Svc-Cache-Threshold: %s, which is above 1', (value, hint) => {
+    expect(() => directives({ 'x-svc-cache-threshold': value })).toThrow(
+      `X-Svc-Cache-Threshold is "${value}"; expected a number from 0 to 1, such as 0.98${hint}. Correct the value`,
+    )
+  })
 
   it.each(['no-storefront', 'no-stor', 'junk, no-store', 'max-age=soon', '='])('rejects Cache-Control: %s', (value) => {
     expect(() => directives({ 'cache-control': value })).toThrow(

@@ -151,5 +151,5 @@ it('generates an id for a shared record that is created without one', async () =
   expect(await shared.budgets.read('new')).toEqual({ id: 'new', name: 'Team', limit: { max: 0, every: '1M' } })
   await records.rateLimits.create({ id: 'mine', token_max_limit: 3 })
   expect(await shared.rateLimits.read('mine')).toEqual({ id: 'mine', name: 'mine', tokens: { max: 3, every: '1h' } })
-  await expect(records.budgets.create(null)).rejects.toThrow('a JSON object was expected')
+  await expect(records.budgets.create(null)).rejects.toThrow('expected an object, such as')
 })

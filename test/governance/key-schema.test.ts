@@ -133,7 +133,7 @@ describe('the request body that creates a key', () => {
   it.each([undefined, null, [], 'x', 5])('is rejected when it is %j', (body) => {
     expect(catchError(() => parseNewKey(body))).toMatchObject({
       kind: 'invalid-admin-request',
-      message: expect.stringContaining('a JSON object was expected') as string,
+      message: expect.stringContaining('expected an object, such as') as string,
     })
   })
 

@@ -98,7 +98,52 @@ describe('a wrong value', () => {
     [
       createGateway,
       { ...provider, margin: -1 },
-      'createGateway: margin: expected a number from 0 to 1000, or a function that returns one, got -1.',
+      'createGateway: margin: expected a number from 0 to 10, or a function that returns one, got -1.',
+    ],
+    [
+      createGateway,
+      { ...provider, margin: 50 },
+      'createGateway: margin: expected a number from 0 to 10, or a function that returns one, got 50. Did you mean 1.5?',
+    ],
+    [
+      createGateway,
+      { ...provider, margin: 150 },
+      'createGateway: margin: expected a number from 0 to 10, or a function that returns one, got 150. Did you mean 1.5?',
+    ],
+    [
+      createGateway,
+      { ...provider, margin: '1.5' },
+      'createGateway: margin: expected a number from 0 to 10, or a function that returns one, got "1.5".',
+    ],
+    [
+      createGateway,
+      { ...provider, cache: { similarityThreshold: 95 } },
+      'createGateway: cache.similarityThreshold: expected a number from 0.85 to 1, got 95. Did you mean 0.95?',
+    ],
+    [
+      createGateway,
+      { ...provider, cache: { similarityThreshold: 50 } },
+      'createGateway: cache.similarityThreshold: expected a number from 0.85 to 1, got 50.',
+    ],
+    [
+      createGateway,
+      { ...provider, circuitBreaker: { failureRate: 50 } },
+      'createGateway: circuitBreaker.failureRate: expected a number from 0.01 to 1, got 50. Did you mean 0.5?',
+    ],
+    [
+      createGateway,
+      { ...provider, savings: { shadow: 10 } },
+      'createGateway: savings.shadow: expected a number from 0 to 1, got 10. Did you mean 0.1?',
+    ],
+    [
+      createGateway,
+      { ...provider, cache: { freshTtlSeconds: 60_000_000 } },
+      'createGateway: cache.freshTtlSeconds: expected a number of seconds above 0, at most 31622400, got 60000000.',
+    ],
+    [
+      createGateway,
+      { ...provider, streams: { retentionSeconds: 60_000_000 } },
+      'createGateway: streams.retentionSeconds: expected an integer from 1 to 31622400 seconds, got 60000000.',
     ],
     [
       createGateway,

@@ -1,0 +1,51 @@
+import type { EventLogRecord } from './request-log.ts'
+
+const MAX_LINES = 10
+const INTERVAL_MS = 60_000
+const MAX_LINE_LENGTH = 1_000
+
+/** Writes failures to stderr if the gateway has no log. A store outage must not fill the disk, so lines are limited. */
+export function createStderrLog(write: (line: string) => void = writeToStderr): (failure: EventLogRecord) => void {
+  let startedAt = 0
+  let lines = 0
+  let suppressed = 0
+  return (failure) => {
+    const at = Date.parse(failure.timestamp)
+    // A clock can be set back.
+    if (at - startedAt >= INTERVAL_MS || at < startedAt) {
+      if (suppressed > 0) write(`sluice: ${suppressed} further errors were not printed. Set the option log to see all.`)
+      startedAt = at
+      lines = suppressed = 0
+    }
+    if (lines === MAX_LINES) suppressed += 1
+    else {
+      lines += 1
+      write(lineOf(failure))
+    }
+  }
+}
+
+function lineOf({ timestamp, event, service, cause, ...others }: EventLogRecord): string {
+  const shown = Object.entries(others).flatMap(([name, value]) =>
+    name === 'level' ? [] : [`${name}=${String(value)}`],
+  )
+  const { name = '', message = '', code, stack = '' } = cause ?? {}
+  const place = /^\s*at .+$/m.exec(stack)?.[0].trim() ?? ''
+  const error = `${name}: ${redact(message)}${code === undefined ? '' : ` (${code})`} ${place}`
+  return `${timestamp} ${service}: ${event} [${shown.join(' ')}] ${error}`
+    .replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
+    .trim()
+    .slice(0, MAX_LINE_LENGTH)
+}
+
+const SECRETS = /\b(?:Bearer|Basic)\s+\S+|\b(?:sk|pk|gsk|xai|AIza|AKIA)[\w-]{8,}|(?<=:\/\/)[^\s/@]+@/g
+
+/** Error messages may quote a part of a request, such as those of `JSON.parse`. */
+function redact(message: string): string {
+  return message.replace(SECRETS, '[removed]').replace(/"[^"]*("|$)/g, '"[removed]"')
+}
+
+function writeToStderr(line: string): void {
+  // eslint-disable-next-line no-console -- It writes to stderr on every runtime.
+  console.error(line)
+}
