@@ -19,8 +19,16 @@ import { eventsUntilText } from '../support/upstream-events.ts'
 const CHAT_SECRET = 'chatupstreamkey0123456789'
 const MESSAGE_SECRET = 'messageupstreamkey987654321'
 const HEADER_SECRET = 'tenant-header-of-the-operator'
-/** A password, a host and an address that only the upstream has. */
-const INNER_WORDS = ['hunter2pw', 'ledger-db-1', '10.20.30.40'] as const
+/** A password, a host, an address and names of an account that only the upstream has. */
+const INNER_WORDS = [
+  'hunter2pw',
+  'ledger-db-1',
+  '10.20.30.40',
+  'northwind-ai',
+  '123456789012',
+  'org-abcdef',
+  'ai-east',
+] as const
 
 let upstream: Upstream
 let stage: Stage
@@ -104,7 +112,9 @@ const privateValues = ({ dialect }: UpstreamRequest): readonly string[] =>
   dialect === 'openai' ? [CHAT_SECRET, HEADER_SECRET] : [MESSAGE_SECRET]
 const echo = (request: UpstreamRequest): string =>
   `Wrong keys ${privateValues(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/, ` +
-  `postgres://svc:${INNER_WORDS[0]}@${INNER_WORDS[1]}/x, host ${INNER_WORDS[1]} (${INNER_WORDS[2]}:5432)`
+  `postgres://svc:${INNER_WORDS[0]}@${INNER_WORDS[1]}/x, host ${INNER_WORDS[1]} (${INNER_WORDS[2]}:5432), ` +
+  `Project \`${INNER_WORDS[3]}\` (projects/${INNER_WORDS[3]}, ${INNER_WORDS[4]}) of organization ${INNER_WORDS[5]}, ` +
+  `resource group '${INNER_WORDS[6]}'`
 
 describe.each(FORMAT_PAIRS)('no secret is revealed on the $name', (endpoint) => {
   const { path, body } = endpoint
@@ -117,6 +127,11 @@ describe.each(FORMAT_PAIRS)('no secret is revealed on the $name', (endpoint) => 
         (text) => ({ kind: 'failure', status, failure: { message: 'x', type: text, code: text, param: text } }),
         (_, one) => ({ kind: 'failure', status, failure: { message: one, type: one, code: one, param: one } }),
         (text, one) => ({ kind: 'failure', status, failure: { message: 'x', details: { hint: text, [one]: [text] } } }),
+        () => ({
+          kind: 'failure',
+          status,
+          failure: { message: 'x', details: [{ metadata: { consumer: INNER_WORDS[3], account: 123_456_789_012 } }] },
+        }),
         (text) => ({ kind: 'json', status, value: { error: text } }),
         (text) => ({ kind: 'json', status, value: { detail: text } }),
         (text) => ({ kind: 'json', status, value: { message: text } }),
