@@ -131,7 +131,8 @@ function isHiddenBy(rule: RedactionRule, atom: string): boolean {
 function updateRules(state: RedactionState, atom: string): void {
   const word = atom.replaceAll(/[^\w-]/g, '').toLowerCase()
   const isConnection = word === 'to' && state.previousWord.startsWith('connect')
-  const isFollowedByName = FOLLOWED_BY_NAME.has(word) || isConnection
+  const isNameGiven = word === 'is' && state.labelRule === 'label' && isNameIntroduction(state.previousWord)
+  const isFollowedByName = FOLLOWED_BY_NAME.has(word) || isConnection || isNameGiven
   const isIntroduction = state.labelRule === 'label' && isNameIntroduction(word)
   const isAccount = isIntroduction || isAccountWord(word, state.previousWord)
   const isPhraseEnd = /[.:]$/.test(atom)
