@@ -28,7 +28,14 @@ function recordPrompts(provider: Provider): { readonly provider: Provider; reado
 const [file] = process.argv.slice(2)
 const model = 'extractive/extractive'
 const { provider, lastPrompt } = recordPrompts(extractive())
-const gateway = createGateway({ providers: [provider], store: memoryStore(), margin: 1.5, log: () => {} })
+const gateway = createGateway({
+  providers: [provider],
+  store: memoryStore(),
+  // Below a system prompt, similar wordings are compared only on request.
+  cache: { similar: true },
+  margin: 1.5,
+  log: () => {},
+})
 const server = await serve(gateway, { port: 0 })
 
 /** Creates a key and returns an official client that uses it. */

@@ -1,5 +1,5 @@
 import { after, defaultTransport } from '#transport'
-import { checkMargin } from './billing/margin.ts'
+import { checkMargin } from './billing/bill.ts'
 import { checkCache, type SemanticCacheOptions } from './cache/cache-options.ts'
 import {
   GatewayError,

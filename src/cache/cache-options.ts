@@ -23,6 +23,14 @@ export interface SemanticCacheOptions {
    * @default 60
    */
   readonly freshTtlSeconds?: number
+  /**
+   * Compares similar wordings: `true` in every request with a text question, `false` in none. With `true`, a request
+   * whose text is data to work on may get the answer to a similar text, if the guard finds no difference.
+   *
+   * @default true with `similarityThreshold`, `embedder` or `verifyHit`, or if the caller sends `X-Svc-Cache-Threshold`;
+   * else only for a question or request without a system prompt, earlier turns and text to work on
+   */
+  readonly similar?: boolean
   /** Minimum similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
   readonly similarityThreshold?: number
   /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
@@ -64,6 +72,7 @@ export const checkCache: OptionCheck = optionsOf(
     enabled: oneOf(true, false),
     ttlSeconds: checkTtl,
     freshTtlSeconds: checkTtl,
+    similar: oneOf(true, false),
     similarityThreshold: numberFrom(MIN_THRESHOLD, 1),
     scope: oneOf('key', 'global'),
     maxEntries: integerFrom(1),

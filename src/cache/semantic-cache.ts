@@ -19,6 +19,7 @@ import {
 } from './find-answer.ts'
 import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
+import { isStandAloneQuestion } from './stand-alone.ts'
 import { createVectorSearch, hashingEmbedder } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
@@ -32,6 +33,8 @@ export interface CacheQuery {
   readonly cancellation?: Cancellation
   readonly requestId?: string
   readonly smallModel?: () => VerifierModel | undefined
+  /** The setting of the key or alias, which overrides that of the cache. */
+  readonly similar?: boolean | undefined
 }
 
 export interface CacheMiss {
@@ -165,8 +168,9 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
   if (options.enabled === false || (!directives.allowsRead && !directives.allowsWrite)) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
-  const key = cacheKeyOf(query.prompt, { owner, modelName, beta: query.beta, isLocal: isLocal(options) })
-  if (key === undefined) return UNCACHEABLE
+  const exactKey = cacheKeyOf(query.prompt, { owner, modelName, beta: query.beta, isLocal: isLocal(options) })
+  if (exactKey === undefined) return UNCACHEABLE
+  const key = { ...exactKey, comparable: exactKey.comparable && mayBeSimilar(options, query, exactKey.text) }
   const lookup: Lookup = {
     key,
     keyId,
@@ -190,6 +194,17 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
     tallies.exactHits += hit.similarity === 1 && hit.id === key.id ? 1 : 0
     return lookup.spent === ZERO ? hit : { ...hit, spent: lookup.spent }
   })
+}
+
+/** A threshold, an embedder or a verifier has an effect only on similar wordings, so setting one asks for them. */
+function mayBeSimilar(options: SemanticCacheOptions, query: CacheQuery, text: string): boolean {
+  const setting = query.similar ?? options.similar
+  if (setting !== undefined) return setting
+  const { similarityThreshold, embedder, verifyHit } = options
+  const isRequested = [query.directives?.threshold, similarityThreshold, embedder, verifyHit].some(
+    (value) => value !== undefined,
+  )
+  return isRequested || isStandAloneQuestion(query.prompt, text)
 }
 
 const UNCACHEABLE: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }

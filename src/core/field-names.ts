@@ -17,6 +17,7 @@ export const WIRE_NAMES = {
   createdAt: 'created_at',
   currentUsageCents: 'current_usage_cents',
   disableTools: 'disable_tools',
+  cacheSimilar: 'cache_similar',
   errorRate: 'error_rate',
   expiresAt: 'expires_at',
   hasMore: 'has_more',

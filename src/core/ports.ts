@@ -121,6 +121,8 @@ export interface Model {
   readonly imageTokens?: number
   /** The upstream's context window, if an alias has a smaller `contextWindow`. @default contextWindow */
   readonly upstreamWindow?: number
+  /** Overrides `cache.similar`. @default the setting of the cache */
+  readonly cacheSimilar?: boolean
 }
 
 /** A request to a provider. */

@@ -90,6 +90,8 @@ export interface KeySettings {
   readonly maxTokens?: number | null | undefined
   /** Rejects requests that contain tools. @default false */
   readonly disableTools?: boolean | null | undefined
+  /** Overrides `cache.similar` for requests with the key. @default the setting of the alias, else of the cache */
+  readonly cacheSimilar?: boolean | null | undefined
   /** A named set of request and token limits. Limits that are set on the key replace those of its plan. @default none */
   readonly plan?: PlanName | null | undefined
   /** When the key expires, ISO 8601 with a time zone. @default never */
@@ -152,6 +154,8 @@ export interface KeyRecord extends ListedKey {
   /** null: no maximum. */
   readonly maxTokens: number | null
   readonly disableTools: boolean
+  /** Null if the key does not override the setting of the cache. */
+  readonly cacheSimilar: boolean | null
 }
 
 /** A provider in the record of a key. */

@@ -118,6 +118,7 @@ const keySettingsFields = {
     customSchema<number>('an integer from 1 to 1000000000', (value) => isIntegerWithin(value, 1, 1_000_000_000)),
   ),
   disable_tools: nullish(flag),
+  cache_similar: nullish(flag),
   plan: nullish(oneOf(PLAN_NAMES)),
   expires_at: nullish(customSchema<string>(TIMESTAMP_FORMAT, isTimestamp)),
   budget_id: nullish(recordId),

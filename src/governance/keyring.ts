@@ -204,6 +204,7 @@ function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>
     ...optionalField('allowedModels', resolveChange(fields.allowed_models, permissions.allowedModels)),
     ...optionalField('maxTokens', resolveChange(fields.max_tokens, permissions.maxTokens)),
     ...optionalField('disableTools', resolveChange(fields.disable_tools, permissions.disableTools)),
+    ...optionalField('cacheSimilar', resolveChange(fields.cache_similar, permissions.cacheSimilar)),
   }
 }
 
@@ -255,6 +256,7 @@ export function toKeyRecord(key: VirtualKey, spentCents: number): WireForm<KeyRe
     allowed_models: key.permissions.allowedModels ?? null,
     max_tokens: key.permissions.maxTokens ?? null,
     disable_tools: key.permissions.disableTools ?? false,
+    cache_similar: key.permissions.cacheSimilar ?? null,
   }
 }
 

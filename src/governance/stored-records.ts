@@ -212,6 +212,7 @@ const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
     allowedModels: z.exactOptional(z.array(z.string())),
     maxTokens: z.exactOptional(amountSchema),
     disableTools: z.exactOptional(z.boolean()),
+    cacheSimilar: z.exactOptional(z.boolean()),
   }),
 })
 

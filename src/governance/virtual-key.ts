@@ -49,6 +49,8 @@ export interface Permissions {
   readonly allowedModels?: readonly string[]
   readonly maxTokens?: number
   readonly disableTools?: boolean
+  /** Overrides `cache.similar`. */
+  readonly cacheSimilar?: boolean
 }
 
 export interface Budget {

@@ -1,4 +1,4 @@
-import { checkMargin, MAX_MARGIN } from '../billing/margin.ts'
+import { checkMargin, MAX_MARGIN } from '../billing/bill.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'

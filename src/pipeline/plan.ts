@@ -183,6 +183,7 @@ function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services
     cancellation,
     requestId: id,
     smallModel: () => services.smallModel(resolved.routes[0]),
+    similar: key.permissions.cacheSimilar ?? resolved.routes[0].model.cacheSimilar,
   })
   return chain(lookupResult, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }

@@ -37,6 +37,8 @@ export interface CatalogAlias {
   readonly defaults?: NonNullable<Model['defaults']>
   /** Factor for the thresholds of the automatic tiers. @default the factor of the target */
   readonly thresholdFactor?: number
+  /** Overrides `cache.similar` for requests to the alias. @default the setting of the cache */
+  readonly cacheSimilar?: boolean
 }
 
 /** Models and aliases in addition to those of the providers. */
@@ -74,6 +76,7 @@ const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
   maxOutputTokens: z.exactOptional(tokenCountSchema),
   defaults: z.exactOptional(samplingSchema),
   thresholdFactor: z.exactOptional(thresholdFactorSchema),
+  cacheSimilar: z.exactOptional(z.boolean()),
 })
 
 const catalogSchema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObject({
@@ -206,13 +209,14 @@ function catalogError(problem: string): GatewayError {
 
 /** If the target rejects sampling parameters, the alias sets none, because calls would otherwise fail. */
 function applyAlias(alias: CatalogAlias, model: Model): Model {
-  const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
+  const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor, cacheSimilar } = alias
   const defaults = model.rejectsSamplingParameters === true ? undefined : alias.defaults
   const window = Math.min(contextWindow ?? model.contextWindow, model.contextWindow)
   return {
     ...model,
     ...(defaults !== undefined && { defaults }),
     ...(thresholdFactor !== undefined && { thresholdFactor }),
+    ...(cacheSimilar !== undefined && { cacheSimilar }),
     displayName,
     contextWindow: window,
     ...(window < model.contextWindow && { upstreamWindow: model.upstreamWindow ?? model.contextWindow }),

@@ -1,11 +1,22 @@
-import type { EventLogRecord } from './request-log.ts'
+/** The fields of an `EventLogRecord` that are printed first or last. The others are printed as `name=value`. */
+interface PrintedFailure {
+  readonly timestamp: string
+  readonly service: string
+  readonly event: string
+  readonly cause?: {
+    readonly name: string
+    readonly message: string
+    readonly code?: string
+    readonly stack?: string
+  }
+}
 
 const MAX_LINES = 10
 const INTERVAL_MS = 60_000
 const MAX_LINE_LENGTH = 1_000
 
 /** Writes failures to stderr if the gateway has no log. A store outage must not fill the disk, so lines are limited. */
-export function createStderrLog(write: (line: string) => void = writeToStderr): (failure: EventLogRecord) => void {
+export function createStderrLog(write: (line: string) => void = writeToStderr): (failure: PrintedFailure) => void {
   let startedAt = 0
   let lines = 0
   let suppressed = 0
@@ -25,7 +36,7 @@ export function createStderrLog(write: (line: string) => void = writeToStderr): 
   }
 }
 
-function lineOf({ timestamp, event, service, cause, ...others }: EventLogRecord): string {
+function lineOf({ timestamp, event, service, cause, ...others }: PrintedFailure): string {
   const shown = Object.entries(others).flatMap(([name, value]) =>
     name === 'level' ? [] : [`${name}=${String(value)}`],
   )

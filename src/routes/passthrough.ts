@@ -26,7 +26,7 @@ import {
 } from '../pipeline/run.ts'
 import type { Services } from '../pipeline/services.ts'
 import { baseHeaders, sendJson } from '../pipeline/settle.ts'
-import { hideMarginInResponse } from '../replay/stored-margin.ts'
+import { hideMarginInResponse } from '../pipeline/stored-margin.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 
 interface PassthroughDependencies {

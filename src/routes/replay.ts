@@ -15,7 +15,7 @@ import { baseHeaders } from '../pipeline/settle.ts'
 import type { Services } from '../pipeline/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
-import { hideMarginInEvents } from '../replay/stored-margin.ts'
+import { hideMarginInEvents } from '../pipeline/stored-margin.ts'
 import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import { pathId, type Call, type Handler } from '../pipeline/run.ts'
 

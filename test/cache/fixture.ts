@@ -98,9 +98,15 @@ export interface CacheFixture {
   recall(prompt: Prompt | string, rest?: Partial<CacheQuery>): Promise<string | undefined>
 }
 
-export function createFixture(options: Partial<SemanticCacheOptions> = {}): CacheFixture {
+/** Most tests are about similar wordings, which are compared in few requests by default. */
+const COMPARES_ALL: Partial<SemanticCacheOptions> = { similar: true }
+
+export function createFixture(
+  options: Partial<SemanticCacheOptions> = {},
+  defaults: Partial<SemanticCacheOptions> = COMPARES_ALL,
+): CacheFixture {
   const runtime = manualRuntime(noNetwork)
-  const cache = createSemanticCache({ runtime, pause: () => Promise.resolve(), ...options })
+  const cache = createSemanticCache({ runtime, pause: () => Promise.resolve(), ...defaults, ...options })
   const ask: CacheFixture['ask'] = async (prompt, rest = {}) =>
     cache.lookUp({
       prompt: typeof prompt === 'string' ? chatPrompt(prompt) : prompt,

@@ -111,6 +111,33 @@ describe('tier 1 over a real port', () => {
     })
   })
 
+  it('compares similar wordings below a system prompt only for a key, an alias or a caller that asks for it', async () => {
+    const system = { role: 'system' as const, content: 'Be brief.' }
+    const turn = (text: string, model: string = CHAT_MODEL) => {
+      const body = ask(text)
+      return { ...body, model, messages: [system, ...body.messages] }
+    }
+    const catalog = { aliases: [{ id: 'lenient', target: CHAT_MODEL, cacheSimilar: true }] }
+    const hit = async (
+      { openai }: Stage,
+      { model = CHAT_MODEL, headers = {} }: { model?: string; headers?: Record<string, string> } = {},
+    ): Promise<string | null> => {
+      await openai.chat.completions.create(turn('what is a sluice?', model), { headers })
+      const { response } = await openai.chat.completions
+        .create(turn("what's a sluice?", model), { headers })
+        .withResponse()
+      return response.headers.get('x-svc-cache')
+    }
+    const plain = await stage({ catalog })
+    const lenientKey = await stage({ key: { name: 'lenient', cacheSimilar: true } })
+
+    expect(await hit(plain)).toBe('MISS')
+    expect(await hit(plain, { model: 'lenient' })).toBe('HIT')
+    expect(await hit(lenientKey)).toBe('HIT')
+    expect(await hit(await stage(), { headers: { 'x-svc-cache-threshold': '0.9' } })).toBe('HIT')
+    expect(await hit(await stage({ cache: { similar: true } }))).toBe('HIT')
+  })
+
   it('answers on either endpoint, as JSON or as a stream, what was stored from the other', async () => {
     const { openai, anthropic, upstream } = await stage({ reply: () => ({ text: ['A gate', ' for water.'] }) })
     const question = [{ role: 'user' as const, content: 'What is a sluice?' }]

@@ -73,6 +73,7 @@ const key = {
   allowed_models: z.array(z.string()).nullable(),
   max_tokens: whole.nullable(),
   disable_tools: z.boolean(),
+  cache_similar: z.nullable(z.boolean()),
 }
 
 export const KEY: Shape<WireForm<KeyRecord>> = z.strictObject(key)

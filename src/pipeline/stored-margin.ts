@@ -1,7 +1,7 @@
 import { withoutMargin } from '../billing/bill.ts'
 import { asObject, type JsonObject } from '../core/json.ts'
-import { type EventSink, textOf } from './event-buffer.ts'
-import type { RepeatableAnswer } from './idempotency.ts'
+import { type EventSink, textOf } from '../replay/event-buffer.ts'
+import type { RepeatableAnswer } from '../replay/idempotency.ts'
 
 const METRICS = /"svc_metrics":\{[^{}]*\}/g
 const MARGIN_MEMBER =

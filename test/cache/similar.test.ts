@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest'
+import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
+import type { CacheQuery } from '../../src/cache/semantic-cache.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import { chat, chatPrompt, constantEmbedder, createFixture } from './fixture.ts'
+
+const STORED = 'What is the distance to the moon?'
+const SIMILAR = "what's the distance to the moon"
+
+const withSystem = (text: string, system = 'You are a proofreader.'): Prompt =>
+  chat({
+    messages: [
+      { role: 'system', content: system },
+      { role: 'user', content: text },
+    ],
+  })
+const asFollowUp = (text: string): Prompt =>
+  chat({
+    messages: [
+      { role: 'user', content: 'Hello' },
+      { role: 'assistant', content: 'Hi!' },
+      { role: 'user', content: text },
+    ],
+  })
+
+async function hits(
+  left: Prompt | string,
+  right: Prompt | string,
+  options: Partial<SemanticCacheOptions> = {},
+  query: Partial<CacheQuery> = {},
+): Promise<boolean> {
+  const { recall, teach } = createFixture(options, {})
+  await teach(left, 'stored', query)
+  return (await recall(right, query)) === 'stored'
+}
+
+describe('a similar wording', () => {
+  it.each([
+    [STORED, SIMILAR],
+    ['Explain why cats purr.', 'Could you explain why cats purr?'],
+    ['How do I park a van?', 'Hi, how do I park a van? Thanks!'],
+  ])('hits by default if it stands alone: %s | %s', async (left, right) => {
+    expect(await hits(left, right)).toBe(true)
+    expect(await hits(left, right, { similar: false })).toBe(false)
+  })
+
+  it.each<[string, Prompt, Prompt]>([
+    ['with a system prompt', withSystem(STORED), withSystem(SIMILAR)],
+    ['after an earlier turn', asFollowUp(STORED), asFollowUp(SIMILAR)],
+    ['that is no question', chatPrompt("it's a cold day"), chatPrompt('it is a cold day')],
+  ])('misses by default %s, but hits if a person asks for it', async (_, left, right) => {
+    expect(await hits(left, right)).toBe(false)
+    expect(await hits(left, left)).toBe(true)
+    expect(await hits(left, right, { similar: true })).toBe(true)
+    expect(await hits(left, right, { similarityThreshold: 0.95 })).toBe(true)
+    expect(await hits(left, right, { embedder: constantEmbedder() })).toBe(true)
+    expect(await hits(left, right, { verifyHit: () => true })).toBe(true)
+    expect(await hits(left, right, {}, { similar: true })).toBe(true)
+    expect(await hits(left, right, { similar: false }, { similar: true })).toBe(true)
+    expect(await hits(left, right, { similar: true }, { similar: false })).toBe(false)
+    const directives = { allowsRead: true, allowsWrite: true, threshold: 0.9 }
+    expect(await hits(left, right, {}, { directives })).toBe(true)
+    expect(await hits(left, right, { similar: false }, { directives })).toBe(false)
+  })
+
+  it.each([
+    ['Proofread: do not go there', "Proofread: don't go there"],
+    ['Is it correct? do not go there', "Is it correct? don't go there"],
+    ['Translate do not go there', "Translate don't go there"],
+    ['What is the tone of do not go there?', "What is the tone of don't go there?"],
+    ['Is it rude?\ndo not go there', "Is it rude?\ndon't go there"],
+    ['Is "do not go there" rude to the guest?', 'Is "do not go there" rude to the guest, please?'],
+    ['What does it print - do not go?', "What does it print - don't go?"],
+    ['What does f(x) do not print?', "What does f(x) don't print?"],
+    ['List the words - cannot - will not', "List the words - can't - won't"],
+    ['Describe the following do not go there', "Describe the following don't go there"],
+  ])('misses by default if it may contain a text to work on: %s | %s', async (left, right) => {
+    expect(await hits(left, right)).toBe(false)
+    expect(await hits(right, left)).toBe(false)
+  })
+
+  it('must pass the guard also where it is asked for', async () => {
+    expect(await hits(withSystem('It costs 5 EUR'), withSystem('It costs 6 EUR'), { similar: true })).toBe(false)
+  })
+})
