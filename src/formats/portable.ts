@@ -70,11 +70,12 @@ function nearestEffort(effort: string, supportedEfforts: readonly string[]): str
 }
 
 function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFields: string[]): Prompt {
-  const { pathOf, settingNames } = sourceFormatOf(prompt)
+  const { pathsIn, settingNames } = sourceFormatOf(prompt)
+  const pathOf = pathsIn(prompt)
   const kept = prompt.messages.flatMap((message, index) => {
     const parts = portableParts(message.parts, dialect)
     if (parts === message.parts) return [{ message, index }]
-    ignoredFields.push(pathOf(prompt, index))
+    ignoredFields.push(pathOf(index))
     return parts.length === 0 ? [] : [{ message: withParts(message, parts), index }]
   })
   const tools = prompt.tools.filter(({ parameters }, index) => {
@@ -88,7 +89,7 @@ function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFiel
   const last = kept.at(-1)
   // Only the messages format supports a prefilled answer.
   if (prompt.native.dialect === 'anthropic' && last?.message.role === 'assistant') {
-    ignoredFields.push(pathOf(prompt, last.index))
+    ignoredFields.push(pathOf(last.index))
     kept.pop()
   }
   return { ...prompt, messages: kept.map(({ message }) => message), settings, tools, isLossy: true }

@@ -8,7 +8,7 @@ import { sourceFormatOf } from './unsupported-fields.ts'
  * to tools, which become text. The tools themselves are sent in full.
  */
 export function removeToolSearch(prompt: Prompt, ignoredFields: string[]): Prompt {
-  const { pathOf } = sourceFormatOf(prompt)
+  const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
   const tools = prompt.tools.filter(({ native }, index) => {
     const isSearch = isSearchName(native.value['type'])
     if (isSearch) ignoredFields.push(`tools[${index}]`)
@@ -17,7 +17,7 @@ export function removeToolSearch(prompt: Prompt, ignoredFields: string[]): Promp
   // Messages without parts stay, so that later errors name the received positions.
   const messages = prompt.messages.map((message, index): Message => {
     const searchless = message.parts.filter((part) => !isSearchBlock(part))
-    if (searchless.length < message.parts.length) ignoredFields.push(pathOf(prompt, index))
+    if (searchless.length < message.parts.length) ignoredFields.push(pathOf(index))
     return { ...message, parts: searchless.map(writeReferences) }
   })
   return { ...prompt, tools, messages }

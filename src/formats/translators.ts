@@ -23,11 +23,10 @@ export function enableTranslation(): void {
 }
 
 function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
-  const { pathOf } = sourceFormatOf(prompt)
   const omitted = omittedFields(prompt, contentError)
   const body = {
     model,
-    messages: joinAssistantMessages(writeMessages(prompt.messages, (index) => pathOf(prompt, index))),
+    messages: joinAssistantMessages(writeMessages(prompt.messages, sourceFormatOf(prompt).pathsIn(prompt))),
     ...(prompt.tools.length === 0 ? {} : { tools: prompt.tools.map(writeChatTool) }),
     ...changedChatSettings({}, settingsForChat(prompt.settings, prompt.tools.length > 0), model),
     ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
@@ -96,9 +95,10 @@ const DEFAULT_MAX_TOKENS = 4096
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, blockError, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
+  const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
   const messagesWithPaths = makeCallIdsUnique(prompt.messages).map((message, index): MessageWithPath => ({
     message,
-    path: sourceFormatOf(prompt).pathOf(prompt, index),
+    path: pathOf(index),
   }))
   const system = [
     ...messagesWithPaths.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),

@@ -29,8 +29,11 @@ export interface SourceFormat {
   readonly shapeOf: (body: JsonObject) => Json | undefined
   readonly findNestedHints: (prompt: Prompt) => readonly string[]
   readonly findNestedUnsupported: (prompt: Prompt) => UnsupportedFields
-  /** Returns the path of a message in the caller's body, such as `messages[3]`. */
-  readonly pathOf: (prompt: Prompt, index: number) => string
+  /**
+   * Returns a function from the index of a message to its path in the caller's body, such as `messages[3]`. The paths
+   * of all messages take linear time.
+   */
+  readonly pathsIn: (prompt: Prompt) => (index: number) => string
   readonly settingNames: Readonly<Record<'shape' | 'effort' | 'stop', string>>
 }
 
@@ -72,7 +75,7 @@ const CHAT: SourceFormat = {
   findNestedUnsupported: function* ({ messages }) {
     for (const [index, message] of messages.entries()) yield* unsupportedInChatMessage(message, `messages[${index}]`)
   },
-  pathOf: (_prompt, index) => `messages[${index}]`,
+  pathsIn: () => (index) => `messages[${index}]`,
   settingNames: { shape: 'response_format', effort: 'reasoning_effort', stop: 'stop' },
 }
 
@@ -148,10 +151,9 @@ const MESSAGES: SourceFormat = {
     ...(tools.some((tool) => tool.native.value['defer_loading'] === true) ? [DEFERRED_TOOLS] : []),
   ],
   findNestedUnsupported: unsupportedInMessages,
-  pathOf: (prompt, index) => {
-    const systemMessageCount =
-      prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
-    return index < systemMessageCount ? 'system' : `messages[${index - systemMessageCount}]`
+  pathsIn: ({ messages, native: { value } }) => {
+    const systemMessageCount = messages[0]?.role === 'system' && value['system'] !== undefined ? 1 : 0
+    return (index) => (index < systemMessageCount ? 'system' : `messages[${index - systemMessageCount}]`)
   },
   settingNames: { shape: 'output_config.format', effort: 'output_config.effort', stop: 'stop_sequences' },
 }
@@ -170,14 +172,15 @@ function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
     if (type !== 'custom') yield { param: `tools[${index}]`, description: `a tool of type ${String(type)}` }
     yield* unknownFields(MESSAGES, native.value, 'tool', `tools[${index}]`)
   }
+  const pathOf = MESSAGES.pathsIn(prompt)
   for (const [index, { native, parts }] of prompt.messages.entries()) {
-    const path = MESSAGES.pathOf(prompt, index)
+    const path = pathOf(index)
     if (native?.dialect === 'anthropic') yield* unknownFields(MESSAGES, native.value, 'message', path)
     for (const part of parts) yield* unsupportedInBlock(part, path)
   }
   const last = prompt.messages.length - 1
   if (prompt.messages[last]?.role === 'assistant') {
-    yield { param: MESSAGES.pathOf(prompt, last), description: 'a prefilled answer' }
+    yield { param: pathOf(last), description: 'a prefilled answer' }
   }
 }
 
@@ -227,17 +230,21 @@ const RESPONSES: SourceFormat = {
     ...(value['truncation'] === 'auto' ? ['truncation'] : []),
   ],
   findNestedUnsupported: function* (prompt) {
+    const pathOf = RESPONSES.pathsIn(prompt)
     for (const [index, message] of prompt.messages.entries()) {
-      const path = RESPONSES.pathOf(prompt, index)
+      const path = pathOf(index)
       for (const item of itemsOf(message)) yield* unknownInItem(item, path)
       for (const part of message.parts) yield* unsupportedInItemPart(part, path)
     }
   },
-  pathOf: ({ messages, native: { value } }, index) => {
+  pathsIn: ({ messages, native: { value } }) => {
     const systemMessageCount = typeof value['instructions'] === 'string' ? 1 : 0
-    if (index < systemMessageCount) return 'instructions'
-    if (typeof value['input'] === 'string') return 'input'
-    return `input[${messages.slice(0, index).reduce((sum, message) => sum + itemsOf(message).length, 0) - systemMessageCount}]`
+    let position = -systemMessageCount
+    const positions = messages.map((message) => (position += itemsOf(message).length))
+    return (index) => {
+      if (index < systemMessageCount) return 'instructions'
+      return typeof value['input'] === 'string' ? 'input' : `input[${positions[index - 1] ?? -systemMessageCount}]`
+    }
   },
   settingNames: { shape: 'text.format', effort: 'reasoning.effort', stop: 'stop' },
 }

@@ -104,13 +104,13 @@ const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
 /** Roles must alternate, so adjacent messages of one role are joined. */
 function writeContents(prompt: Prompt, model: string): readonly JsonObject[] {
-  const { pathOf } = sourceFormatOf(prompt)
+  const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
   const toolNames = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
   prompt.messages.forEach((message, index) => {
     if (message.role === 'system') return
     const role = message.role === 'assistant' ? 'model' : 'user'
-    const path = pathOf(prompt, index)
+    const path = pathOf(index)
     const parts = message.parts.flatMap((part) => writePart(part, { path, toolNames }))
     if (role === 'model' && isGemini3OrLater(model)) signFirstCall(parts)
     if (parts.length === 0) return

@@ -40,8 +40,8 @@ function changedInput(prompt: Prompt): BodyChanges {
   const hasInstructions = typeof value['instructions'] === 'string' && first?.role === 'system'
   const messages = hasInstructions ? others : prompt.messages
   if (isInputAsReceived(value, messages)) return {}
-  const { pathOf } = sourceFormatOf(prompt)
-  const items = writeItems(messages, (index) => pathOf(prompt, index + (hasInstructions ? 1 : 0)))
+  const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
+  const items = writeItems(messages, (index) => pathOf(index + (hasInstructions ? 1 : 0)))
   return { input: items.filter((item) => !isEncodedReasoning(item)) }
 }
 
@@ -58,7 +58,7 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 
 /** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
 function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
-  const { pathOf, settingNames } = sourceFormatOf(prompt)
+  const { pathsIn, settingNames } = sourceFormatOf(prompt)
   const omitted = omittedFields(prompt, contentError)
   const { stop, topK } = prompt.settings
   if (stop !== undefined && stop.length > 0) throw contentError(settingNames.stop, 'a stop sequence')
@@ -66,7 +66,7 @@ function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
   const { toolChoice: _choice, parallelToolCalls: _parallel, ...withoutTools } = prompt.settings
   const body = {
     model,
-    input: writeItems(prompt.messages, (index) => pathOf(prompt, index)),
+    input: writeItems(prompt.messages, pathsIn(prompt)),
     store: false,
     ...(hasTools ? { tools: prompt.tools.map(writeResponseTool) } : {}),
     ...changedResponseSettings({}, hasTools ? prompt.settings : withoutTools),

@@ -1,0 +1,65 @@
+/** Counts steps instead of measuring time: twice the items may take at most about twice the steps. */
+import { describe, expect, it } from 'vitest'
+import type { Json, JsonObject } from '../../src/core/json.ts'
+import type { Prompt, UpstreamDialect } from '../../src/core/prompt.ts'
+import { chatUpstream } from '../../src/formats/chat/upstream.ts'
+import { geminiUpstream } from '../../src/formats/gemini/upstream.ts'
+import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
+import { portablePrompt } from '../../src/formats/portable.ts'
+import { responsesClient } from '../../src/formats/responses/client.ts'
+import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
+import { enableTranslation } from '../../src/formats/translators.ts'
+import { countSteps } from '../support/count-steps.ts'
+
+enableTranslation()
+
+const ITEMS = 200
+
+/** Returns the steps for twice the items, divided by the steps for the items. Linear work returns about 2. */
+function growthOf(stepsFor: (itemCount: number) => number): number {
+  return stepsFor(2 * ITEMS) / stepsFor(ITEMS)
+}
+
+const MAX_GROWTH = 2.2
+
+function responsesPrompt(body: JsonObject): Prompt {
+  return responsesClient.readPrompt({ model: 'a/b', input: 'Hello', ...body })
+}
+
+function repeat(count: number, itemAt: (index: number) => Json): readonly Json[] {
+  return Array.from({ length: count }, (_, index) => itemAt(index))
+}
+
+function translate(received: Prompt, dialect: UpstreamDialect): unknown {
+  const { prompt } = portablePrompt(received, { dialect, model: {}, isLossy: true })
+  const upstreams = {
+    openai: chatUpstream,
+    anthropic: messagesUpstream,
+    responses: responsesUpstream,
+    gemini: geminiUpstream,
+  }
+  return upstreams[dialect].writePrompt(prompt, 'upstream-model')
+}
+
+describe('the work of a translation is linear', () => {
+  it.each(['openai', 'anthropic', 'gemini'] as const)('in the number of response items sent to %s', (dialect) => {
+    const growth = growthOf((itemCount) => {
+      const input = repeat(itemCount, (index) => ({ role: index % 2 === 0 ? 'user' : 'assistant', content: 'a' }))
+      const prompt = responsesPrompt({ input })
+      return countSteps(() => translate(prompt, dialect))
+    })
+
+    expect(growth).toBeLessThan(MAX_GROWTH)
+  })
+
+  it('in the number of rewritten response items', () => {
+    const growth = growthOf((itemCount) => {
+      const input = repeat(itemCount, (index) => ({ role: index % 2 === 0 ? 'user' : 'assistant', content: 'a' }))
+      const { messages, ...prompt } = responsesPrompt({ input })
+      const rewritten = { ...prompt, messages: messages.map(({ role, parts }) => ({ role, parts })) }
+      return countSteps(() => responsesUpstream.writePrompt(rewritten, 'upstream-model'))
+    })
+
+    expect(growth).toBeLessThan(MAX_GROWTH)
+  })
+})
