@@ -1,19 +1,11 @@
 import type { Model } from '../core/ports.ts'
-import {
-  type Message,
-  type Part,
-  type Prompt,
-  type Settings,
-  type Tool,
-  type UpstreamDialect,
-  withParts,
-} from '../core/prompt.ts'
-import { DEFERRED_TOOLS, sourceFormatOf } from './unsupported-fields.ts'
+import { type Message, type Part, type Prompt, type Settings, type UpstreamDialect, withParts } from '../core/prompt.ts'
+import { sourceFormatOf } from './unsupported-fields.ts'
 import { nameSet } from './parse-body.ts'
-import { NO_PARAMETERS } from './settings.ts'
-import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
+import { asObject, asString, type JsonObject } from '../core/json.ts'
 import { readContent } from './responses/items.ts'
 import { pairResults, removeOrphans, removeToolSearch } from './tool-history.ts'
+import { collectToolset, CUSTOM_INPUT, portableName, type Toolset } from './toolset.ts'
 
 interface PortableTarget {
   readonly dialect: UpstreamDialect
@@ -199,90 +191,4 @@ function portableSettings({ settings, native }: Prompt, toolset: Toolset): Setti
     }),
     ...(user !== undefined && { user }),
   }
-}
-
-export interface OriginalTool {
-  readonly name: string
-  readonly namespace: string | undefined
-  /** True if the argument is plain text instead of JSON. */
-  readonly isCustom: boolean
-}
-
-interface Toolset {
-  readonly tools: Tool[]
-  /** The original tools, by their names in `tools`. */
-  readonly originalsByName: Map<string, OriginalTool>
-  readonly ignoredFields: string[]
-}
-
-/** Maximum length of a tool name that every vendor accepts. */
-const MAX_NAME_LENGTH = 64
-export const CUSTOM_INPUT = 'input'
-
-export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
-  const toolset: Toolset = { tools: [], originalsByName: new Map(), ignoredFields: [] }
-  for (const tool of tools) addTool(toolset, tool.native.value, undefined)
-  const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
-  const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
-  for (const tool of laterTools) addTool(toolset, tool, undefined)
-  return toolset
-}
-
-function addTool(toolset: Toolset, value: JsonObject, namespace: string | undefined): void {
-  const type = asString(value['type']) ?? ''
-  const name = asString(value['name'])
-  if (type === 'namespace' && name !== undefined) {
-    for (const inner of asArray(value['tools'])) if (isJsonObject(inner)) addTool(toolset, inner, name)
-    return
-  }
-  const isCustom = type === 'custom'
-  if (name === undefined || (type !== 'function' && !isCustom)) {
-    toolset.ignoredFields.push(`tools (${type.slice(0, MAX_NAME_LENGTH)})`)
-    return
-  }
-  if (value['defer_loading'] === true) toolset.ignoredFields.push(DEFERRED_TOOLS)
-  const flatName = findUnusedName(flattenName(name, namespace), toolset.originalsByName)
-  toolset.originalsByName.set(flatName, { name, namespace, isCustom })
-  toolset.tools.push({
-    name: flatName,
-    ...descriptionOf(value, isCustom),
-    parameters: isCustom ? CUSTOM_PARAMETERS : isJsonObject(value['parameters']) ? value['parameters'] : NO_PARAMETERS,
-    ...(!isCustom && typeof value['strict'] === 'boolean' ? { strict: value['strict'] } : {}),
-    native: { dialect: 'responses', value },
-  })
-}
-
-const CUSTOM_PARAMETERS: JsonObject = {
-  type: 'object',
-  properties: { [CUSTOM_INPUT]: { type: 'string' } },
-  required: [CUSTOM_INPUT],
-  additionalProperties: false,
-}
-
-/** Includes the grammar of a custom tool, because other vendors do not enforce it. */
-function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
-  const text = asString(description)
-  const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined
-  if (grammar === undefined) return text === undefined ? {} : { description: text }
-  return { description: `${text ?? ''}\n\nGrammar of ${CUSTOM_INPUT}:\n${grammar}`.trim() }
-}
-
-function flattenName(name: string, namespace: string | undefined): string {
-  const qualified = namespace === undefined ? name : `${namespace}__${name}`
-  return qualified.replace(/[^\w-]/g, '_').slice(0, MAX_NAME_LENGTH)
-}
-
-function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): string {
-  let unused = name
-  for (let number = 2; used.has(unused); number++) {
-    const suffix = `_${number}`
-    unused = name.slice(0, MAX_NAME_LENGTH - suffix.length) + suffix
-  }
-  return unused
-}
-
-function portableName(toolset: Toolset, name: string, namespace: string | undefined): string {
-  for (const [flatName, tool] of toolset.originalsByName)
-    if (tool.name === name && tool.namespace === namespace) return flatName
-  return flattenName(name, namespace)
 }

@@ -26,6 +26,11 @@ function responsesPrompt(body: JsonObject): Prompt {
   return responsesClient.readPrompt({ model: 'a/b', input: 'Hello', ...body })
 }
 
+/** The number of tools in items is not limited, unlike the number of tools in the body. */
+function promptWithTools(tools: readonly Json[], input: readonly Json[] = []): Prompt {
+  return responsesPrompt({ input: [{ role: 'user', content: 'Hello' }, { type: 'additional_tools', tools }, ...input] })
+}
+
 function repeat(count: number, itemAt: (index: number) => Json): readonly Json[] {
   return Array.from({ length: count }, (_, index) => itemAt(index))
 }
@@ -58,6 +63,44 @@ describe('the work of a translation is linear', () => {
       const { messages, ...prompt } = responsesPrompt({ input })
       const rewritten = { ...prompt, messages: messages.map(({ role, parts }) => ({ role, parts })) }
       return countSteps(() => responsesUpstream.writePrompt(rewritten, 'upstream-model'))
+    })
+
+    expect(growth).toBeLessThan(MAX_GROWTH)
+  })
+
+  it('in the number of assistant items in a row', () => {
+    const growth = growthOf((itemCount) => {
+      const input = repeat(itemCount, () => ({ type: 'reasoning', summary: [] }))
+      return countSteps(() => responsesPrompt({ input }))
+    })
+
+    expect(growth).toBeLessThan(MAX_GROWTH)
+  })
+
+  it.each([
+    ['one short name', () => 'search'],
+    ['one name of the maximum length', () => 'a'.repeat(64)],
+    ['names with equal beginnings', (index: number) => 'a'.repeat(61) + String(100 + (index % 100))],
+  ] as const)('in the number of tools with %s', (_names, nameOf) => {
+    const growth = growthOf((toolCount) => {
+      const prompt = promptWithTools(repeat(toolCount, (index) => ({ type: 'function', name: nameOf(index) })))
+      return countSteps(() => translate(prompt, 'openai'))
+    })
+
+    expect(growth).toBeLessThan(MAX_GROWTH)
+  })
+
+  it('in the number of calls of custom tools', () => {
+    const growth = growthOf((callCount) => {
+      const tools = repeat(callCount, (index) => ({ type: 'custom', name: `tool_${index}` }))
+      const input = repeat(callCount, (index) => ({
+        type: 'custom_tool_call',
+        call_id: `call_${index}`,
+        name: `tool_${index}`,
+        input: 'a',
+      }))
+      const prompt = promptWithTools(tools, input)
+      return countSteps(() => translate(prompt, 'openai'))
     })
 
     expect(growth).toBeLessThan(MAX_GROWTH)

@@ -43,20 +43,29 @@ export function readInput(input: Json | undefined): readonly Message[] {
   }
   const items = arrayAt(inputItems(input), 'input', MAX_ITEMS).map((item, index) => readItem(item, `input[${index}]`))
   return groupItems(items).map((group) => ({
-    role: group[0].role,
-    parts: group.flatMap((inputItem) => inputItem.parts),
-    native: nativeFromItems(group.map((inputItem) => inputItem.item)),
+    role: group.role,
+    parts: group.items.flatMap((inputItem) => inputItem.parts),
+    native: nativeFromItems(group.items.map((inputItem) => inputItem.item)),
   }))
 }
 
-type ItemGroup = [InputItem, ...InputItem[]]
+interface ItemGroup {
+  readonly role: Role
+  readonly items: InputItem[]
+  /** The types of all parts. A search in the items would take quadratic time. */
+  readonly partTypes: Set<Part['type']>
+}
 
 function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
   const groups: ItemGroup[] = []
   for (const item of items) {
-    const group = groups.at(-1)
-    if (group !== undefined && belongsTo(group, item)) group.push(item)
-    else groups.push([item])
+    let group = groups.at(-1)
+    if (group === undefined || !belongsTo(group, item)) {
+      group = { role: item.role, items: [], partTypes: new Set() }
+      groups.push(group)
+    }
+    group.items.push(item)
+    for (const { type } of item.parts) group.partTypes.add(type)
   }
   return groups
 }
@@ -66,11 +75,9 @@ function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
  * Exception: a group that contains a call.
  */
 function belongsTo(group: ItemGroup, { role, parts }: InputItem): boolean {
-  if (role !== 'assistant' || group[0].role !== 'assistant') return false
-  const containsPart = (type: Part['type']): boolean =>
-    group.some((inputItem) => inputItem.parts.some((part) => part.type === type))
+  if (role !== 'assistant' || group.role !== 'assistant') return false
   const mayStart = parts.some((part) => part.type === 'text' || part.type === 'thinking')
-  return !mayStart || !containsPart('text') || containsPart('tool-call')
+  return !mayStart || !group.partTypes.has('text') || group.partTypes.has('tool-call')
 }
 
 function readItem(value: Json, param: string): InputItem {

@@ -1,7 +1,7 @@
 import type { StreamPart } from '../../core/answer.ts'
 import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
 import type { WriteContext } from '../format.ts'
-import { collectToolset, CUSTOM_INPUT, type OriginalTool } from '../portable.ts'
+import { collectToolset, CUSTOM_INPUT, type OriginalTool } from '../toolset.ts'
 import { itemId, reasoningItem } from './items.ts'
 
 /** An event without its sequence number. */
