@@ -1,14 +1,18 @@
 /** Counts steps instead of measuring time: twice the items may take at most about twice the steps. */
+import { Session } from 'node:inspector/promises'
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import type { Prompt, UpstreamDialect } from '../../src/core/prompt.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { geminiUpstream } from '../../src/formats/gemini/upstream.ts'
+import { createReader } from '../../src/formats/messages/answer-reader.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { portablePrompt } from '../../src/formats/portable.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { allocationCounter } from '../support/cost/counters.ts'
 import { countSteps } from '../support/count-steps.ts'
 
 enableTranslation()
@@ -105,4 +109,55 @@ describe('the work of a translation is linear', () => {
 
     expect(growth).toBeLessThan(MAX_GROWTH)
   })
+
+  it('in the number of fields of a strict schema', () => {
+    const growth = growthOf((fieldCount) => {
+      const names = repeat(fieldCount, (index) => `field_${index}`)
+      const properties = Object.fromEntries(names.map((name) => [name, { type: 'string' }]))
+      const schema = { type: 'object', properties, required: names, additionalProperties: false }
+      const prompt = messagesClient.readPrompt({
+        model: 'a/b',
+        max_tokens: 9,
+        messages: [{ role: 'user', content: 'Hello' }],
+        output_config: { format: { type: 'json_schema', schema } },
+      })
+      return countSteps(() => translate(prompt, 'openai'))
+    })
+
+    expect(growth).toBeLessThan(MAX_GROWTH)
+  })
 })
+
+describe('the memory to read a block that only the messages format supports is linear', () => {
+  const fields = Object.fromEntries(Array.from({ length: 2000 }, (_, index) => [`field_${index}`, 'a']))
+
+  it.each([
+    ['in the number of deltas', fields, Array<JsonObject>(2000).fill({ text: 'a' })],
+    ['in the number of fields of a delta', {}, [fields]],
+  ])('%s', async (_title, block, deltas) => {
+    const events = [
+      { type: 'content_block_start', index: 0, content_block: { type: 'other', ...block } },
+      ...deltas.map((delta) => ({ type: 'content_block_delta', index: 0, delta: { type: 'other_delta', ...delta } })),
+      { type: 'content_block_stop', index: 0 },
+    ].map((event) => ({ data: JSON.stringify(event) }))
+    const read = createReader()
+
+    const bytes = await allocatedBy(() => events.forEach(read))
+
+    expect(bytes).toBeLessThan(MAX_ALLOCATED_BYTES)
+  })
+})
+
+/** Measured: 3.5 MB. A copy of the fields per delta or per field allocates about 400 MB. */
+const MAX_ALLOCATED_BYTES = 16_000_000
+
+async function allocatedBy(run: () => void): Promise<number> {
+  const session = new Session()
+  session.connect()
+  const counter = allocationCounter(session)
+  await counter.start()
+  run()
+  const bytes = await counter.stop()
+  session.disconnect()
+  return bytes
+}

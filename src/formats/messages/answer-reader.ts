@@ -171,7 +171,9 @@ interface ToolBlock {
 /** A block that only this format supports. It is emitted when it is complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
-  block: JsonObject
+  readonly block: JsonObject
+  /** The fields of all deltas. A copy of the block per delta would take quadratic time. */
+  readonly changes: Map<string, Json | undefined>
   readonly inputPieces: string[]
 }
 
@@ -199,7 +201,7 @@ function createBlockReader(): BlockReader {
         return [{ type: 'tool-call-start', index: tool.index, id, name }]
       }
       default:
-        open.set(index, { kind: 'opaque', block, inputPieces: [] })
+        open.set(index, { kind: 'opaque', block, changes: new Map(), inputPieces: [] })
         return []
     }
   }
@@ -225,19 +227,18 @@ function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly S
       return inputParts(stringAt(delta['partial_json'], 'delta.partial_json'), block)
     default:
       if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: delta } }]
-      block.block = mergeDelta(block.block, delta)
+      mergeDelta(block, delta)
       return []
   }
 }
 
-/** A spread per field takes quadratic time. `Object.fromEntries` also accepts the name `__proto__`. */
-function mergeDelta(block: JsonObject, delta: JsonObject): JsonObject {
-  const fields = Object.entries(delta).filter(([name]) => name !== 'type')
-  const joined = fields.map(([name, value]) => {
-    const before = Object.hasOwn(block, name) ? block[name] : undefined
-    return [name, typeof before === 'string' && typeof value === 'string' ? before + value : value] as const
-  })
-  return { ...block, ...Object.fromEntries(joined) }
+function mergeDelta({ block, changes }: OpaqueBlock, delta: JsonObject): void {
+  for (const [name, value] of Object.entries(delta)) {
+    if (name === 'type') continue
+    const received = Object.hasOwn(block, name) ? block[name] : undefined
+    const before = changes.has(name) ? changes.get(name) : received
+    changes.set(name, typeof before === 'string' && typeof value === 'string' ? before + value : value)
+  }
 }
 
 function inputParts(input: string, block: OpenBlock | undefined): readonly StreamPart[] {
@@ -254,7 +255,8 @@ function stopParts(block: OpenBlock): readonly StreamPart[] {
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
-function completeBlock({ block, inputPieces: input }: OpaqueBlock): JsonObject {
-  const value = asObject(parseJson(input.join('')))
-  return value === undefined ? block : { ...block, input: value }
+/** `Object.fromEntries` also accepts the name `__proto__`. */
+function completeBlock({ block, changes, inputPieces }: OpaqueBlock): JsonObject {
+  const input = asObject(parseJson(inputPieces.join('')))
+  return { ...block, ...Object.fromEntries(changes), ...(input !== undefined && { input }) }
 }
