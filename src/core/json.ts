@@ -103,7 +103,7 @@ function skipString(nesting: JsonNesting, text: string, start: number): number {
   return text.length
 }
 
-function isEscapedAt(text: string, index: number, start: number): boolean {
+export function isEscapedAt(text: string, index: number, start: number): boolean {
   let runStart = index
   while (runStart > start && text.charCodeAt(runStart - 1) === BACKSLASH) runStart--
   return (index - runStart) % 2 === 1

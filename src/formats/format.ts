@@ -1,6 +1,8 @@
 import type { Completion, SseEvent, StreamChunk, StreamFormat } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
+import { decodeUtf8 } from '../core/http.ts'
 import type { Json, JsonObject, ByteSearch } from '../core/json.ts'
+import { elementTexts, memberText, replaceMembers } from '../core/splice-json.ts'
 import type {
   Dialect,
   DocumentPart,
@@ -8,6 +10,7 @@ import type {
   Part,
   Prompt,
   ReceivedBody,
+  Settings,
   Source,
   Tool,
   UpstreamDialect,
@@ -207,10 +210,44 @@ export function mergeChanges(...changes: readonly BodyChanges[]): BodyChanges {
   return Object.assign({}, ...changes)
 }
 
-export function writeNativeBody({ native }: Prompt, model: string, changes: BodyChanges): WrittenPrompt {
-  const { value, received } = native
+export function writeNativeBody({ native, settings: now }: Prompt, model: string, changes: BodyChanges): WrittenPrompt {
+  const { value, received, settings } = native
   const onlyAddsFields = Object.keys(changes).every((name) => changes[name] !== undefined && value[name] === undefined)
-  const canSplice = received !== undefined && onlyAddsFields
-  const body = canSplice ? replaceModel(received, model, changes) : JSON.stringify({ ...value, ...changes, model })
-  return { body, ignored: [] }
+  const ignored = settings === undefined || settings === now ? [] : droppedSamplers(settings, now)
+  if (received !== undefined && onlyAddsFields) return { body: replaceModel(received, model, changes), ignored }
+  const body = spliceBody(native, { ...changes, model }) ?? JSON.stringify({ ...value, ...changes, model })
+  return { body, ignored }
+}
+
+function droppedSamplers(before: Settings, after: Settings): readonly string[] {
+  const isDropped = (name: 'temperature' | 'topP' | 'topK'): boolean =>
+    before[name] !== undefined && after[name] === undefined
+  return [
+    ...(isDropped('temperature') ? ['temperature'] : []),
+    ...(isDropped('topP') ? ['top_p'] : []),
+    ...(isDropped('topK') ? ['top_k'] : []),
+  ]
+}
+
+function spliceBody({ value, received }: Native, changes: BodyChanges): string | undefined {
+  if (received === undefined) return undefined
+  const text = received.text ?? decodeUtf8(received.bytes)
+  const raw: Record<string, string | undefined> = {}
+  for (const [name, after] of Object.entries(changes)) {
+    const before = value[name]
+    const isList = Array.isArray(after) && Array.isArray(before)
+    raw[name] = isList
+      ? spliceList(after, before, memberText(text, name))
+      : after === undefined
+        ? after
+        : JSON.stringify(after)
+  }
+  return replaceMembers(text, raw)
+}
+
+/** Writes the elements that are in both lists as received. */
+function spliceList(after: readonly Json[], before: readonly Json[], text = ''): string {
+  const texts = elementTexts(text) ?? []
+  const received = new Map(before.map((element, index) => [element, texts[index]]))
+  return `[${after.map((element) => received.get(element) ?? JSON.stringify(element)).join(',')}]`
 }
