@@ -1,4 +1,4 @@
-import { isEscapedAt } from './json.ts'
+import { asObject, isEscapedAt, parseJson } from './json.ts'
 
 /** The raw JSON texts of new values. Undefined removes a member. */
 export type RawChanges = Readonly<Record<string, string | undefined>>
@@ -36,9 +36,16 @@ export function replaceMembers(text: string, changes: RawChanges): string | unde
   return head + kept.join(',') + text.slice(members.at(-1)?.end ?? text.lastIndexOf('}'))
 }
 
+/** Serializes the object first if it repeats a key. Text that is not an object counts as an object without members. */
+export function setMembers(text: string, changes: RawChanges): string {
+  const changed = replaceMembers(text, changes)
+  if (changed !== undefined) return changed
+  return replaceMembers(JSON.stringify(asObject(parseJson(text)) ?? {}), changes) ?? '{}'
+}
+
 /** Returns the text of a member's value, or undefined if the text is not an object with this member. */
 export function memberText(text: string, name: string): string | undefined {
-  const member = childrenOf(text, '{')?.find((child) => child.name === name)
+  const member = childrenOf(text, '{')?.findLast((child) => child.name === name)
   return member && text.slice(member.valueStart, member.valueEnd)
 }
 

@@ -1,3 +1,4 @@
+import { setMembers } from '../core/splice-json.ts'
 import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
 import { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/cache.ts'
@@ -41,11 +42,16 @@ export function addressToCaller(
   const own = id === undefined ? completion : { ...completion, id }
   const { native } = own
   if (native === undefined || native.dialect !== planned.format.dialect) return own
+  const value = { ...native.value, ...(id !== undefined && { id }) }
   const echoed = echoedFieldsOf(native.value, planned)
-  if (id === undefined && echoed === undefined) return own
-  const value = { ...native.value, ...(id !== undefined && { id }), ...echoed }
-  // The text as received would contain the values of the other caller.
-  return { ...own, native: { dialect: native.dialect, value } }
+  // The text keeps numbers that `value` cannot represent. Writers replace its id.
+  if (echoed === undefined) return { ...own, native: { ...native, value } }
+  const texts = Object.fromEntries(Object.entries(echoed).map(([name, field]) => [name, JSON.stringify(field)]))
+  const text = native.text === undefined ? undefined : setMembers(native.text, texts)
+  return {
+    ...own,
+    native: { dialect: native.dialect, value: { ...value, ...echoed }, ...(text !== undefined && { text }) },
+  }
 }
 
 /** Returns undefined if the answer repeats none of the fields. */

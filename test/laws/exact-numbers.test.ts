@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-
+import { asObject, type JsonObject } from '../../src/core/json.ts'
 import type { Settings } from '../../src/core/prompt.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
@@ -91,5 +91,128 @@ describe('law: a request to a vendor of its own format', () => {
     expect(bodyText(written.body)).toContain('12345678901234567890')
     expect(bodyText(written.body)).toContain('Short')
     expect(bodyText(written.body)).not.toContain('long')
+  })
+})
+
+const METRICS = { saved_tokens: 0 }
+const writeMetrics = (): JsonObject => METRICS
+const SVC_METRICS = `"svc_metrics":${JSON.stringify(METRICS)}`
+
+function contextOf(name: Name) {
+  const body = name === 'responses' ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }], max_tokens: 9 }
+  return { prompt: FORMATS[name].client.readPrompt({ model: 'a/b', ...body }), createdSeconds: 1 }
+}
+
+/** Returns the members of a vendor's answer. */
+function answerOf(name: Name, raw: string): readonly (readonly [string, string])[] {
+  if (name === 'chat') {
+    const choice = `{"index":0,"message":{"role":"assistant","content":"Yes"},"logprobs":${raw},"finish_reason":"stop"}`
+    return [
+      ['id', '"c"'],
+      ['choices', `[${choice}]`],
+      ['zz', raw],
+    ]
+  }
+  if (name === 'messages') {
+    const call = `{"type":"tool_use","id":"t","name":"f","input":${raw}}`
+    return [
+      ['id', '"msg_1"'],
+      ['type', '"message"'],
+      ['content', `[${call}]`],
+      ['stop_reason', '"tool_use"'],
+      ['zz', raw],
+    ]
+  }
+  const item = `{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes","logprobs":[${raw}]}]}`
+  return [
+    ['id', '"resp_1"'],
+    ['status', '"completed"'],
+    ['output', `[${item}]`],
+    ['metadata', raw],
+  ]
+}
+
+describe('law: a response of a vendor of its own format', () => {
+  it.each(NAMES)('keeps every member that the gateway does not change: %s', (name) => {
+    fc.assert(
+      fc.property(odd, blank, (raw, gap) => {
+        const { client, upstream } = FORMATS[name]
+        const usage = (total: string): readonly [string, string][] =>
+          name === 'messages' ? [['usage', `{"input_tokens":1,"output_tokens":2,"zz":${raw}${total}}`]] : []
+        const text = writeObject([...usage(''), ...answerOf(name, raw)], gap)
+        const expected = writeObject([...usage(',"total_tokens":3'), ...answerOf(name, raw)], gap)
+
+        const completion = upstream.readCompletion(JSON.parse(text) as JsonObject, text)
+        const written = client.writeCompletion(completion, writeMetrics, contextOf(name))
+
+        expect(written).toBe(name === 'chat' ? expected : `${expected.slice(0, -1)},${SVC_METRICS}}`)
+      }),
+      { numRuns: 100 },
+    )
+  })
+
+  it.each(['messages', 'responses'] as const)('keeps every member under a new id: %s', (name) => {
+    const { client, upstream } = FORMATS[name]
+    const text = writeObject(answerOf(name, '{"n":12345678901234567890}'), '')
+    const completion = upstream.readCompletion(JSON.parse(text) as JsonObject, text)
+
+    const written = client.writeCompletion({ ...completion, id: 'new_1' }, writeMetrics, contextOf(name))
+
+    expect(written).toContain('12345678901234567890')
+    expect(asObject(JSON.parse(written))?.['id']).toBe('new_1')
+  })
+})
+
+describe('law: a stream of a vendor of its own format', () => {
+  const EVENTS: Readonly<Record<Name, (raw: string) => readonly string[]>> = {
+    chat: (raw) => [
+      `{"id":"c","choices":[{"index":0,"delta":{"content":"Yes"},"logprobs":${raw},"finish_reason":null}]}`,
+      `{"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"zz":${raw},"usage":{"prompt_tokens":1}}`,
+      '[DONE]',
+    ],
+    messages: (raw) => [
+      `{"type":"message_start","message":{"id":"msg_1","zz":${raw},"usage":{"input_tokens":1,"output_tokens":0}}}`,
+      `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":${raw}}}`,
+      '{"type":"content_block_stop","index":0}',
+      `{"type":"message_delta","delta":{"stop_reason":"tool_use","zz":${raw}},"usage":{"output_tokens":2,"zz":${raw}}}`,
+      '{"type":"message_stop"}',
+    ],
+    responses: (raw) => [
+      `{"type":"response.created","response":{"id":"r","metadata":${raw}}}`,
+      `{"type":"response.completed","response":{"id":"r","status":"completed","output":[],"metadata":${raw}},"zz":${raw}}`,
+    ],
+  }
+  const EXPECTED: Readonly<Record<Name, (raw: string) => readonly string[]>> = {
+    chat: (raw) => [
+      EVENTS.chat(raw)[0] ?? '',
+      `{"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"zz":${raw},${SVC_METRICS}}`,
+      '[DONE]',
+    ],
+    messages: (raw) => [
+      ...EVENTS.messages(raw).slice(0, 3),
+      `{"type":"message_delta","delta":{"stop_reason":"tool_use","zz":${raw}},"usage":{"output_tokens":2,"zz":${raw},"total_tokens":3},${SVC_METRICS}}`,
+      '{"type":"message_stop"}',
+    ],
+    responses: (raw) => [
+      EVENTS.responses(raw)[0] ?? '',
+      `{"type":"response.completed","response":{"id":"r","status":"completed","output":[],"metadata":${raw},${SVC_METRICS}},"zz":${raw}}`,
+    ],
+  }
+
+  it.each(NAMES)('keeps every member that the gateway does not change: %s', (name) => {
+    fc.assert(
+      fc.property(odd, (raw) => {
+        const { client, upstream } = FORMATS[name]
+        const writer = client.createStreamWriter(contextOf(name))
+        const read = upstream.createReader()
+        const events = EVENTS[name](raw).flatMap((data) => {
+          const type = /^\{"type":"([\w.]+)"/.exec(data)?.[1]
+          return writer.write(read(type === undefined ? { data } : { event: type, data }))
+        })
+
+        expect([...events, ...writer.end(writeMetrics)].map(({ data }) => data)).toEqual(EXPECTED[name](raw))
+      }),
+      { numRuns: 100 },
+    )
   })
 })

@@ -1,5 +1,6 @@
 import { eventData } from '../answer-fields.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { setMembers } from '../../core/splice-json.ts'
 import { contentErrorFor, type StreamWriter, urlOf, type WriteContext, type WriteMetrics } from '../format.ts'
 import { requestsUsage, writeChatCall } from '../settings.ts'
 import { DONE_DATA } from './answer-reader.ts'
@@ -158,13 +159,13 @@ function choicesOf(event: SseEvent): readonly JsonObject[] {
 /** Removes the usage that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
 function removeUsage(event: SseEvent): SseEvent {
   if (!event.data.includes('"usage"')) return event
-  const { usage, ...others } = eventData(event)
-  return isJsonObject(usage) ? { ...event, data: JSON.stringify(others) } : event
+  const { usage } = eventData(event)
+  return isJsonObject(usage) ? { ...event, data: setMembers(event.data, { usage: undefined }) } : event
 }
 
 function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   const data = event.data.trimEnd()
-  if (data.includes(`"${name}"`)) return { ...event, data: JSON.stringify({ ...eventData(event), [name]: value }) }
+  if (data.includes(`"${name}"`)) return { ...event, data: setMembers(data, { [name]: JSON.stringify(value) }) }
   return { ...event, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 

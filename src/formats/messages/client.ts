@@ -1,6 +1,7 @@
 import type { Completion, StreamPart, FinishReason, SseEvent, StreamChunk } from '../../core/answer.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
-import { asObject, type JsonObject, createJsonEndDetector, isJsonObject } from '../../core/json.ts'
+import { type JsonObject, createJsonEndDetector, isJsonObject } from '../../core/json.ts'
+import { memberText, type RawChanges, setMembers } from '../../core/splice-json.ts'
 import { type ClientFormat, readMessageList, type WriteMetrics, type StreamWriter } from '../format.ts'
 import { totalTokens, WIRE_REASONS, writeMessageUsage } from '../usage.ts'
 import type { Prompt, ReceivedBody } from '../../core/prompt.ts'
@@ -9,7 +10,6 @@ import { booleanAt, readModelName } from '../parse-body.ts'
 import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
 import { writeMessageFailure, writeMessageFailureEvent } from '../failures.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { eventData } from '../answer-fields.ts'
 
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = readModelName(body['model'])
@@ -102,9 +102,7 @@ class MessageStreamWriter implements StreamWriter {
       const delta = { stop_reason: WIRE_REASONS[this.#finish].message, stop_sequence: this.#stopSequence ?? null }
       return toSseEvent({ type: 'message_delta', delta, usage: writeMessageUsage(this.#usage), svc_metrics })
     }
-    const data = eventData(held)
-    const usage = { ...asObject(data['usage']), total_tokens: totalTokens(this.#usage) }
-    return { ...held, data: JSON.stringify({ ...data, usage, svc_metrics }) }
+    return { ...held, data: setMembers(held.data, billChanges(held.data, this.#usage, svc_metrics)) }
   }
 }
 
@@ -254,9 +252,19 @@ export function messageId(id: string): string {
 }
 
 function writeCompletion(completion: Completion, writeMetrics: WriteMetrics): string {
-  const message = completion.native?.dialect === 'anthropic' ? completion.native.value : messageOf(completion)
-  const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
-  return JSON.stringify({ ...message, usage, svc_metrics: writeMetrics('summary') })
+  const { native } = completion
+  const isNative = native?.dialect === 'anthropic'
+  const text = (isNative ? native.text : undefined) ?? JSON.stringify(isNative ? native.value : messageOf(completion))
+  const id = isNative && completion.id !== '' ? { id: JSON.stringify(completion.id) } : {}
+  return setMembers(text, { ...id, ...billChanges(text, completion.usage ?? NO_USAGE, writeMetrics('summary')) })
+}
+
+function billChanges(text: string, usage: Usage, metrics: JsonObject): RawChanges {
+  const total_tokens = JSON.stringify(totalTokens(usage))
+  return {
+    usage: setMembers(memberText(text, 'usage') ?? '{}', { total_tokens }),
+    svc_metrics: JSON.stringify(metrics),
+  }
 }
 
 function messageOf(completion: Completion): JsonObject {

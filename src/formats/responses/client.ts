@@ -8,8 +8,8 @@ import {
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
+import { memberText, setMembers } from '../../core/splice-json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
-import { eventData } from '../answer-fields.ts'
 import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
 import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../parse-body.ts'
 import type {
@@ -196,9 +196,10 @@ function createStreamWriter(context: WriteContext): StreamWriter {
     },
     end: (writeMetrics) => {
       if (heldEvent === undefined) return writer.end(writeMetrics).map(toSseEvent)
-      const data = eventData(heldEvent)
-      const response = { ...asObject(data['response']), svc_metrics: writeMetrics('details') }
-      return [{ ...heldEvent, data: JSON.stringify({ ...data, response }) }]
+      const { data } = heldEvent
+      const svc_metrics = JSON.stringify(writeMetrics('details'))
+      const response = setMembers(memberText(data, 'response') ?? '{}', { svc_metrics })
+      return [{ ...heldEvent, data: setMembers(data, { response }) }]
     },
     fail: (failure) => [writeResponseFailureEvent(failure, sequence)],
   }
@@ -261,7 +262,11 @@ function createResponseWriter(context: WriteContext) {
 /** A translated answer is written as a stream, so that streamed and non-streamed answers are the same. */
 function writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
-  if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics('details') })
+  if (native?.dialect === 'responses') {
+    const id = completion.id === '' ? {} : { id: JSON.stringify(completion.id) }
+    const text = native.text ?? JSON.stringify(native.value)
+    return setMembers(text, { ...id, svc_metrics: JSON.stringify(writeMetrics('details')) })
+  }
   const writer = createResponseWriter(context)
   for (const chunk of toStreamChunks(completion)) for (const part of chunk.parts) writer.write(part)
   return JSON.stringify(writer.end(writeMetrics).at(-1)?.['response'])
