@@ -19,7 +19,7 @@ export async function sendFailure(
   let writeFailure: WriteFailure = writeChatFailure
   try {
     if (failure.kind === 'internal') {
-      services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: id, route: routeOf(request) })
+      services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: id, ...readableRoute(request) })
     }
     writeFailure = failureWriterFor(request)
     rate = await rateStatusOfCaller(request, services)
@@ -28,6 +28,15 @@ export async function sendFailure(
   }
   const headers = { ...noStoreHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
   sendJson(sink, failureStatus(failure), headers, JSON.stringify(writeFailure(failure, id)))
+}
+
+/** Omits the route if reading the address of the request is what failed. */
+function readableRoute(request: HttpRequest): { route?: string } {
+  try {
+    return { route: routeOf(request) }
+  } catch {
+    return {}
+  }
 }
 
 /** Clients that prefer WebSockets, such as Codex, use HTTP after this failure, but give up after "method not allowed". */
