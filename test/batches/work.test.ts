@@ -167,7 +167,10 @@ describe('a gateway that lost its lease', () => {
     await paused
 
     expect(JSON.stringify(await readResults(gateway, secret, id))).toContain('In time.')
-    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: ITEM_USD } })
+    // The vendor charges for both answers. The discarded one costs the operator only.
+    expect(await gateway.keys.usage(keyId)).toMatchObject({
+      cost: { billedUsd: ITEM_USD, actualUsd: 2 * ITEM_USD },
+    })
     expect((await gateway.audit.read({ keyId })).records).toHaveLength(1)
   })
 })
