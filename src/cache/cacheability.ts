@@ -15,7 +15,8 @@ import {
 export interface CacheKeyOptions {
   readonly owner: string
   readonly modelName: string
-  readonly beta?: string | undefined
+  /** Headers that can change the answer. @default none */
+  readonly headers?: string | undefined
   /** True if short texts need not be hashed, because the entries stay in this process. @default false */
   readonly isLocal?: boolean
 }
@@ -63,7 +64,7 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   const keyText = new KeyText()
   keyText.add('owner', options.owner)
   keyText.add('model', options.modelName)
-  if (options.beta !== undefined) keyText.add('beta', options.beta)
+  if (options.headers) keyText.add('headers', options.headers)
   addSettings(keyText, prompt)
   prompt.messages.forEach((message, index) =>
     index === questionIndex ? addQuestion(keyText, message) : addMessage(keyText, message),

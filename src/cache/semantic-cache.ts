@@ -27,8 +27,8 @@ export interface CacheQuery {
   readonly prompt: Prompt
   readonly keyId: string
   readonly modelName: string
-  /** The value of `anthropic-beta`, which can change the answer. */
-  readonly beta?: string | undefined
+  /** The client's headers that can change the answer. @default none */
+  readonly headers?: string
   readonly directives?: CacheDirectives
   readonly cancellation?: Cancellation
   readonly requestId?: string
@@ -168,7 +168,7 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
   if (options.enabled === false || (!directives.allowsRead && !directives.allowsWrite)) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
-  const exactKey = cacheKeyOf(query.prompt, { owner, modelName, beta: query.beta, isLocal: isLocal(options) })
+  const exactKey = cacheKeyOf(query.prompt, { owner, modelName, headers: query.headers, isLocal: isLocal(options) })
   if (exactKey === undefined) return UNCACHEABLE
   const key = { ...exactKey, comparable: exactKey.comparable && mayBeSimilar(options, query, exactKey.text) }
   const lookup: Lookup = {

@@ -1,4 +1,4 @@
-import type { Prompt } from '../core/prompt.ts'
+import type { Native, Prompt } from '../core/prompt.ts'
 import { words } from './english.ts'
 
 /** In UTF-16 code units. A longer text rarely is one question. */
@@ -24,13 +24,29 @@ const POLITE_STARTS = words('please kindly')
 const TEXT_WORK =
   /(?<!\p{L})(?:translat\w*|proofread\w*|correct\w*|fix\w*|rewrit\w*|rephras\w*|paraphras\w*|reword\w*|summar\w*|edit\w*|classif\w*|categor\w*|label\w*|extract\w*|convert\w*|transcri\w*|shorten\w*|continue|complete|repeat\w*|echo\w*|sentiment\w*|tone|grammar\w*|spell\w*|sentences?|texts?|paragraphs?|passages?|phrases?|quot\w*|follow\w*|below|above|this|these|here|say|says|said|mean|means|meaning|language)(?!\p{L})/iu
 
+/** Fields that contain no text for the model. Others, such as `prompt`, `tools` and `prediction`, may contain the task. */
+const TEXTLESS_FIELDS = words(
+  `model messages input max_tokens max_completion_tokens max_output_tokens temperature top_p top_k stop stop_sequences n
+  stream stream_options user safety_identifier metadata prompt_cache_key prompt_cache_retention store service_tier
+  verbosity reasoning_effort`,
+)
+
+function hasTextlessFields({ value }: Native): boolean {
+  for (const name in value) {
+    const field = value[name]
+    const isText = typeof field === 'string' || (typeof field === 'object' && field !== null)
+    if (isText && !TEXTLESS_FIELDS.has(name)) return false
+  }
+  return true
+}
+
 /**
  * Returns true for one question or request of a few words that needs no other text: no system prompt, no earlier turn and
  * nothing to work on. Only then do two similar wordings ask for the same answer.
  */
-export function isStandAloneQuestion({ messages }: Pick<Prompt, 'messages'>, text: string): boolean {
+export function isStandAloneQuestion({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
   if (messages.length !== 1 || messages[0]?.parts.length !== 1 || text.length > MAX_LENGTH) return false
-  if (PAYLOAD.test(text) || TEXT_WORK.test(text)) return false
+  if (!hasTextlessFields(native) || PAYLOAD.test(text) || TEXT_WORK.test(text)) return false
   const sentence = text.replace(GREETING, '').replace(THANKS, '')
   const end = sentence.search(SENTENCE_END)
   // A second sentence may be the text to work on.

@@ -226,6 +226,11 @@ export interface Provider {
   readonly dialect: UpstreamDialect
   /** A second dialect, whose requests are not translated either. @default none */
   readonly secondDialect?: Dialect
+  /**
+   * Client headers that change the answer, such as `anthropic-version`, with the values that are sent without them.
+   * @default all of `ProviderCall.headers`
+   */
+  readonly answerHeaders?: Readonly<Record<string, string | undefined>>
   /** True if the provider ends calls that are canceled or time out. @default false: the gateway ends such calls */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */

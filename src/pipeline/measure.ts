@@ -2,7 +2,7 @@ import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { CacheWrites } from '../core/money.ts'
 import type { HttpRequest } from '../core/http.ts'
-import type { Model, Route, Vocabulary } from '../core/ports.ts'
+import type { Model, Provider, Route, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork, NO_FIELD_COSTS } from '../formats/prompt-checks.ts'
@@ -210,6 +210,20 @@ export function headersToForward(request: Pick<HttpRequest, 'header'>): Readonly
     if (value !== undefined) (forwarded ??= {})[name] = value
   }
   return forwarded ?? NO_HEADERS
+}
+
+/** Returns the client's headers that change the answer of this provider, or an empty string if they are the default. */
+export function answerHeadersOf(
+  request: Pick<HttpRequest, 'header'>,
+  { answerHeaders }: Pick<Provider, 'answerHeaders'>,
+): string {
+  let text = ''
+  for (const name of FORMAT_HEADERS) {
+    if (answerHeaders !== undefined && !(name in answerHeaders)) continue
+    const value = request.header(name)
+    if (value !== undefined && value !== answerHeaders?.[name]) text += `${name}: ${value}\n`
+  }
+  return text
 }
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}

@@ -20,6 +20,7 @@ import type { FlightRole, Leader } from '../replay/shared-work.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
 import type { FollowStream } from './follow.ts'
+import { answerHeadersOf } from './measure.ts'
 
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isSentUnchanged(reserved)) return planUnchanged(reserved)
@@ -178,7 +179,7 @@ function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services
     prompt,
     keyId: key.id,
     modelName: resolved.name,
-    beta: request.header('anthropic-beta'),
+    headers: answerHeadersOf(request, resolved.routes[0].provider),
     directives: readCacheDirectives((name) => request.header(name)),
     cancellation,
     requestId: id,

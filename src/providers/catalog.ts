@@ -227,7 +227,8 @@ function applyAlias(alias: CatalogAlias, model: Model): Model {
 /** A custom provider may ignore its signal and timeouts. The reservation of an endless call would never be settled. */
 function enforceDeadlines(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
-  const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping } = provider
+  const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping, answerHeaders } =
+    provider
   const addDeadline =
     <C extends RequestCall, T>(method: (call: C) => Promise<T>, discard?: (value: T) => void) =>
     (call: C): Promise<T> =>
@@ -236,6 +237,7 @@ function enforceDeadlines(provider: Provider): Provider {
     name,
     dialect,
     ...(secondDialect !== undefined && { secondDialect }),
+    ...(answerHeaders !== undefined && { answerHeaders }),
     get models() {
       return provider.models
     },

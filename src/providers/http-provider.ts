@@ -58,6 +58,7 @@ interface LoadedTarget extends LoadedUpstream {
 
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, models, model, urls } = options
+  const { headers, forwardedHeaders = [] } = options
   const { create, embed, count, ping, responses, base } = urls
   let loaded: LoadedTarget | undefined
   const load = async (prompt: Prompt | undefined): Promise<LoadedTarget> => {
@@ -76,6 +77,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     name,
     dialect: format.dialect,
     endsCalls: true,
+    answerHeaders: Object.fromEntries(forwardedHeaders.map((header) => [header, headers[header]])),
     models,
     model,
     complete: (call) => complete(targetFor(call.prompt), call),

@@ -241,11 +241,11 @@ describe('the scope', () => {
     expect(new Set(scopes).size).toBe(orders.length)
   })
 
-  it('differs by the beta header', () => {
-    const betas = [undefined, 'context-1m', 'other']
-    const scopes = betas.map((beta) => cacheKeyOf(chatPrompt('What?'), { owner, modelName, beta })?.scope)
+  it('differs by headers that change the answer', () => {
+    const lists = [undefined, 'anthropic-beta: a\n', 'anthropic-beta: b\n', 'anthropic-version: b\n']
+    const scopes = lists.map((headers) => cacheKeyOf(chatPrompt('What?'), { owner, modelName, headers })?.scope)
 
-    expect(new Set(scopes).size).toBe(betas.length)
+    expect(new Set(scopes).size).toBe(lists.length)
   })
 
   it('is exact for a request whose last turn has tool results', async () => {

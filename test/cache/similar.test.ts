@@ -2,18 +2,24 @@ import { describe, expect, it } from 'vitest'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import type { CacheQuery } from '../../src/cache/semantic-cache.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { chat, chatPrompt, constantEmbedder, createFixture } from './fixture.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import { responsesClient } from '../../src/formats/responses/client.ts'
+import { chat, chatPrompt, constantEmbedder, createFixture, message } from './fixture.ts'
 
 const STORED = 'What is the distance to the moon?'
 const SIMILAR = "what's the distance to the moon"
 
-const withSystem = (text: string, system = 'You are a proofreader.'): Prompt =>
+const withSystem = (text: string, system = 'Be kind.', role = 'system'): Prompt =>
   chat({
     messages: [
-      { role: 'system', content: system },
+      { role, content: system },
       { role: 'user', content: text },
     ],
   })
+const inMessages = (text: string): Prompt =>
+  message({ system: [{ type: 'text', text: 'Be kind.' }], messages: [{ role: 'user', content: text }] })
+const inResponses = (input: string, fields: JsonObject): Prompt =>
+  responsesClient.readPrompt({ model: 'chat/large', input, ...fields })
 const asFollowUp = (text: string): Prompt =>
   chat({
     messages: [
@@ -47,6 +53,27 @@ describe('a similar wording', () => {
   it.each<[string, Prompt, Prompt]>([
     ['with a system prompt', withSystem(STORED), withSystem(SIMILAR)],
     ['after an earlier turn', asFollowUp(STORED), asFollowUp(SIMILAR)],
+    [
+      'with developer instructions',
+      withSystem(STORED, 'Be kind.', 'developer'),
+      withSystem(SIMILAR, 'Be kind.', 'developer'),
+    ],
+    ['with a system array', inMessages(STORED), inMessages(SIMILAR)],
+    [
+      'with instructions',
+      inResponses(STORED, { instructions: 'Be kind.' }),
+      inResponses(SIMILAR, { instructions: 'Be kind.' }),
+    ],
+    [
+      'with a prompt template',
+      inResponses(STORED, { prompt: { id: 'p' } }),
+      inResponses(SIMILAR, { prompt: { id: 'p' } }),
+    ],
+    [
+      'with a field of text',
+      chatPrompt(STORED, { preamble: 'Be kind.' }),
+      chatPrompt(SIMILAR, { preamble: 'Be kind.' }),
+    ],
     ['that is no question', chatPrompt("it's a cold day"), chatPrompt('it is a cold day')],
   ])('misses by default %s, but hits if a person asks for it', async (_, left, right) => {
     expect(await hits(left, right)).toBe(false)

@@ -93,6 +93,28 @@ describe('tier 1 over a real port', () => {
     expect(upstream.requests).toHaveLength(2)
   })
 
+  it('distinguishes versions of the API, but not the default version and none', async () => {
+    const { anthropic, url, secret, upstream } = await stage()
+    const body = { model: MESSAGE_MODEL, max_tokens: 60, messages: ask('What is a sluice?').messages }
+    const version = { 'anthropic-version': '2023-06-01' }
+    await anthropic.messages.create(body, { headers: version })
+    const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' }
+    const response = await fetch(`${url}/v1/messages`, { method: 'POST', headers, body: JSON.stringify(body) })
+    expect(response.headers.get('x-svc-cache')).toBe('HIT')
+    await anthropic.messages.create(body, { headers: { 'anthropic-version': '2026-10-21' } })
+
+    expect(upstream.requests).toHaveLength(2)
+  })
+
+  it('ignores headers that the provider does not forward', async () => {
+    const { anthropic, upstream } = await stage()
+    const body = { model: CHAT_MODEL, max_tokens: 60, messages: ask('What is a sluice?').messages }
+    await anthropic.messages.create(body, { headers: { 'anthropic-beta': 'a' } })
+    await anthropic.messages.create(body)
+
+    expect(upstream.requests).toHaveLength(1)
+  })
+
   it('answers a repeated question from memory, without an upstream call and free of charge', async () => {
     const { openai, upstream } = await stage()
     const first = await openai.chat.completions.create(ask('What is a sluice?')).withResponse()
@@ -138,24 +160,28 @@ describe('tier 1 over a real port', () => {
     expect(await hit(await stage({ cache: { similar: true } }))).toBe('HIT')
   })
 
-  it('answers on either endpoint, as JSON or as a stream, what was stored from the other', async () => {
-    const { openai, anthropic, upstream } = await stage({ reply: () => ({ text: ['A gate', ' for water.'] }) })
-    const question = [{ role: 'user' as const, content: 'What is a sluice?' }]
-    await openai.chat.completions.create({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
+  it.each([CHAT_MODEL, MESSAGE_MODEL])(
+    'answers on either endpoint, as JSON or as a stream, what was stored from the other: %s',
+    async (model) => {
+      const { openai, anthropic, upstream } = await stage({ reply: () => ({ text: ['A gate', ' for water.'] }) })
+      const question = [{ role: 'user' as const, content: 'What is a sluice?' }]
+      // The default version of the gateway. The client's is newer.
+      const options = { headers: { 'anthropic-version': '2023-06-01' } }
+      await openai.chat.completions.create({ model, max_tokens: 60, messages: question })
 
-    const message = await anthropic.messages.create({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
-    const streamed = await anthropic.messages
-      .stream({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
-      .finalMessage()
-    const chunks = await openai.chat.completions
-      .stream({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
-      .finalContent()
+      const message = await anthropic.messages.create({ model, max_tokens: 60, messages: question }, options)
+      const streamed = await anthropic.messages
 
-    expect(message.content).toMatchObject([{ type: 'text', text: 'A gate for water.' }])
-    expect(streamed.content).toMatchObject([{ type: 'text', text: 'A gate for water.' }])
-    expect(chunks).toBe('A gate for water.')
-    expect(upstream.requests).toHaveLength(1)
-  })
+        .stream({ model, max_tokens: 60, messages: question }, options)
+        .finalMessage()
+      const chunks = await openai.chat.completions.stream({ model, max_tokens: 60, messages: question }).finalContent()
+
+      expect(message.content).toMatchObject([{ type: 'text', text: 'A gate for water.' }])
+      expect(streamed.content).toMatchObject([{ type: 'text', text: 'A gate for water.' }])
+      expect(chunks).toBe('A gate for water.')
+      expect(upstream.requests).toHaveLength(1)
+    },
+  )
 
   it('calls the upstream once for concurrent identical requests', async () => {
     const opened = gate()
