@@ -26,7 +26,9 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   const omitted = omittedFields(prompt, contentError)
   const body = {
     model,
-    messages: joinAssistantMessages(writeMessages(prompt.messages, sourceFormatOf(prompt).pathsIn(prompt))),
+    messages: pairChatResults(
+      joinAssistantMessages(writeMessages(prompt.messages, sourceFormatOf(prompt).pathsIn(prompt))),
+    ),
     ...(prompt.tools.length === 0 ? {} : { tools: prompt.tools.map(writeChatTool) }),
     ...changedChatSettings({}, settingsForChat(prompt.settings, prompt.tools.length > 0), model),
     ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
@@ -57,6 +59,23 @@ function joinContents(contents: readonly Json[]): Json {
   return contents.flatMap((content) =>
     typeof content === 'string' ? [{ type: 'text', text: content }] : asArray(content),
   )
+}
+
+/** Moves each result to the message with its call. In the messages format, text and other messages may separate them. */
+function pairChatResults(messages: readonly JsonObject[]): readonly JsonObject[] {
+  const groups: JsonObject[][] = []
+  const groupsByCallId = new Map<Json | undefined, JsonObject[]>()
+  for (const message of messages) {
+    const calling = message['role'] === 'tool' ? groupsByCallId.get(message['tool_call_id']) : undefined
+    if (calling !== undefined) {
+      calling.push(message)
+      continue
+    }
+    const group = [message]
+    groups.push(group)
+    for (const call of asArray(message['tool_calls'])) groupsByCallId.set(asObject(call)?.['id'], group)
+  }
+  return groups.flat()
 }
 
 function settingsForChat(settings: Settings, hasTools: boolean): Settings {

@@ -115,6 +115,8 @@ function faultsOf(dialect: UpstreamDialect, body: JsonObject): readonly string[]
 interface Round {
   readonly messages: readonly { readonly text: string; readonly calls: number }[]
   readonly isReversed: boolean
+  /** True if each result is in its own message, in formats in which one message can have all. */
+  readonly isSplit: boolean
   /** The position of each result among later items, where the format allows it. */
   readonly delays: readonly number[]
   readonly between: 'nothing' | 'assistant' | 'developer'
@@ -128,6 +130,7 @@ const round: fc.Arbitrary<Round> = fc.record({
     maxLength: 3,
   }),
   isReversed: fc.boolean(),
+  isSplit: fc.boolean(),
   delays: fc.array(fc.nat({ max: 3 }), { minLength: 6, maxLength: 6 }),
   between: fc.constantFrom('nothing', 'assistant', 'developer'),
   hasImage: fc.boolean(),
@@ -163,7 +166,14 @@ function asMessages(rounds: readonly Round[]): JsonObject {
       tool_use_id: id,
       content: one.hasImage ? [image] : 'done',
     }))
-    return [...assistant, { role: 'user', content: [...results, { type: 'text', text: 'Go on.' }] }]
+    const go = { type: 'text', text: 'Go on.' }
+    // Agents that run tools in parallel send each result when it is ready.
+    const users = one.isSplit
+      ? [...results.map((result) => ({ role: 'user', content: [result, go] })), { role: 'user', content: [go] }]
+      : [{ role: 'user', content: [...results, go] }]
+    const system = { role: 'system', content: 'By the way.' }
+    const turns = one.between === 'developer' ? assistant.flatMap((turn) => [turn, system]).slice(0, -1) : assistant
+    return [...turns, ...users]
   })
   const tools = [
     { name: 'f', input_schema: { type: 'object' } },
@@ -289,6 +299,50 @@ describe('adjacent assistant messages with tool calls', () => {
       { role: 'assistant', content: 'And', tool_calls: [call('a', '{"n":1}'), call('b', '{}')] },
       { role: 'tool', tool_call_id: 'a', content: '1' },
       { role: 'tool', tool_call_id: 'b', content: '2' },
+    ])
+  })
+})
+
+describe('results in several user messages', () => {
+  const use = (id: string): JsonObject => ({ type: 'tool_use', id, name: 'f', input: {} })
+  const result = (id: string): JsonObject => ({ type: 'tool_result', tool_use_id: id, content: `r${id}` })
+  const call = (id: string): JsonObject => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } })
+
+  function chatMessages(...messages: readonly JsonObject[]): Json | undefined {
+    const tools = [{ name: 'f', input_schema: { type: 'object' } }]
+    return translate(messagesClient, { model: 'a/b', max_tokens: 9, tools, messages }, 'openai').body['messages']
+  }
+
+  it('directly follow the chat message with their calls', () => {
+    expect(
+      chatMessages(
+        { role: 'user', content: 'Hi' },
+        { role: 'assistant', content: [use('a'), use('b')] },
+        { role: 'user', content: [result('a'), { type: 'text', text: 'One.' }] },
+        { role: 'user', content: [result('b'), { type: 'text', text: 'Two.' }] },
+      ),
+    ).toEqual([
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: null, tool_calls: [call('a'), call('b')] },
+      { role: 'tool', tool_call_id: 'a', content: 'ra' },
+      { role: 'tool', tool_call_id: 'b', content: 'rb' },
+      { role: 'user', content: 'One.' },
+      { role: 'user', content: 'Two.' },
+    ])
+  })
+
+  it('belong to the last call with their id, and stay in place without a call', () => {
+    const rounds = [1, 2].flatMap((round) => [
+      { role: 'assistant', content: [use('same')] },
+      { role: 'user', content: [{ ...result('same'), content: `result ${round}` }] },
+    ])
+    const messages = asArray(chatMessages({ role: 'user', content: 'Hi' }, ...rounds)).map(asObject)
+
+    expect(messages.map((message) => message?.['role'])).toEqual(['user', 'assistant', 'tool', 'assistant', 'tool'])
+    expect(messages[2]?.['content']).toBe('result 1')
+    expect(chatMessages({ role: 'user', content: 'Hi' }, { role: 'user', content: [result('x')] })).toMatchObject([
+      { role: 'user' },
+      { role: 'tool', tool_call_id: 'x' },
     ])
   })
 })
