@@ -37,8 +37,9 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return writeNativeBody(prompt, model, changes)
 }
 
-/** Claude Fable accepts forced tool calls only before version 5.1. */
-const NO_FORCED_TOOLS = /claude-fable-(?:5-[1-9]\d?|[6-9]|[1-9]\d)(?!\d)/
+/** Fable and Mythos accept forced tool calls only before version 5.1, Opus and Sonnet only before 5.5. Haiku accepts them. */
+const NO_FORCED_TOOLS =
+  /claude-(?:(?:fable|mythos)-5-[1-9]\d?|(?:opus|sonnet)-5-(?:[5-9]|[1-9]\d)|(?:fable|mythos|opus|sonnet)-(?:[6-9]|[1-9]\d))(?!\d)/
 
 function checkToolChoice({ toolChoice }: Settings, model: string): void {
   if ((toolChoice?.type !== 'required' && toolChoice?.type !== 'tool') || !NO_FORCED_TOOLS.test(model)) return
