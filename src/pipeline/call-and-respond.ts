@@ -16,7 +16,7 @@ import {
   createWriteContext,
   requestsJsonByInstruction,
 } from './exchange.ts'
-import { headersToForward } from './measure.ts'
+import { headersToForward, rejectsSampling } from './measure.ts'
 import type { Services } from './services.ts'
 import type { WriteMetrics } from '../formats/format.ts'
 import { billFor, metricsWriter, prepareBill } from './charge.ts'
@@ -30,7 +30,11 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
   return loadOnDemand().then(({ portablePrompt }) => {
     const translate: Translate = (plannedPrompt, { provider, model }) =>
-      portablePrompt(plannedPrompt, { dialect: provider.dialect, model, isLossy: services.isLossy })
+      portablePrompt(plannedPrompt, {
+        dialect: provider.dialect,
+        model: rejectsSampling(provider, planned.request) ? { ...model, rejectsSamplingParameters: true } : model,
+        isLossy: services.isLossy,
+      })
     return call(new RoutedCall(planned, plan, translate), planned, services)
   })
 }

@@ -201,7 +201,8 @@ export async function countByVendor(
   }
 }
 
-const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
+const VERSION_HEADER = 'anthropic-version'
+const FORMAT_HEADERS = [VERSION_HEADER, 'anthropic-beta'] as const
 
 export function headersToForward(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
   let forwarded: Record<string, string> | undefined
@@ -227,3 +228,17 @@ export function answerHeadersOf(
 }
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
+
+/** The first version of the Anthropic API that rejects sampling parameters. */
+const VERSION_WITHOUT_SAMPLING = '2026-10-21'
+
+/** True if the version that the provider sends for this request rejects sampling parameters. */
+export function rejectsSampling(
+  { dialect, answerHeaders }: Pick<Provider, 'dialect' | 'answerHeaders'>,
+  request: Pick<HttpRequest, 'header'>,
+): boolean {
+  if (dialect !== 'anthropic') return false
+  const isForwarded = answerHeaders === undefined || VERSION_HEADER in answerHeaders
+  const version = isForwarded ? (request.header(VERSION_HEADER) ?? answerHeaders?.[VERSION_HEADER]) : undefined
+  return version !== undefined && version >= VERSION_WITHOUT_SAMPLING
+}

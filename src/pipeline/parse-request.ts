@@ -22,7 +22,7 @@ import { utf8Length } from '../tokens/estimate.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './admission.ts'
 import { type Authenticated, isBackground, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
-import { PromptSize } from './measure.ts'
+import { PromptSize, rejectsSampling } from './measure.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
@@ -166,15 +166,10 @@ function checkThread({ native }: Prompt, { routes }: ResolvedModel): void {
   )
 }
 
-/** The first version of the Anthropic API that rejects sampling parameters. */
-const VERSION_WITHOUT_SAMPLING = '2026-10-21'
-
 function withDefaults(prompt: Prompt, { model, provider }: Route, request: Pick<HttpRequest, 'header'>): Prompt {
   const { settings } = prompt
   if (model.defaults === undefined && model.rejectsTemperatureWithTopP !== true) return prompt
-  const rejectsSampling =
-    provider.dialect === 'anthropic' && (request.header('anthropic-version') ?? '') >= VERSION_WITHOUT_SAMPLING
-  const merged: Settings = rejectsSampling ? settings : { ...model.defaults, ...settings }
+  const merged: Settings = rejectsSampling(provider, request) ? settings : { ...model.defaults, ...settings }
   const { temperature, topP, ...others } = merged
   if (model.rejectsTemperatureWithTopP !== true || temperature === undefined || topP === undefined) {
     return { ...prompt, settings: merged }
