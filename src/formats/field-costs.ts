@@ -6,6 +6,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
 import { LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { isUnset, nameSet } from './parse-body.ts'
+import { COMPACTION_TRIGGER } from './prompt-checks.ts'
 
 export interface FieldCosts {
   /** Number of outputs that the vendor generates for one request and bills, whether or not it returns them. */
@@ -89,7 +90,8 @@ export function costsOfFields(body: JsonObject, names: readonly string[]): Field
   const scan: Scan = { costs, body, remaining: MAX_SCANNED_VALUES }
   for (const name of names) {
     if (ORDINARY_FIELDS.has(name)) continue
-    scanField(scan, name, body[name] ?? null, { param: name, isDescription: false })
+    if (name === COMPACTION_TRIGGER) addCompaction(costs, name)
+    else scanField(scan, name, body[name] ?? null, { param: name, isDescription: false })
   }
   return costs
 }
@@ -123,11 +125,19 @@ function scanOther(scan: Scan, normalized: string, value: Json, position: Positi
     addOptionalOutput(scan.costs, MAX_COUNT)
     return
   }
-  const isDescription = position.isDescription || THINKING.test(normalized)
   if (normalized === 'contextmanagement') {
     scanContextManagement(scan, value)
     return
   }
+  if (normalized === 'compaction') {
+    addCompaction(scan.costs, shorten(position.param))
+    return
+  }
+  if (normalized === 'mode' && position.param === 'reasoning' && value !== 'standard') {
+    addModelRuns(scan.costs)
+    return
+  }
+  const isDescription = position.isDescription || THINKING.test(normalized)
   const isWork = MODEL_CHOICES.has(normalized) || WORK_WORDS.test(normalized)
   if (!isDescription && isWork && !isEmpty(value)) scan.costs.vendorWork ??= shorten(position.param)
   scanValue(scan, value, { ...position, isDescription })
@@ -157,8 +167,19 @@ function scanValue(scan: Scan, value: Json, position: Position): void {
 function scanContextManagement(scan: Scan, value: Json): void {
   const { costs } = scan
   if (!mentions(scan, value, /compact/i)) return
-  costs.vendorWork ??= 'context_management'
+  addCompaction(costs, 'context_management')
   costs.promptReads = 2
+}
+
+/** The vendor adds its instructions to the prompt, and the output limit may not apply to the summary. */
+function addCompaction(costs: MutableCosts, param: string): void {
+  costs.vendorWork ??= param
+  addOptionalOutput(costs, MAX_COUNT)
+}
+
+/** With `reasoning: { mode: 'pro' }`, the vendor bills the work of several runs of the model. */
+function addModelRuns(costs: MutableCosts): void {
+  costs.vendorWork ??= 'reasoning.mode'
   addOptionalOutput(costs, MAX_COUNT)
 }
 
@@ -183,10 +204,20 @@ function addOptionalOutput(costs: MutableCosts, tokens: number): void {
   costs.optionalOutputTokens += tokens
 }
 
-/** Lenient vendors read numbers in strings. */
+/** Lenient vendors read numbers in strings, such as `"1_000"` and `"٨"`. */
 function countOf(value: Json): number {
   const count = typeof value === 'number' || typeof value === 'string' ? Math.ceil(Number(value)) : 0
+  if (Number.isNaN(count) && typeof value === 'string') return maxCountOf(value)
   return count > 0 ? Math.min(count, MAX_COUNT) : 0
+}
+
+const NUMBER_LIKE = /^[\s+]*\p{Nd}[\p{Nd}_.,\s]*$/u
+
+/** Returns the highest number with as many digits. */
+function maxCountOf(text: string): number {
+  if (text.length > MAX_PARAM_LENGTH || !NUMBER_LIKE.test(text)) return 0
+  const digits = text.match(/\p{Nd}/gu) ?? []
+  return Math.min(10 ** digits.length - 1, MAX_COUNT)
 }
 
 function isSwitch(value: Json): boolean {

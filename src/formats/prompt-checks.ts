@@ -54,9 +54,28 @@ export function fieldCostsOf({ native: { dialect, value: body } }: Pick<Prompt, 
   const ordinary = ORDINARY_FIELDS[dialect]
   let others: string[] | undefined
   for (const name in body) if (!ordinary.has(name)) (others ??= []).push(name)
+  if (dialect === 'responses') {
+    if (hasUnusualReasoning(body)) (others ??= []).push('reasoning')
+    if (hasCompactionTrigger(body)) (others ??= []).push(COMPACTION_TRIGGER)
+  }
   if (others === undefined) return NO_FIELD_COSTS
   const names = others
   return import('./field-costs.ts').then(({ costsOfFields }) => costsOfFields(body, names))
+}
+
+const ORDINARY_REASONING = nameSet('effort summary generate_summary context')
+
+function hasUnusualReasoning({ reasoning }: JsonObject): boolean {
+  if (!isJsonObject(reasoning)) return false
+  for (const name in reasoning) if (!ORDINARY_REASONING.has(name)) return true
+  return false
+}
+
+/** The type of an input item. `fieldCostsOf` adds it to the names of the fields that can cost more. */
+export const COMPACTION_TRIGGER = 'compaction_trigger'
+
+function hasCompactionTrigger({ input }: JsonObject): boolean {
+  return asArray(input).some((item) => isJsonObject(item) && item['type'] === COMPACTION_TRIGGER)
 }
 
 /** Tools that the caller runs, unless they declare an `environment` that is not local. */
@@ -79,10 +98,11 @@ function findVendorTool(tools: readonly Tool[]): string | undefined {
   return index === -1 ? undefined : `tools[${index}]`
 }
 
-function isRunByVendor({ type, environment }: JsonObject): boolean {
+function isRunByVendor(tool: JsonObject): boolean {
+  const { type, environment } = tool
   if (typeof type !== 'string') return false
   if (isJsonObject(environment) && environment['type'] !== 'local') return true
-  return !LOCAL_TOOLS.has(type) && !LOCAL_TOOL_VERSIONS.test(type)
+  return (!LOCAL_TOOLS.has(type) && !LOCAL_TOOL_VERSIONS.test(type)) || declaresVendorTool(tool)
 }
 
 function findExternalContent(messages: readonly Message[]): string | undefined {
@@ -112,7 +132,10 @@ function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }
 
-function declaresVendorTool({ tools }: JsonObject): boolean {
+/** For groups of tools, and for items and blocks that add tools to a conversation. */
+function declaresVendorTool({ tools, tool: added }: JsonObject): boolean {
+  const definition = isJsonObject(added) ? added['definition'] : undefined
+  if (isJsonObject(definition) && isRunByVendor(definition)) return true
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
 

@@ -1,4 +1,4 @@
-import { asArray, isJsonObject, type JsonObject } from '../core/json.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { CacheWrites } from '../core/money.ts'
 import type { Model } from '../core/ports.ts'
 import type { ImagePart, Part, Prompt } from '../core/prompt.ts'
@@ -151,7 +151,7 @@ type MutableWeight = { -readonly [Field in keyof PromptWeight]: PromptWeight[Fie
 /** `bytes` is the size of the body. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight: MutableWeight = { bytes, images: 0, overhead: REQUEST_OVERHEAD, translation: 0, cacheWrites: 'none' }
-  if (prompt.native.value['cache_control'] !== undefined) weighMarker(prompt.native.value, weight)
+  weighMarker(prompt.native.value['cache_control'], weight)
   for (const message of prompt.messages) {
     weight.overhead += MESSAGE_OVERHEAD
     for (const part of message.parts) weighPart(part, weight)
@@ -161,16 +161,29 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   weight.translation += (1 + prompt.tools.length) * TRANSLATED_ITEM_TOKENS
   if (prompt.settings.shape?.type === 'json') weight.translation += TRANSLATED_SHAPE_TOKENS
   for (const { parameters, native } of prompt.tools) {
-    if (native.value['cache_control'] !== undefined) weighMarker(native.value, weight)
+    weighMarker(native.value['cache_control'], weight)
+    weighMarker(native.value['caching'], weight)
     if (parameters === undefined) weighTool(native.value, weight, 0)
   }
   return weight
 }
 
-function weighMarker({ cache_control: marker }: JsonObject, weight: MutableWeight): void {
+function weighMarker(marker: Json | undefined, weight: MutableWeight): void {
   if (!isJsonObject(marker)) return
   if (marker['ttl'] === '1h') weight.cacheWrites = '1h'
   else if (weight.cacheWrites === 'none') weight.cacheWrites = '5m'
+}
+
+/** Some blocks contain blocks or tools that have markers of their own. */
+function weighNestedMarkers(value: Json | undefined, weight: MutableWeight): void {
+  if (weight.cacheWrites === '1h' || typeof value !== 'object' || value === null) return
+  if (Array.isArray(value)) {
+    for (const element of value as readonly Json[]) weighNestedMarkers(element, weight)
+    return
+  }
+  const fields = value as JsonObject
+  weighMarker(fields['cache_control'], weight)
+  for (const name in fields) weighNestedMarkers(fields[name], weight)
 }
 
 /** The translated names of the tools in a group start with the group's name. */
@@ -189,7 +202,7 @@ function weighOpaque({ input, namespace, tools }: JsonObject, weight: MutableWei
 
 function weighPart(part: Part, weight: MutableWeight): void {
   weight.translation += TRANSLATED_ITEM_TOKENS
-  if (part.native?.value['cache_control'] !== undefined) weighMarker(part.native.value, weight)
+  if (part.native !== undefined) weighMarker(part.native.value['cache_control'], weight)
   switch (part.type) {
     case 'image': {
       const data = imageData(part)
@@ -199,11 +212,13 @@ function weighPart(part: Part, weight: MutableWeight): void {
       return
     }
     case 'document':
+      weighNestedMarkers(part.native?.value['source'], weight)
       if (part.source.type === 'base64' && part.source.mediaType.startsWith('text/')) {
         weight.bytes += Math.ceil(part.source.data.length * DECODED_GROWTH)
       }
       return
     case 'opaque':
+      weighNestedMarkers(part.native.value, weight)
       return weighOpaque(part.native.value, weight)
     case 'tool-call':
       if (typeof part.native?.value['namespace'] === 'string') {
