@@ -12,7 +12,7 @@ import type { Services } from './pipeline/services.ts'
 import { createModelDirectory, type ModelDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
-import { stemOf } from './providers/vendor.ts'
+import { listedStemOf } from './providers/vendor.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { Metrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
@@ -302,7 +302,7 @@ async function closeAll(
 function toMarginFunction(margin: GatewayOptions['margin'] = 1.5): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, modelName, route) => {
-    const model = route === undefined ? modelName : `${route.provider.name}/${stemOf(route.model.id)}`
+    const model = route === undefined ? modelName : `${route.provider.name}/${listedStemOf(route)}`
     return margin({ keyId: key.id, keyName: key.name, model })
   }
 }

@@ -234,3 +234,6 @@ export function matchesModel(patterns: readonly string[], name: string): boolean
 
 /** The beta of the one-million-token window, which raises the price. Vendors may ignore the case of its name. */
 export const LONG_CONTEXT_BETA: RegExp = /context-1m/i
+
+/** The type of an input item. `fieldCostsOf` adds it to the names of the fields that can cost more. */
+export const COMPACTION_TRIGGER = 'compaction_trigger'

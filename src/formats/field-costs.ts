@@ -4,9 +4,8 @@
  */
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
-import { LONG_CONTEXT_BETA } from '../core/prompt.ts'
+import { COMPACTION_TRIGGER, LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { isUnset, nameSet } from './parse-body.ts'
-import { COMPACTION_TRIGGER } from './prompt-checks.ts'
 
 export interface FieldCosts {
   /** Number of outputs that the vendor generates for one request and bills, whether or not it returns them. */

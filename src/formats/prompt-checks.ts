@@ -3,7 +3,7 @@ import { nameSet } from './parse-body.ts'
 import { promptTooLongError } from './scan-json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import type { Dialect, Message, Part, Prompt, Tool } from '../core/prompt.ts'
+import { COMPACTION_TRIGGER, type Dialect, type Message, type Part, type Prompt, type Tool } from '../core/prompt.ts'
 
 /** `limit` is in UTF-16 code units. Only the parsed prompt shows whether a base64 string is media or text. */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
@@ -70,9 +70,6 @@ function hasUnusualReasoning({ reasoning }: JsonObject): boolean {
   for (const name in reasoning) if (!ORDINARY_REASONING.has(name)) return true
   return false
 }
-
-/** The type of an input item. `fieldCostsOf` adds it to the names of the fields that can cost more. */
-export const COMPACTION_TRIGGER = 'compaction_trigger'
 
 function hasCompactionTrigger({ input }: JsonObject): boolean {
   return asArray(input).some((item) => isJsonObject(item) && item['type'] === COMPACTION_TRIGGER)

@@ -105,10 +105,19 @@ export function createModelDirectory(options: {
   const providers = providersByName(options.providers)
   checkPrices(options.providers)
   const configured = configuredModels(catalog.models ?? [], providers)
+  const configuredByStem = undatedModels(configured)
+  /** Without this, `-latest` or a date would select the price that `catalog.models` replaces. */
+  const findUnlisted = (name: string, id: string, provider: Provider): Model | undefined => {
+    const model = provider.model(id)
+    const undated = configuredByStem.get(stemOf(name))
+    if (undated === undefined) return model
+    const hasOwnPrice = model !== undefined && model.price !== provider.model(undated.id)?.price
+    return hasOwnPrice ? model : { ...undated, id }
+  }
   const find = (name: string): CatalogRoute | undefined => {
     const modelName = splitModelName(name)
     const provider = modelName && providers.get(modelName.provider)
-    const model = configured.get(name) ?? (modelName && provider?.model(modelName.id))
+    const model = configured.get(name) ?? (modelName && provider && findUnlisted(name, modelName.id, provider))
     return provider && model && { name, provider, model }
   }
   const aliases = aliasRoutes(catalog.aliases ?? [], find)
@@ -175,6 +184,10 @@ function configuredModels(
     configured.set(entry.id, model)
   }
   return configured
+}
+
+function undatedModels(configured: ReadonlyMap<string, Model>): ReadonlyMap<string, Model> {
+  return new Map([...configured].filter(([name]) => name === stemOf(name)))
 }
 
 function aliasRoutes(

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
-import type { Provider, Model } from '../core/ports.ts'
+import type { Provider, Model, Route } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import {
   type HttpProviderOptions,
@@ -183,10 +183,12 @@ function createProviderModels(
     }
     byId.set(entry.id, model)
   }
-  const byStem = modelsByStem([...byId.values()])
+  const byStem = modelsByStem([...byId.values()], stemOf)
+  // The default price must not apply to another spelling of a model that has a price.
+  const byLooseName = defaultPrice === undefined ? undefined : modelsByStem([...byId.values()], looseNameOf)
   const find = (id: string): Model | undefined => {
     // Vendors serve the same model as `name`, `name-latest` and `name-<date>`. A listed date can have its own price.
-    const match = byId.get(id) ?? byStem.get(stemOf(id))
+    const match = byId.get(id) ?? byStem.get(stemOf(id)) ?? byLooseName?.get(looseNameOf(id))
     if (match !== undefined) return match.id === id ? match : { ...match, id }
     return completeModel({ id }, undefined, family, defaultPrice)
   }
@@ -195,10 +197,10 @@ function createProviderModels(
 }
 
 /** The undated model of a stem takes precedence over its dated versions, and the first listed version over the others. */
-function modelsByStem(models: readonly Model[]): ReadonlyMap<string, Model> {
+function modelsByStem(models: readonly Model[], nameOf: (id: string) => string): ReadonlyMap<string, Model> {
   const byStem = new Map<string, Model>()
   for (const model of models) {
-    const stem = stemOf(model.id)
+    const stem = nameOf(model.id)
     if (model.id === stem || !byStem.has(stem)) byStem.set(stem, model)
   }
   return byStem
@@ -237,4 +239,18 @@ function checkSmallModel(functionName: string, model: Model | undefined, find: P
 
 export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
+}
+
+/** Some servers ignore the case of a name and the tag `:latest`. */
+function looseNameOf(id: string): string {
+  return stemOf(id.toLowerCase().replace(/:latest$/, ''))
+}
+
+/** Returns the id under which a provider lists a model, without `-latest` and date. Spellings of a model have one. */
+export function listedStemOf({ provider, model: { id } }: Route): string {
+  const stem = stemOf(id)
+  const { models } = provider
+  if (models.some((model) => model.id === stem || model.id === id)) return stem
+  const listed = models.filter((model) => looseNameOf(model.id) === looseNameOf(id)).map((model) => stemOf(model.id))
+  return listed.includes(stem) ? stem : (listed[0] ?? stem)
 }

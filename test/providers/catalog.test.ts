@@ -82,6 +82,29 @@ it('an unknown date and -latest take the price of the undated model wherever it 
   ).toEqual([2, 2, 2, 1, 3])
 })
 
+it.each(['LLAMA3', 'llama3:latest', 'Llama3:Latest', 'llama3-LATEST', 'Llama3-2030-01-01'])(
+  'the default price does not apply to %s, which is another spelling of a model with a price',
+  (id) => {
+    const price = { input: 5, output: 10 }
+    const listed = { defaultPrice: { input: 0, output: 0 }, models: [{ id: 'llama3', price }] }
+    const provider = openaiCompatible({ name: 'x', baseUrl: 'http://localhost/v1', ...listed })
+
+    expect(provider.model(id)).toMatchObject({ id, price })
+    expect(provider.model('llama3.3')?.price.input).toBe(0)
+  },
+)
+
+it('a price in catalog.models applies to -latest and unknown dates of the model', () => {
+  const price = { input: 9, output: 90 }
+  const models = ['openai/gpt-4o', 'openai/new'].map((id) => ({ id, price }))
+  const directory = createModelDirectory({ providers: vendors, catalog: { models } })
+
+  const inputPrices = ['gpt-4o', 'gpt-4o-latest', 'gpt-4o-2031-01-01', 'gpt-4o-2024-05-13', 'new-latest', 'gpt-5'].map(
+    (id) => directory.resolve(`openai/${id}`)?.model.price.input,
+  )
+  expect(inputPrices).toEqual([9, 9, 9, 5, 9, 1.25])
+})
+
 describe('families', () => {
   it.each([
     ['claude-sonnet-5-5', 'claude'],
