@@ -41,19 +41,30 @@ function lineOf({ timestamp, event, service, cause, ...others }: PrintedFailure)
     name === 'level' ? [] : [`${name}=${String(value)}`],
   )
   const { name = '', message = '', code, stack = '' } = cause ?? {}
-  const place = /^\s*at .+$/m.exec(stack)?.[0].trim() ?? ''
-  const error = `${name}: ${redact(message)}${code === undefined ? '' : ` (${code})`} ${place}`
+  // A message can have lines that begin with `at`, too.
+  const place = /^ {4}at .+:\d+:\d+\)?$/m.exec(stack)?.[0].trim() ?? ''
+  const error = `${redact(name)}: ${redact(message)}${code === undefined ? '' : ` (${code})`} ${place}`
   return `${timestamp} ${service}: ${event} [${shown.join(' ')}] ${error}`
     .replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
     .trim()
     .slice(0, MAX_LINE_LENGTH)
 }
 
-const SECRETS = /\b(?:Bearer|Basic)\s+\S+|\b(?:sk|pk|gsk|xai|AIza|AKIA)[\w-]{8,}|(?<=:\/\/)[^\s/@]+@/g
+const SECRETS: readonly RegExp[] = [
+  /\b(?:Bearer|Basic)\s+\S+/gi,
+  // Credentials in an address. The end of a long message may be missing.
+  /(?<=:\/\/)(?:\S+@|[^\s/:]*:\S+$)/g,
+  /\b(?:password|passwd|pwd|passphrase|secret|token|(?:\w+[-_ ])?(?:api|access)[-_ ]?key|authorization|credentials?|cookie)["']?\s*[:=]\s*\S+/gi,
+  /(?<=[?&][\w-]+=)[^\s&]+/g,
+  /\b(?:sk|pk|gsk|xai|ghp|AIza|AKIA)[\w-]{8,}/g,
+  // Long words of letters and digits, but not dates.
+  /(?<![\w-])(?!\d{4}-\d\d-)(?=[\w+=~-]*\d)(?=[\w+=~-]*[A-Za-z])[\w+=~-]{16,}/g,
+]
+/** Error messages may quote a part of a request, such as those of `JSON.parse`. An apostrophe is not a quotation mark. */
+const QUOTED = /"[^"]*(?:"|$)|(?<![\p{L}\p{N}])'[^']*(?:'|$)/gu
 
-/** Error messages may quote a part of a request, such as those of `JSON.parse`. */
 function redact(message: string): string {
-  return message.replace(SECRETS, '[removed]').replace(/"[^"]*("|$)/g, '"[removed]"')
+  return SECRETS.reduce((text, pattern) => text.replace(pattern, '[removed]'), message).replace(QUOTED, '"[removed]"')
 }
 
 function writeToStderr(line: string): void {

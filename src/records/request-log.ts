@@ -114,10 +114,9 @@ export function createRequestLog(sink: Sink | undefined, stderr?: (line: string)
       const record = eventRecord('ERROR', name, at, { ...fields, cause: describeCause(cause) })
       if (sink !== undefined) return write(record)
       // A failure to print cannot be reported.
-      loadPrinter().then(
-        (print) => print(record),
-        () => {},
-      )
+      loadPrinter()
+        .then((print) => print(record))
+        .catch(() => {})
     },
     write: (finished) => {
       if (sink === undefined) return

@@ -41,6 +41,43 @@ describe('an internal error of a gateway', () => {
     expect(lines[0]).not.toMatch(/\n|secret of the company|sk-0123/)
   })
 
+  it.each([
+    'authorization: bearer hunter22',
+    'postgres://app:hun/ter22@db.example/main',
+    `connect to redis://app:hunter22${'x'.repeat(300)}@cache.example`,
+    'password=hunter22',
+    "the option 'hunter22 is the password' is unknown",
+    'X-Api-Key: hunter22',
+    'api_key = hunter22',
+    'GET https://vendor.example/v1?key=hunter22&alt=sse',
+    'invalid header value eyJhbGciOiJIUzI1NiJ9.hunter22AAAAAAAAAAAA.x',
+    'the key 0123456789abcdefhunter2201234567 was rejected',
+    'ghp_hunter220123456789',
+    `${'word '.repeat(100)}\nat hunter22`,
+  ])('does not print the secret in %j', async (message) => {
+    const lines: string[] = []
+    const margin = (): never => {
+      throw new Error(`The lookup failed: ${message}`)
+    }
+    await send({ margin, runtime: { stderr: (line) => lines.push(line) } })
+
+    await waitUntil(() => lines.length > 0)
+    expect(lines[0]).toContain('Error: The lookup failed: ')
+    expect(lines[0]).not.toMatch(/hunter22|ter22/)
+  })
+
+  it('keeps the words, numbers and paths of a message', async () => {
+    const lines: string[] = []
+    const message = "ENOENT: can't open /var/lib/node20/data.sqlite3, it isn't there (errno -2, 2026-11-28T10:00:00Z)"
+    const margin = (): never => {
+      throw new Error(message)
+    }
+    await send({ margin, runtime: { stderr: (line) => lines.push(line) } })
+
+    await waitUntil(() => lines.length > 0)
+    expect(lines[0]).toContain(message)
+  })
+
   it('is a log record, and not on stderr, if there is a log', async () => {
     const lines: string[] = []
     const records: LogRecord[] = []
