@@ -12,6 +12,7 @@ import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/c
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { headerError } from '../core/http.ts'
+import { isJsonObject } from '../core/json.ts'
 
 export interface SemanticCacheOptions {
   /** Enables the cache. @default true */
@@ -67,6 +68,15 @@ const checkTtl = expects(`a number of seconds above 0, at most ${YEAR_SECONDS}`,
   isWithin(value, YEAR_SECONDS),
 )
 
+const checkEmbedderShape = objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed'])
+const checkEmbedderPrice = numberFrom(0, 10_000, 'dollars per million tokens, from 0 to 10000')
+
+export const checkEmbedder: OptionCheck = (value, path) => {
+  const problem = checkEmbedderShape(value, path)
+  const price = isJsonObject(value) ? value['price'] : undefined
+  return problem ?? (price === undefined ? undefined : checkEmbedderPrice(price, `${path}.price`))
+}
+
 export const checkCache: OptionCheck = optionsOf(
   {
     enabled: oneOf(true, false),
@@ -77,7 +87,7 @@ export const checkCache: OptionCheck = optionsOf(
     scope: oneOf('key', 'global'),
     maxEntries: integerFrom(1),
     maxBytes: integerFrom(1),
-    embedder: objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed']),
+    embedder: checkEmbedder,
     index: objectWith('a vector index, such as redisVectorIndex({ … })', ['add', 'nearest']),
     answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
     verifyHit: functionCheck('verifyHit(query, entry, call)'),

@@ -78,13 +78,23 @@ export function totalTokens(usage: Usage): number {
 /** Vendor-side work that is counted separately: summaries of the conversation, and advice from another model. */
 const SEPARATE_ITERATIONS: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
+/** The fields that `readMessageUsage` reads, except `iterations`. */
+export const MESSAGE_USAGE_FIELDS = [
+  'input_tokens',
+  'output_tokens',
+  'cache_read_input_tokens',
+  'cache_creation_input_tokens',
+  'cache_creation',
+  'output_tokens_details',
+] as const
+
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
   const separate = iterations.filter((iteration) => SEPARATE_ITERATIONS.has(iteration['type']))
   return separate.map(readMessageCounts).reduce(addUsage, readMessageCounts(usage))
 }
 
-function addUsage(sum: Partial<Usage>, added: Partial<Usage>): Partial<Usage> {
+export function addUsage(sum: Partial<Usage>, added: Partial<Usage>): Partial<Usage> {
   const names = Object.keys(added) as (keyof Usage)[]
   return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (added[name] ?? 0)])) }
 }

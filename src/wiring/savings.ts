@@ -1,5 +1,5 @@
 import { lazy } from '../core/async.ts'
-import { expects, listOf, numberFrom, objectWith, oneOf, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { expects, listOf, numberFrom, oneOf, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { Embedder } from '../core/cache.ts'
 import type { Meter, Runtime, Route, Model } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
@@ -18,7 +18,7 @@ import {
 } from '../savings/tier.ts'
 import type { MinTarget, SliderMode } from '../savings/selection-tiers.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import type { SemanticCacheOptions } from '../cache/cache-options.ts'
+import { checkEmbedder, type SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { SmallModelOptions } from '../providers/internal-calls.ts'
@@ -85,7 +85,7 @@ export const checkSavings: OptionCheck = optionsOf({
     targetShare: numberFrom(0.0001, 1),
     minTarget: (value, path) => (typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path)),
   }),
-  embedder: objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed']),
+  embedder: checkEmbedder,
   tiers: expects(
     'a list of tiers, or a function that receives the built-in tiers and returns a list',
     (value) => Array.isArray(value) || typeof value === 'function',

@@ -148,6 +148,23 @@ describe('the memory to read a block that only the messages format supports is l
   })
 })
 
+it.each([
+  ['fields', (index: number) => ({ [`field_${index}`]: 1 })],
+  ['iterations', (index: number) => ({ iterations: index === 0 ? Array<JsonObject>(2000).fill(COMPACTION) : null })],
+])('the memory to read the usage of a messages stream is linear in its events and %s', async (_title, more) => {
+  const events = Array.from({ length: 2000 }, (_, index) => {
+    const usage = { output_tokens: index, ...more(index) }
+    return { data: JSON.stringify({ type: 'message_delta', delta: {}, usage }) }
+  })
+  const read = createReader()
+
+  const bytes = await allocatedBy(() => events.forEach(read))
+
+  expect(bytes).toBeLessThan(MAX_ALLOCATED_BYTES)
+})
+
+const COMPACTION: JsonObject = { type: 'compaction', input_tokens: 1, output_tokens: 1 }
+
 /** Measured: 3.5 MB. A copy of the fields per delta or per field allocates about 400 MB. */
 const MAX_ALLOCATED_BYTES = 16_000_000
 

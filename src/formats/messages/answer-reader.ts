@@ -5,7 +5,7 @@ import {
   type StreamReader,
   thinkingParts,
 } from '../../core/answer.ts'
-import { NO_USAGE } from '../../core/money.ts'
+import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import { fieldError, objectAt, stringAt } from '../parse-body.ts'
 import { answerFailure } from '../read-failure.ts'
@@ -18,7 +18,7 @@ import {
   parseUpstreamEvent,
 } from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
-import { readFinishReason, readMessageUsage } from '../usage.ts'
+import { addUsage, MESSAGE_USAGE_FIELDS, readFinishReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
@@ -53,7 +53,8 @@ function parseUpstream<T>(read: () => T): T {
 
 interface ReaderState {
   readonly readBlockEvent: BlockReader
-  usage: JsonObject
+  readonly usage: Record<string, Json>
+  iterationUsage: Partial<Usage>
   hasStarted: boolean
   hasStopReason: boolean
   hasStopped: boolean
@@ -65,6 +66,7 @@ export function createReader(): StreamReader {
   const state: ReaderState = {
     readBlockEvent: createBlockReader(),
     usage: {},
+    iterationUsage: {},
     hasStarted: false,
     hasStopReason: false,
     hasStopped: false,
@@ -143,9 +145,14 @@ function readMessageDelta(state: ReaderState, data: JsonObject): readonly Stream
 /** Counts are cumulative. The fields of all events are merged, because an event may omit some of them. */
 function readNewUsage(state: ReaderState, counts: JsonObject | undefined): readonly StreamPart[] {
   if (counts === undefined) return []
-  const present = Object.entries(counts).filter(([, value]) => value !== null)
-  state.usage = { ...state.usage, ...Object.fromEntries(present) }
-  return [{ type: 'usage', usage: readMessageUsage(state.usage) }]
+  // A copy of all fields per event, or a sum of all iterations, would take quadratic time.
+  for (const name of MESSAGE_USAGE_FIELDS) {
+    const value = counts[name] ?? null
+    if (value !== null) state.usage[name] = value
+  }
+  const { iterations = null } = counts
+  if (iterations !== null) state.iterationUsage = readMessageUsage({ iterations })
+  return [{ type: 'usage', usage: addUsage(readMessageUsage(state.usage), state.iterationUsage) }]
 }
 
 function readStop(state: ReaderState): readonly StreamPart[] {
