@@ -33,6 +33,14 @@ export interface Usage {
   readonly outputTokens: number
   /** Included in `outputTokens`. */
   readonly reasoningTokens: number
+  /** The tokens of each model, if the vendor called several. Included in the counts. @default all of the requested model */
+  readonly models?: readonly ModelTokens[]
+}
+
+/** Tokens of a model that the vendor called for a request, such as a fallback after a refusal. */
+export interface ModelTokens {
+  readonly model: string
+  readonly usage: Usage
 }
 
 export const NO_USAGE: Usage = {

@@ -237,3 +237,8 @@ export const LONG_CONTEXT_BETA: RegExp = /context-1m/i
 
 /** The type of an input item. `fieldCostsOf` adds it to the names of the fields that can cost more. */
 export const COMPACTION_TRIGGER = 'compaction_trigger'
+
+/** Returns a model id without `-latest` or the date of its version. */
+export function stemOf(id: string): string {
+  return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
+}

@@ -1,4 +1,4 @@
-import { promptTokens, NO_USAGE, type Usage } from '../core/money.ts'
+import { promptTokens, NO_USAGE, type ModelTokens, type Usage } from '../core/money.ts'
 import type { FinishReason } from '../core/answer.ts'
 import { nameSet } from './parse-body.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
@@ -88,21 +88,61 @@ export const MESSAGE_USAGE_FIELDS = [
   'output_tokens_details',
 ] as const
 
-export function readMessageUsage(usage: JsonObject): Partial<Usage> {
-  const iterations = asArray(usage['iterations']).filter(isJsonObject)
-  const separate = iterations.filter((iteration) => SEPARATE_ITERATIONS.has(iteration['type']))
-  return separate.map(readMessageCounts).reduce(addUsage, readMessageCounts(usage))
+export interface IterationUsage {
+  readonly usage: Partial<Usage>
+  /** True if the totals of the message are not added, because the iterations are all calls of the request. */
+  readonly isComplete: boolean
 }
 
-export function addUsage(sum: Partial<Usage>, added: Partial<Usage>): Partial<Usage> {
-  const names = Object.keys(added) as (keyof Usage)[]
-  return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (added[name] ?? 0)])) }
+export const NO_ITERATIONS: IterationUsage = { usage: {}, isComplete: false }
+
+export function readMessageUsage(usage: JsonObject, iterations = readIterations(usage['iterations'])): Partial<Usage> {
+  return iterations.isComplete ? iterations.usage : addUsage(readMessageCounts(usage), iterations.usage)
+}
+
+export function readIterations(value: Json | undefined): IterationUsage {
+  const iterations = asArray(value).filter(isJsonObject)
+  if (iterations.length === 0) return NO_ITERATIONS
+  const attempts = billedAttempts(iterations)
+  const separate = iterations.filter((iteration) => SEPARATE_ITERATIONS.has(iteration['type']))
+  const added = [...(attempts ?? []), ...separate]
+  const models = added.flatMap(tokensOfModel)
+  const usage = added.map(readMessageCounts).reduce(addUsage, {})
+  return { usage: models.length === 0 ? usage : { ...usage, models }, isComplete: attempts !== undefined }
+}
+
+/**
+ * Returns the calls of all models if a fallback answered, because the totals need not include the models that declined.
+ * The vendor does not bill a model that declined without output.
+ */
+function billedAttempts(iterations: readonly JsonObject[]): readonly JsonObject[] | undefined {
+  const serving = iterations.find(({ type }) => type === 'fallback_message')
+  if (serving === undefined) return undefined
+  return iterations.filter(
+    (iteration) =>
+      iteration === serving ||
+      (iteration['type'] === 'message' &&
+        (iteration['model'] === serving['model'] || asTokens(iteration['output_tokens']) !== 0)),
+  )
+}
+
+function tokensOfModel(iteration: JsonObject): readonly ModelTokens[] {
+  const model = asString(iteration['model'])
+  return model === undefined ? [] : [{ model, usage: { ...NO_USAGE, ...readMessageCounts(iteration) } }]
+}
+
+type Counts = Partial<Omit<Usage, 'models'>>
+
+function addUsage(counts: Counts, { models, ...added }: Partial<Usage>): Partial<Usage> {
+  const names = Object.keys(added) as (keyof Counts)[]
+  const sums = Object.fromEntries(names.map((name) => [name, (counts[name] ?? 0) + (added[name] ?? 0)]))
+  return { ...counts, ...sums, ...(models !== undefined && { models }) }
 }
 
 /** `input_tokens` excludes cached tokens. `cache_creation` splits the cache writes by duration. */
-function readMessageCounts(usage: JsonObject): Partial<Usage> {
-  const counts: Partial<Mutable<Usage>> = {}
-  const set = (name: keyof Usage, value: unknown): void => {
+function readMessageCounts(usage: JsonObject): Counts {
+  const counts: Mutable<Counts> = {}
+  const set = (name: keyof Counts, value: unknown): void => {
     const tokens = asTokens(value)
     if (tokens !== undefined) counts[name] = tokens
   }
@@ -116,7 +156,7 @@ function readMessageCounts(usage: JsonObject): Partial<Usage> {
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 
-function setCacheWrites(counts: Partial<Mutable<Usage>>, usage: JsonObject): void {
+function setCacheWrites(counts: Mutable<Counts>, usage: JsonObject): void {
   const total = asTokens(usage['cache_creation_input_tokens'])
   const byDuration = asObject(usage['cache_creation'])
   const oneHourTokens = asTokens(byDuration?.['ephemeral_1h_input_tokens'])

@@ -12,17 +12,21 @@ import type { MaybePromise } from '../core/async.ts'
 import type { Json } from '../core/json.ts'
 import {
   add,
+  costOf,
+  type ModelTokens,
   type NanoUsd,
   NO_USAGE,
+  type Price,
   promptTokens,
   scale,
+  subtract,
   toDollars,
   toNanoUsd,
   type Usage,
   ZERO,
 } from '../core/money.ts'
 import type { Meter, Route } from '../core/ports.ts'
-import { textOfPart } from '../core/prompt.ts'
+import { stemOf, textOfPart } from '../core/prompt.ts'
 import type { WriteMetrics } from '../formats/format.ts'
 import { addMissingPromptTokens } from '../upstream/attempts.ts'
 import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
@@ -148,7 +152,7 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
   // Vendors of the messages format cache only what the caller marks.
   const servedShare = provider.dialect === 'anthropic' && writes === 'none' ? 0 : (optimization.servedShare ?? 0)
   const maxOutputTokens = Math.max(model.maxOutputTokens, reservation.outputTokens)
-  return makeBill({
+  const bill = makeBill({
     price: model.price,
     margin,
     strategy: optimization.rewrite?.strategy ?? PASSTHROUGH,
@@ -168,6 +172,30 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
       attempts.costOfUnusedCalls(() => counts.sent),
     ),
   })
+  return usage.models === undefined ? bill : withModelPrices(bill, { planned, route, models: usage.models })
+}
+
+interface ModelPrices {
+  readonly planned: Planned
+  readonly route: Route
+  readonly models: readonly ModelTokens[]
+}
+
+/** Replaces the price of the requested model for the tokens of other models. Usage above the ceiling is not repriced. */
+function withModelPrices(bill: Bill, { planned: { reservation }, route, models }: ModelPrices): Bill {
+  if (bill.excessUsage !== undefined) return bill
+  const { provider, model: requested } = route
+  const priceOf = (id: string): Price =>
+    stemOf(id) === stemOf(requested.id) ? requested.price : (provider.model(id)?.price ?? requested.price)
+  const difference = models.reduce(
+    (sum, { model, usage }) => add(sum, subtract(costOf(usage, priceOf(model)), costOf(usage, requested.price))),
+    ZERO,
+  )
+  const reprice = (cost: NanoUsd): NanoUsd => toNanoUsd(Math.max(0, add(cost, difference)))
+  const theoretical = reprice(bill.theoretical)
+  const reserved = reservation.quote.cost(reservation.outputTokens)
+  const billed = toNanoUsd(Math.min(scale(theoretical, bill.margin), Math.max(bill.billed, reserved)))
+  return { ...bill, theoretical, actual: reprice(bill.actual), billed }
 }
 
 export function routeOf({ route, resolved }: Planned): Route {

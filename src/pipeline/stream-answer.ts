@@ -2,6 +2,7 @@ import type { Bill } from '../billing/bill.ts'
 import { type AnswerSource, type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
 import { chain } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import { NO_USAGE } from '../core/money.ts'
 import type { Route, Runtime } from '../core/ports.ts'
 import { EventBuffer } from '../replay/event-buffer.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
@@ -173,7 +174,10 @@ class StreamAnswer {
       metadata: { dialect: format.dialect },
       ended: buffer.ended,
       follow: (sink) => buffer.follow(0, sink),
-      summary: () => ({ usage: { ...this.#stream.translator.usage } }),
+      summary: () => {
+        const { models: _models, ...counts } = this.#stream.translator.usage ?? NO_USAGE
+        return { usage: counts }
+      },
       subscribers,
     })
   }

@@ -3,7 +3,7 @@ import type { AnswerSource, StreamChunk } from '../core/answer.ts'
 import { isAnswerSource } from '../upstream/attempts.ts'
 import { closeIterator } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isSafeModelName, splitModelName } from '../core/prompt.ts'
+import { isSafeModelName, splitModelName, stemOf } from '../core/prompt.ts'
 import type { Provider, Route, Model } from '../core/ports.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }
@@ -20,7 +20,7 @@ import {
   tokenCountSchema,
   type ModelEntry,
 } from './provider-options.ts'
-import { completeModel, PRICE_REMEDY, stemOf } from './vendor.ts'
+import { completeModel, PRICE_REMEDY } from './vendor.ts'
 
 /** Another name for a model, with its own settings and limits. */
 export interface CatalogAlias {

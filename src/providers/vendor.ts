@@ -1,6 +1,7 @@
 import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
 import type { Provider, Model, Route } from '../core/ports.ts'
+import { stemOf } from '../core/prompt.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import {
   type HttpProviderOptions,
@@ -235,10 +236,6 @@ function checkSmallModel(functionName: string, model: Model | undefined, find: P
     functionName,
     `models: small: "${model.small}" ${problem}; expected a model of the family "${model.family}"`,
   )
-}
-
-export function stemOf(id: string): string {
-  return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }
 
 /** Some servers ignore the case of a name and the tag `:latest`. */

@@ -5,7 +5,7 @@ import {
   type StreamReader,
   thinkingParts,
 } from '../../core/answer.ts'
-import { NO_USAGE, type Usage } from '../../core/money.ts'
+import { NO_USAGE } from '../../core/money.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import { fieldError, objectAt, stringAt } from '../parse-body.ts'
 import { answerFailure } from '../read-failure.ts'
@@ -18,7 +18,14 @@ import {
   parseUpstreamEvent,
 } from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
-import { addUsage, MESSAGE_USAGE_FIELDS, readFinishReason, readMessageUsage } from '../usage.ts'
+import {
+  type IterationUsage,
+  MESSAGE_USAGE_FIELDS,
+  NO_ITERATIONS,
+  readFinishReason,
+  readIterations,
+  readMessageUsage,
+} from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
@@ -54,7 +61,7 @@ function parseUpstream<T>(read: () => T): T {
 interface ReaderState {
   readonly readBlockEvent: BlockReader
   readonly usage: Record<string, Json>
-  iterationUsage: Partial<Usage>
+  iterations: IterationUsage
   hasStarted: boolean
   hasStopReason: boolean
   hasStopped: boolean
@@ -66,7 +73,7 @@ export function createReader(): StreamReader {
   const state: ReaderState = {
     readBlockEvent: createBlockReader(),
     usage: {},
-    iterationUsage: {},
+    iterations: NO_ITERATIONS,
     hasStarted: false,
     hasStopReason: false,
     hasStopped: false,
@@ -151,8 +158,8 @@ function readNewUsage(state: ReaderState, counts: JsonObject | undefined): reado
     if (value !== null) state.usage[name] = value
   }
   const { iterations = null } = counts
-  if (iterations !== null) state.iterationUsage = readMessageUsage({ iterations })
-  return [{ type: 'usage', usage: addUsage(readMessageUsage(state.usage), state.iterationUsage) }]
+  if (iterations !== null) state.iterations = readIterations(iterations)
+  return [{ type: 'usage', usage: readMessageUsage(state.usage, state.iterations) }]
 }
 
 function readStop(state: ReaderState): readonly StreamPart[] {
