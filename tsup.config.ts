@@ -9,6 +9,8 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     next: 'src/next.ts',
     providers: 'src/providers.ts',
     bedrock: 'src/bedrock.ts',
+    embedder: 'src/embedder.ts',
+    'embedder-worker': 'src/embedder/embedder-worker.ts',
     sqlite: 'src/sqlite.ts',
     redis: 'src/redis.ts',
     postgres: 'src/postgres.ts',
@@ -25,10 +27,14 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
   // The name `http` alone may be a package; `node:http` never is.
   removeNodeProtocol: false,
   // The drivers are the user's own.
-  external: [/^node:/, '#transport', '#hash', 'pg', 'postgres', 'aws4fetch'],
+  external: [/^node:/, '#transport', '#hash', 'pg', 'postgres', 'aws4fetch', '@huggingface/tokenizers'],
   // `npm run types` holds the source to isolatedDeclarations; here it would refuse what it only reports when emitting.
   dts: { compilerOptions: { isolatedDeclarations: false } },
   clean: true,
+  // `src/embedder/model-worker.ts` uses `__filename` in CommonJS.
+  esbuildOptions: (options) => {
+    options.logOverride = { ...options.logOverride, 'empty-import-meta': 'silent' }
+  },
   splitting: true,
   treeshake: true,
   sourcemap: true,

@@ -17,6 +17,7 @@ const entries = [
   'sluice/fastify',
   'sluice/next',
   'sluice/providers',
+  'sluice/embedder',
   'sluice/sqlite',
   'sluice/testing',
 ] as const

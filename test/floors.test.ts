@@ -28,6 +28,7 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   platform: [],
   ...Object.fromEntries(ground.map((folder) => [folder, ['core']])),
   cli: ['core', 'stores'],
+  embedder: ['core'],
   // Published tests of the ports.
   testing: ['core', 'cache'],
   // Calls to an upstream: attempts, failures and the translation of its answer.
@@ -102,9 +103,9 @@ describe('the layers', () => {
     expect(found).toEqual([])
   })
 
-  it('only the transports, the hash and the Node adapters import Node modules', () => {
+  it('only the transports, the hash, the local embedder and the Node adapters import Node modules', () => {
     const found = files(source).filter((file) => imports(file).some((name) => /^node:|^undici$/.test(name)))
-    const allowed = /^src\/(http\/(node-|transport-undici)|platform\/hash-node|(node|express|fastify)\.ts$)/
+    const allowed = /^src\/(http\/(node-|transport-undici)|platform\/hash-node|embedder\/|(node|express|fastify)\.ts$)/
 
     expect(found.map((file) => relative(root, file)).filter((file) => !allowed.test(file))).toEqual([])
   })

@@ -43,6 +43,7 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/bedrock.ts': 'an entry of the package',
   'src/cli.ts': 'an entry of the package',
   'src/records/audit-query.ts': 'loaded only for readers in the same process',
+  'src/embedder.ts': 'an entry of the package',
   'src/next.ts': 'an entry of the package',
   'src/node.ts': 'an entry of the package',
   'src/postgres.ts': 'an entry of the package',

@@ -1,0 +1,1 @@
+export { localEmbedder, type LocalEmbedder, type LocalEmbedderOptions } from './embedder/local-embedder.ts'
