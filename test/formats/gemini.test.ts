@@ -266,10 +266,27 @@ describe('answers of a Gemini model', () => {
     expect(await endsOf(answer([{ text: 'A' }], reason))).toEqual(FILTERED)
   })
 
-  it.each(['SAFETY', 'MODEL_ARMOR', 'IMAGE_SAFETY', 'OTHER', 'A_LATER_REASON'])(
-    'reads a prompt that is blocked for %s as a refusal in each format',
+  it.each([
+    'SAFETY',
+    'MODEL_ARMOR',
+    'JAILBREAK',
+    'BLOCKLIST',
+    'PROHIBITED_CONTENT',
+    'IMAGE_SAFETY',
+    'OTHER',
+    'A_LATER_REASON',
+  ])('reads a prompt that is blocked for %s as a refusal in each format', async (blockReason) => {
+    expect(await endsOf({ promptFeedback: { blockReason }, usageMetadata })).toEqual(FILTERED)
+  })
+
+  it.each(['BLOCK_REASON_UNSPECIFIED', 'BLOCKED_REASON_UNSPECIFIED'])(
+    'does not read %s as blocked',
     async (blockReason) => {
-      expect(await endsOf({ promptFeedback: { blockReason }, usageMetadata })).toEqual(FILTERED)
+      expect(await endsOf({ ...answer([{ text: 'A' }]), promptFeedback: { blockReason } })).toEqual([
+        ['stop', 'stop'],
+        ['end_turn', 'end_turn'],
+        ['completed', 'completed'],
+      ])
     },
   )
 

@@ -211,8 +211,10 @@ function identityOf(body: JsonObject): Pick<Completion, 'id' | 'model'> {
   return { id: asString(body['responseId']) ?? '', model: asString(body['modelVersion']) ?? '' }
 }
 
+/** Some proxies write the default value of the enumeration, which does not block. */
 function isPromptBlocked(body: JsonObject): boolean {
-  return asString(asObject(body['promptFeedback'])?.['blockReason']) !== undefined
+  const reason = asString(asObject(body['promptFeedback'])?.['blockReason'])
+  return reason !== undefined && !/^BLOCK(?:ED)?_REASON_UNSPECIFIED$/.test(reason)
 }
 
 function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {

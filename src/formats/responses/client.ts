@@ -214,6 +214,8 @@ interface OpenedResponse {
   readonly output: OutputWriter
 }
 
+const OMITTED_IMAGE = 'output (image)'
+
 function createResponseWriter(context: WriteContext) {
   let opened: OpenedResponse | undefined
   let usage: Usage | undefined
@@ -252,7 +254,7 @@ function createResponseWriter(context: WriteContext) {
         completed_at: finalStatus.status === 'completed' ? secondsAt(context) : null,
         output: output.items,
         usage: usage === undefined ? null : writeUsage(usage, RESPONSE_USAGE_FIELDS),
-        svc_metrics: writeMetrics('details'),
+        svc_metrics: { ...writeMetrics('details'), ...(output.omitsImage && { ignored: [OMITTED_IMAGE] }) },
       }
       return [...events, { type: `response.${finalStatus.status}`, response }]
     },
@@ -276,6 +278,10 @@ export const responsesClient: ClientFormat & { readonly turns: TurnFormat } = {
   dialect: 'responses',
   readPrompt,
   writeCompletion,
+  omittedContent: ({ parts, native }) =>
+    native?.dialect !== 'responses' && parts.some((part) => part.type === 'image' && part.source.type !== 'base64')
+      ? [OMITTED_IMAGE]
+      : [],
   createStreamWriter,
   writeFailure: writeChatFailure,
   writeFailureEvent: (failure) => writeResponseFailureEvent(failure, 0),

@@ -34,6 +34,8 @@ export class OutputWriter {
   /** All items have their final form after `finish`. */
   readonly items: JsonObject[] = []
   hasRefusal = false
+  /** True after an image that is only a URL, because the format requires its data. */
+  omitsImage = false
   readonly #stem: string
   /** Custom and namespaced tools of the caller, by the names that the model uses. */
   readonly #originalTools: ReadonlyMap<string, OriginalTool>
@@ -94,6 +96,7 @@ export class OutputWriter {
         return
       case 'image':
         if (part.source.type === 'base64') this.#addImage(part.source.mediaType, part.source.data)
+        else this.omitsImage = true
         return
       case 'opaque':
         if (part.native.dialect === 'responses') this.#addCompleteItem(part.native.value)
