@@ -131,12 +131,13 @@ export class UpstreamStream implements SourceReceiver {
       if (this.#listener === undefined) this.#buffered.push(chunk)
       else this.#listener.onChunk(chunk)
     }
+    // A failure after the first content is not retried, even if the whole stream has arrived in one piece.
+    if (this.translator.hasContent) this.#markOpen()
     if (this.translator.isComplete) {
       this.#source.complete()
       const error = this.translator.forwardedFailure()
       return this.#settle(error === undefined ? {} : { error })
     }
-    if (this.translator.hasContent) this.#markOpen()
     if (this.translator.failure !== undefined) this.fail(this.translator.failure)
   }
 

@@ -176,6 +176,14 @@ describe.each(PAIRS)('a malformed event of a $vendor vendor in a stream on the $
     expect(upstream.requests).toHaveLength(4)
   })
 
+  it('causes no second call if the whole stream arrives at once', async () => {
+    const { ask, upstream, completionTokens } = await start(vendor, front, [[...events, ...end].join('')])
+    const received = await ask()
+    expect(received).toMatch(/"error"/)
+    expect(upstream.requests).toHaveLength(1)
+    await expect.poll(completionTokens).toBeGreaterThan(300)
+  })
+
   it('does not end the count of a stream that then breaks off', async () => {
     const { ask, completionTokens } = await start(vendor, front, [...events, CUT])
     await ask()
