@@ -53,6 +53,11 @@ export interface VendorCache {
   readonly writes: CacheWrites
   /** Share of the received prompt that the cache would have served, although rewritten prompts were sent. */
   readonly servedShare: number
+  /**
+   * Local count of the tokens that a rewritten prompt and the received one have in common at their beginning. If the
+   * vendor's cache served them, it would have served them without the gateway, too. @default 0
+   */
+  readonly commonPrefixTokens?: number
 }
 
 export interface UsageCeiling {
@@ -79,7 +84,7 @@ export function makeBill(answer: Billable): Bill {
       : Math.max(sent, Math.min(answer.reservedTokens, originalTokens(localCounts, sent)))
   const usesCache = vendorCache !== undefined && (usage.inputTokens < sent || vendorCache.servedShare > 0)
   const theoretical = usesCache
-    ? costOf(usageWithoutGateway({ vendorCache, isUnchanged: localCounts === undefined }, original, usage), price)
+    ? costOf(usageWithoutGateway({ vendorCache, localCounts }, original, usage), price)
     : costOfTokens(price, original, usage.outputTokens)
   return {
     originalTokens: original,
@@ -101,19 +106,23 @@ export function makeBill(answer: Billable): Bill {
  * rewrites of the gateway add is a saving.
  */
 function usageWithoutGateway(
-  { vendorCache, isUnchanged }: { readonly vendorCache: VendorCache; readonly isUnchanged: boolean },
+  { vendorCache, localCounts }: { readonly vendorCache: VendorCache; readonly localCounts: Billable['localCounts'] },
   original: number,
   usage: Usage,
 ): Usage {
-  const cacheReadTokens = Math.round(original * vendorCache.servedShare)
-  if (isUnchanged && cacheReadTokens <= usage.cacheReadTokens) return limitWrites(usage, vendorCache.writes)
+  const { servedShare, commonPrefixTokens = 0, writes } = vendorCache
+  const isUnchanged = localCounts === undefined
+  const readTokens = Math.round(original * servedShare)
+  if (isUnchanged && readTokens <= usage.cacheReadTokens) return limitWrites(usage, writes)
+  const commonTokens = isUnchanged ? 0 : Math.round(commonPrefixTokens * tokenRatio(localCounts, promptTokens(usage)))
+  const cacheReadTokens = Math.max(readTokens, Math.min(original, commonTokens, usage.cacheReadTokens))
   // The rest is written to the cache to the same extent as the vendor reported for the tokens that it received.
   const rest = (original - cacheReadTokens) / Math.max(1, promptTokens(usage) - usage.cacheReadTokens)
-  const cacheWriteTokens = Math.round(usage.cacheWriteTokens * rest)
-  const cacheWrite1hTokens = Math.round(usage.cacheWrite1hTokens * rest)
-  const inputTokens = Math.max(0, original - cacheReadTokens - cacheWriteTokens - cacheWrite1hTokens)
-  const counts = { inputTokens, cacheReadTokens, cacheWriteTokens, cacheWrite1hTokens }
-  return limitWrites({ ...usage, ...counts }, vendorCache.writes)
+  const unread = original - cacheReadTokens
+  const cacheWriteTokens = Math.min(unread, Math.round(usage.cacheWriteTokens * rest))
+  const cacheWrite1hTokens = Math.min(unread - cacheWriteTokens, Math.round(usage.cacheWrite1hTokens * rest))
+  const inputTokens = unread - cacheWriteTokens - cacheWrite1hTokens
+  return limitWrites({ ...usage, inputTokens, cacheReadTokens, cacheWriteTokens, cacheWrite1hTokens }, writes)
 }
 
 /** Replaces writes that were not reserved by cheaper ones, so that a vendor's report cannot exceed the reservation. */
@@ -127,8 +136,12 @@ function limitWrites(usage: Usage, writes: CacheWrites): Usage {
 }
 
 function originalTokens(localCounts: NonNullable<Billable['localCounts']>, upstreamCount: number): number {
-  if (localCounts.sent === 0) return upstreamCount
-  return Math.max(upstreamCount, Math.round((localCounts.original * upstreamCount) / localCounts.sent))
+  return Math.max(upstreamCount, Math.round(localCounts.original * tokenRatio(localCounts, upstreamCount)))
+}
+
+/** The upstream's tokens per local token. */
+function tokenRatio({ sent }: NonNullable<Billable['localCounts']>, upstreamCount: number): number {
+  return sent === 0 ? 0 : upstreamCount / sent
 }
 
 export function makeHitBill(answer: {
@@ -138,12 +151,18 @@ export function makeHitBill(answer: {
   readonly completionTokens: number
   /** Cost of the verifier. */
   readonly spent: NanoUsd
+  /** What the vendor reported for the stored answer. @default each prompt token has the input price */
+  readonly cached?: { readonly usage: Usage; readonly writes: CacheWrites } | undefined
 }): Bill {
+  const { cached } = answer
+  const usesCache = cached !== undefined && promptTokens(cached.usage) === answer.originalTokens
   return {
     originalTokens: answer.originalTokens,
     optimizedTokens: 0,
     completionTokens: answer.completionTokens,
-    theoretical: costOfTokens(answer.price, answer.originalTokens, answer.completionTokens),
+    theoretical: usesCache
+      ? costOf(limitWrites(cached.usage, cached.writes), answer.price)
+      : costOfTokens(answer.price, answer.originalTokens, answer.completionTokens),
     actual: answer.spent,
     billed: ZERO,
     margin: answer.margin,

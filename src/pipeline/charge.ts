@@ -12,6 +12,7 @@ import type { MaybePromise } from '../core/async.ts'
 import type { Json } from '../core/json.ts'
 import {
   add,
+  type CacheWrites,
   costOf,
   type ModelTokens,
   type NanoUsd,
@@ -28,8 +29,7 @@ import {
 import type { Meter, Route } from '../core/ports.ts'
 import { stemOf, textOfPart } from '../core/prompt.ts'
 import type { WriteMetrics } from '../formats/format.ts'
-import { addMissingPromptTokens } from '../upstream/attempts.ts'
-import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
+import type { Answered, Planned, Size, UpstreamPlan } from './exchange.ts'
 import type { Services } from './services.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
@@ -71,7 +71,7 @@ export function billForIncomplete(answered: Answered, answer: BilledAnswer, mete
     meter,
   )
   const route = routeOf(answered)
-  const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countPromptTokens(answered, route))
+  const reported = withPromptTokens(answer.usage ?? NO_USAGE, () => expectedPrompt(answered, plan, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
   return billOf(answered, plan, { route, usage, isEstimated: true })
 }
@@ -129,13 +129,14 @@ export function billForDisconnect(planned: Planned): Bill | undefined {
   if (plan.kind === 'replay') return undefined
   const last = plan.attempts.lastIfBillable()
   if (last === undefined) return billForSmallModels(planned, plan, plan.optimization.spent)
-  const usage = addMissingPromptTokens(last.usage, () => countPromptTokens(planned, last.route))
+  const usage = withPromptTokens(last.usage, () => expectedPrompt(planned, plan, last.route))
   return billOf(planned, plan, { route: last.route, usage, isEstimated: true })
 }
 
-function countPromptTokens({ plan, reservation }: Planned, { model }: Route): number {
-  if (plan.kind === 'replay') return 0
-  return Math.min(plan.counts.sent, reservation.quote.promptBound?.(model) ?? Infinity)
+/** Zero means that the upstream did not report the tokens of the prompt. */
+function withPromptTokens(usage: Usage, expected: () => Usage): Usage {
+  if (promptTokens(usage) > 0) return usage
+  return { ...expected(), outputTokens: usage.outputTokens, reasoningTokens: usage.reasoningTokens }
 }
 
 interface BilledUsage {
@@ -147,10 +148,9 @@ interface BilledUsage {
 export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
   const { margin, size, reservation } = planned
   const { optimization, counts, attempts } = plan
-  const { model, provider } = route
+  const { model } = route
   const writes = size.billedCacheWrites(route)
-  // Vendors of the messages format cache only what the caller marks.
-  const servedShare = provider.dialect === 'anthropic' && writes === 'none' ? 0 : (optimization.servedShare ?? 0)
+  const { servedShare = 0, commonPrefixTokens = 0 } = optimization
   const maxOutputTokens = Math.max(model.maxOutputTokens, reservation.outputTokens)
   const bill = makeBill({
     price: model.price,
@@ -166,7 +166,9 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
     isEstimated,
     // The gateway adds markers only to prompts that the vendor would not cache without them.
     vendorCache:
-      writes === undefined || (plan.markedPrompt?.markerCount ?? 0) > 0 ? undefined : { writes, servedShare },
+      writes === undefined || (plan.markedPrompt?.markerCount ?? 0) > 0
+        ? undefined
+        : { writes, servedShare: cachesReceivedPrompt(route, writes) ? servedShare : 0, commonPrefixTokens },
     extraCost: add(
       optimization.spent,
       attempts.costOfUnusedCalls(() => counts.sent),
@@ -196,6 +198,40 @@ function withModelPrices(bill: Bill, { planned: { reservation }, route, models }
   const reserved = reservation.quote.cost(reservation.outputTokens)
   const billed = toNanoUsd(Math.min(scale(theoretical, bill.margin), Math.max(bill.billed, reserved)))
   return { ...bill, theoretical, actual: reprice(bill.actual), billed }
+}
+
+/** Vendors of the messages format cache only what the caller marks. */
+function cachesReceivedPrompt({ provider }: Route, writes: CacheWrites): boolean {
+  return provider.dialect !== 'anthropic' || writes !== 'none'
+}
+
+/** Vendors do not cache shorter prompts. */
+const MIN_CACHED_TOKENS = 1024
+
+/** The usage of a prompt without its answer, by the gateway's record of what the vendor has cached. */
+export function expectedPrompt({ size, reservation }: Planned, plan: UpstreamPlan, route: Route): Usage {
+  const { counts, optimization, markedPrompt } = plan
+  // A prompt that was counted exactly for a small budget may be shorter than its estimate.
+  const sent = Math.min(counts.sent, reservation.quote.promptBound?.(route.model) ?? Infinity)
+  const writes = size.billedCacheWrites(route) ?? 'none'
+  const isMarkedByGateway = (markedPrompt?.markerCount ?? 0) > 0
+  const isCached = sent >= MIN_CACHED_TOKENS && (isMarkedByGateway || cachesReceivedPrompt(route, writes))
+  const cacheReadTokens = isCached ? Math.min(sent, optimization.expectedCacheRead ?? 0) : 0
+  const rest = {
+    cacheReadTokens,
+    [isCached ? writeField(route, writes, isMarkedByGateway) : 'inputTokens']: sent - cacheReadTokens,
+  }
+  return { ...NO_USAGE, ...rest }
+}
+
+function writeField(
+  { provider }: Route,
+  writes: CacheWrites,
+  isMarkedByGateway: boolean,
+): 'inputTokens' | 'cacheWriteTokens' | 'cacheWrite1hTokens' {
+  if (writes === 'none') return isMarkedByGateway ? 'cacheWriteTokens' : 'inputTokens'
+  // Other vendors may keep a prompt for an hour, but the caller cannot request it.
+  return writes === '1h' && provider.dialect === 'anthropic' ? 'cacheWrite1hTokens' : 'cacheWriteTokens'
 }
 
 export function routeOf({ route, resolved }: Planned): Route {
@@ -236,14 +272,19 @@ interface HitAnswer {
 }
 
 export function hitBill(
-  { resolved, margin }: Pick<Planned, 'resolved' | 'margin'>,
+  { resolved, margin, size }: Pick<Planned, 'resolved' | 'margin'> & { readonly size: Pick<Size, 'billedCacheWrites'> },
   { promptTokens, usage, spent }: HitAnswer,
 ): Bill {
+  const [route] = resolved.routes
+  const writes = size.billedCacheWrites(route)
+  // The gateway's own markers may have earned the discount of the stored answer.
+  const isCachedByVendor = writes !== undefined && cachesReceivedPrompt(route, writes)
   return makeHitBill({
-    price: resolved.routes[0].model.price,
+    price: route.model.price,
     margin,
     originalTokens: promptTokens,
     completionTokens: usage?.outputTokens ?? 0,
     spent,
+    cached: usage !== undefined && isCachedByVendor ? { usage, writes } : undefined,
   })
 }

@@ -1,10 +1,9 @@
 /** Loaded on demand, with the modules for streams, background responses and explanations. */
 import type { Bill } from '../billing/bill.ts'
 import type { HeaderRecord } from '../core/http.ts'
-import { formatUsd, type NanoUsd, NO_USAGE, type Usage } from '../core/money.ts'
-import type { Route } from '../core/ports.ts'
-import { billOf, routeOf } from './charge.ts'
-import type { Answered, Planned, UpstreamPlan } from './exchange.ts'
+import { formatUsd, type NanoUsd, NO_USAGE } from '../core/money.ts'
+import { billOf, expectedPrompt, routeOf } from './charge.ts'
+import type { Answered, Planned } from './exchange.ts'
 import type { Services } from './services.ts'
 import { answerHeaders } from './settle.ts'
 
@@ -55,18 +54,4 @@ function medianOf(outputs: readonly number[] = []): number | undefined {
   const sorted = outputs.toSorted((a, b) => a - b)
   const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]]
   return low === undefined || high === undefined ? undefined : Math.round((low + high) / 2)
-}
-
-function expectedPrompt({ size, reservation }: Planned, plan: UpstreamPlan, route: Route): Usage {
-  const { counts, optimization, markedPrompt } = plan
-  // A prompt that was counted exactly for a small budget may be shorter than its estimate.
-  const sent = Math.min(counts.sent, reservation.quote.promptBound?.(route.model) ?? Infinity)
-  const writes = size.billedCacheWrites(route)
-  // Vendors of the messages format cache only what the caller or the gateway marks.
-  const isMarked = route.provider.dialect !== 'anthropic' || writes !== 'none' || (markedPrompt?.markerCount ?? 0) > 0
-  const cacheReadTokens = isMarked ? Math.min(sent, optimization.expectedCacheRead ?? 0) : 0
-  const rest = sent - cacheReadTokens
-  if (writes === '1h') return { ...NO_USAGE, cacheReadTokens, cacheWrite1hTokens: rest }
-  if (writes === '5m') return { ...NO_USAGE, cacheReadTokens, cacheWriteTokens: rest }
-  return { ...NO_USAGE, cacheReadTokens, inputTokens: rest }
 }

@@ -76,7 +76,7 @@ export type FollowStream = typeof followStream
 /** Resolves with undefined for an unknown dialect, or if the stream ends or times out before the first content. */
 export async function followStream(
   reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin'> & {
-    readonly size: Pick<Size, 'prepare' | 'estimate'>
+    readonly size: Pick<Size, 'prepare' | 'estimate' | 'billedCacheWrites'>
   },
   miss: Pick<CacheMiss, 'countAsHit' | 'spent'>,
   { live, leader }: FollowedStream,

@@ -3,6 +3,7 @@ import { NO_USAGE, add, costOf, costOfTokens, toNanoUsd, subtract, ZERO, type Na
 import { asArray, asCount, asObject, type Json, parseJson } from '../core/json.ts'
 import type { Model } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
+import { fingerprintOf, type Prompt } from '../core/prompt.ts'
 import { conversationOf } from './conversation.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
@@ -184,7 +185,14 @@ export const NEW_CONVERSATION: History = {
   trust: 1,
 }
 
-const HISTORY = 'sent'
+/** Names the cache entries of a vendor that a prompt can read: those of the same model and tools. */
+export function cacheScopeOf({ id }: Model, { tools }: Prompt): string {
+  return `${id}:${fingerprintOf(JSON.stringify(tools.map(({ native }) => native.value)))}`
+}
+
+function historyKindOf({ model, prompt }: TierJob): string {
+  return `sent:${cacheScopeOf(model, prompt)}`
+}
 
 export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
@@ -195,7 +203,7 @@ export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<Histo
 }
 
 export async function recallHistory(memory: ConversationMemory, job: TierJob): Promise<History> {
-  return parseHistory(await recallLatest(memory, job, HISTORY)) ?? NEW_CONVERSATION
+  return parseHistory(await recallLatest(memory, job, historyKindOf(job))) ?? NEW_CONVERSATION
 }
 
 interface SentRequest {
@@ -222,7 +230,7 @@ export async function rememberSent(
     ...(tier === undefined ? { whole: { tokens, at } } : { rewritten: { tier, tokens: sent.tokens, at } }),
     debt: add(history.debt, subtract(cost, unchangedCost)),
   }
-  await rememberLatest(memory, job, HISTORY, next)
+  await rememberLatest(memory, job, historyKindOf(job), next)
   return next
 }
 
@@ -243,7 +251,7 @@ export async function correctTrust(
   const expected = cachedTokens / history.trust
   const share = read >= expected * FULL_READ_SHARE ? 1 : read / expected
   const trust = Math.max(MIN_TRUST, (1 - NEWEST_WEIGHT) * history.trust + NEWEST_WEIGHT * share)
-  if (trust !== history.trust) await rememberLatest(memory, job, HISTORY, { ...history, trust })
+  if (trust !== history.trust) await rememberLatest(memory, job, historyKindOf(job), { ...history, trust })
 }
 
 function parseHistory(value: Json | undefined): History | undefined {

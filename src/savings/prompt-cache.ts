@@ -1,12 +1,4 @@
-import {
-  fingerprintOf,
-  withParts,
-  type Dialect,
-  type Message,
-  type Part,
-  type Prompt,
-  type TextPart,
-} from '../core/prompt.ts'
+import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { asObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/ports.ts'
 import {
@@ -24,7 +16,7 @@ import {
 } from '../core/money.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { createPrefixHashes } from './conversation.ts'
-import { type ConversationMemory, isWarm, parseSent, recallFirst, type SentPrompt } from './memory.ts'
+import { cacheScopeOf, type ConversationMemory, isWarm, parseSent, recallFirst, type SentPrompt } from './memory.ts'
 
 export interface CacheableRequest {
   readonly prompt: Prompt
@@ -65,7 +57,7 @@ export async function markForCache(
 ): Promise<MarkedPrompt | undefined> {
   const { prompt, model, tokens, owner, now } = request
   if (tokens < minPrefixTokens(model) || isMarkedByCaller(prompt)) return undefined
-  const kind = `${KIND}:${model.id}:${fingerprintOf(JSON.stringify(prompt.tools.map(({ native }) => native.value)))}`
+  const kind = `${KIND}:${cacheScopeOf(model, prompt)}`
   const prefixHashes = createPrefixHashes(
     [],
     prompt.messages.map((message) => ({ messages: [message] })),

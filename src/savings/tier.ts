@@ -1,6 +1,6 @@
 import type { Model } from '../core/ports.ts'
 import type { NanoUsd } from '../core/money.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { Part, Prompt } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 import type { Similarities, SmallModel } from './models.ts'
 import { headerError, readFlag, type HttpRequest } from '../core/http.ts'
@@ -97,10 +97,14 @@ export interface WaterfallResult {
    * from 0 to 1. @default what the vendor reports, or 0 for a rewritten prompt
    */
   readonly servedShare?: number
+  /** Tokens that a rewritten prompt and the received one have in common at their beginning: tools and first messages. */
+  readonly commonPrefixTokens?: number
   /** Tokens of the sent prompt that the vendor's cache is expected to serve. @default 0 */
   readonly expectedCacheRead?: number
   /** Corrects the expected cache reads of later turns. Never rejects. Absent if no history is stored for the prompt. */
   reportCacheRead?(tokens: number): Promise<void>
+  /** Reports the answer, or undefined if it is incomplete. Never throws. Present for shadow trials. */
+  reportAnswer?(answer: readonly Part[] | undefined): void
 }
 
 export interface Waterfall {
@@ -125,6 +129,10 @@ export function thresholdsFor({ model }: Pick<TierJob, 'model'>, thresholds: Thr
     recursive: thresholds.recursive * factor,
     family: thresholds.family * factor,
   }
+}
+
+export function isSteered({ steering }: Pick<TierJob, 'steering'>): boolean {
+  return steering.level !== undefined || steering.vanishing || steering.recursive
 }
 
 /** A requested tier runs regardless of its expected cost. */

@@ -32,6 +32,7 @@ import { createFamilyLock, createRecursive } from './summary-tiers.ts'
 import {
   DEFAULT_THRESHOLDS,
   isRequestedByHeader,
+  isSteered,
   type Rewrite,
   type Thresholds,
   thresholdsFor,
@@ -81,7 +82,8 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     const sized = await countNearThreshold(received, meter, thresholds)
     const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
     // Up to half of the lowest threshold, no built-in tier will soon run without a header, so no history is needed.
-    const isTracked = job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
+    // With a header, the bill needs it: it states which part of the received prompt the vendor would have cached.
+    const isTracked = isSteered(job) || job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
     const history = isTracked ? await recallHistory(memory, job) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, context)
     const sentRequest =
@@ -95,8 +97,20 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     // `trust` describes the prompts that were sent, not those that the vendor would have received without the tiers.
     const servedShare = Math.min(1, warmTokens(history, job, { trust: 1 }) / Math.max(1, result.tokens))
     const wasRewritten = sentAs !== undefined || isWarm(history.rewritten, job.now)
-    return { ...result, ...(wasRewritten && { servedShare }), expectedCacheRead: cachedTokens, reportCacheRead }
+    return {
+      ...result,
+      ...(wasRewritten && { servedShare }),
+      ...(result.rewrite !== undefined && { commonPrefixTokens: commonPrefixTokens(job, result.rewrite, meter) }),
+      expectedCacheRead: cachedTokens,
+      reportCacheRead,
+    }
   }
+}
+
+function commonPrefixTokens({ prompt }: TierJob, rewrite: Rewrite, meter: Meter): number {
+  const differs = prompt.messages.findIndex((message, index) => message !== rewrite.prompt.messages[index])
+  const messages = differs === -1 ? prompt.messages : prompt.messages.slice(0, differs)
+  return Math.min(rewrite.tokens, meter.estimatePrompt({ ...prompt, messages }))
 }
 
 function createContext(

@@ -117,7 +117,7 @@ function costOfBillable(records: readonly AttemptRecord[], countPrompt: () => nu
 }
 
 /** Zero means that the upstream did not report the tokens of the prompt. */
-export function addMissingPromptTokens(usage: Usage, countPrompt: () => number): Usage {
+function addMissingPromptTokens(usage: Usage, countPrompt: () => number): Usage {
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: countPrompt() }
 }
 

@@ -4,15 +4,19 @@ import type { Embedder } from '../core/cache.ts'
 import type { Meter, Runtime, Route, Model } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { costOf, type NanoUsd, NO_USAGE, toDollars, ZERO } from '../core/money.ts'
+import type { Part } from '../core/prompt.ts'
+import type { EvidenceLoss } from '../savings/evidence.ts'
 import type { MarkPrompt, Services } from '../pipeline/services.ts'
 import type { LogEventFields } from '../records/request-log.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
+  isSteered,
   LEVEL_CAPS,
   type Thresholds,
   type Tier,
   type TierJob,
+  type TierNumber,
   type Waterfall,
   type WaterfallResult,
 } from '../savings/tier.ts'
@@ -100,6 +104,11 @@ export interface ShadowRecord {
   readonly originalTokens: number
   readonly optimizedTokens: number
   readonly spent: NanoUsd
+  readonly tier: TierNumber
+  /** Undefined without a complete answer, or if the work was dropped. */
+  readonly evidence: EvidenceLoss | undefined
+  /** True if too much work was waiting, or the prompt is too long. */
+  readonly isDropped: boolean
 }
 
 interface SavingsDependencies {
@@ -131,9 +140,14 @@ export function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields
     virtual_key_id: job.owner,
     model: job.modelName,
     strategy: record.strategy,
+    tier: record.tier,
     original_tokens: record.originalTokens,
     optimized_tokens: record.optimizedTokens,
     small_models_usd: toDollars(record.spent),
+    ...(record.evidence !== undefined && {
+      evidence_facts: record.evidence.facts,
+      evidence_lost: record.evidence.lost,
+    }),
   }
 }
 
@@ -158,18 +172,28 @@ export function createSavings(
   const waterfall = lazyWaterfall(options, dependencies)
   const { shadow: share } = options
   if (share === undefined) return waterfall
-  const observe = async (job: TierJob): Promise<void> => {
+  const recallMeter = lazy(async () => {
+    const { createRecallMeter } = await import('../savings/shadow-recall.ts')
+    return createRecallMeter(yieldToEventLoop)
+  })
+  const observe = async (job: TierJob, answered: Promise<readonly Part[] | undefined>): Promise<void> => {
     const { rewrite, tokens, spent } = await waterfall(job)
     if (rewrite === undefined) return
-    const { strategy, tokens: optimizedTokens } = rewrite
-    observer.onShadow({ strategy, originalTokens: tokens, optimizedTokens, spent }, job)
+    const { strategy, tier, tokens: optimizedTokens, prompt: sent } = rewrite
+    const answer = await answered
+    const evidence =
+      answer === undefined ? undefined : await (await recallMeter()).measure({ received: job.prompt, sent, answer })
+    const isDropped = answer !== undefined && evidence === undefined
+    observer.onShadow({ strategy, tier, originalTokens: tokens, optimizedTokens, spent, evidence, isDropped }, job)
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
     const shadow = dependencies.runtime.random() < share ? 'tried' : 'not-tried'
-    observe({ ...job, shadow }).catch(observer.onShadowFailure)
-    return unchangedResult(job)
+    let reportAnswer: WaterfallResult['reportAnswer']
+    const answered = new Promise<readonly Part[] | undefined>((resolve) => (reportAnswer = resolve))
+    observe({ ...job, shadow }, answered).catch(observer.onShadowFailure)
+    return { ...unchangedResult(job), ...(reportAnswer !== undefined && { reportAnswer }) }
   }
   return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall })
 }
@@ -205,10 +229,6 @@ function mayApply(job: TierJob, minThreshold: number): boolean {
 /** Up to this size, no automatic tier runs and no history is stored. */
 function minTrackedTokens(model: Model, minThreshold: number): number {
   return (minThreshold * (model.thresholdFactor ?? 1)) / 2
-}
-
-function isSteered({ steering }: TierJob): boolean {
-  return steering.level !== undefined || steering.vanishing || steering.recursive
 }
 
 function unchangedResult(job: TierJob): WaterfallResult {

@@ -175,7 +175,7 @@ it.each([
       id: 'req_1',
       margin: 1,
       resolved: { name: 'chat/large', routes: [{ provider, model }] },
-      size: { estimate: 1, prepare: () => undefined },
+      size: { estimate: 1, prepare: () => undefined, billedCacheWrites: () => undefined },
     },
     { countAsHit: () => {}, spent: ZERO },
     { live },

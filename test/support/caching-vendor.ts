@@ -1,8 +1,9 @@
+import { createHash } from 'node:crypto'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import type { Reply, UpstreamRequest } from './upstream.ts'
 
 /** Dollars per million tokens. */
-interface VendorPrice {
+export interface VendorPrice {
   readonly input: number
   readonly output: number
   readonly cacheRead: number
@@ -10,18 +11,22 @@ interface VendorPrice {
   readonly cacheWrite1h?: number
 }
 
+/** Minimum length of a cached prefix, in tokens. */
+const MIN_PREFIX_TOKENS = 1024
+const OUTPUT_TOKENS = 40
+
 /**
  * A vendor with a prompt cache. In the chat format, it caches every prompt for five minutes, as OpenAI does. In the
- * messages format, it caches the prefixes that a marker ends, for five minutes or one hour, as Anthropic does. A token
- * is four bytes of JSON.
+ * messages format, it caches the prefixes that a marker ends, for five minutes or one hour, as Anthropic does. A cached
+ * prefix is kept for that time again when it is read. A token is four characters of JSON.
  */
 export class CachingVendor {
   /** What the vendor charged, in dollars. */
   charge = 0
   readonly #price: VendorPrice
   readonly #now: () => number
-  /** The time until which each prefix is cached. */
-  readonly #cachedUntil = new Map<string, number>()
+  /** The time until which each prefix is cached, and its time to live. */
+  readonly #cached = new Map<string, { readonly until: number; readonly ttl: Ttl }>()
 
   constructor(price: VendorPrice, now: () => number) {
     this.#price = price
@@ -29,56 +34,60 @@ export class CachingVendor {
   }
 
   readonly reply = ({ dialect, body }: Pick<UpstreamRequest, 'dialect' | 'body'>): Reply => {
-    const blocks = blocksOf(body)
-    const marks = dialect === 'openai' ? [{ end: blocks.length, ttl: '5m' }] : marksOf(blocks)
-    const text = JSON.stringify(withoutMarkers(blocks))
-    const prefixes = blocks.map((_, index) => JSON.stringify(withoutMarkers(blocks.slice(0, index + 1))))
+    const usage = this.receive({ dialect, body })
+    const isStream = body['stream'] === true
+    const text = isStream ? Array<string>(OUTPUT_TOKENS).fill('word ') : 'word '.repeat(OUTPUT_TOKENS)
+    return { text, usage: usageOf(dialect, usage) }
+  }
+
+  /** Charges a request and updates the cache, without a response. */
+  receive({ dialect, body }: Pick<UpstreamRequest, 'dialect' | 'body'>): Counted {
+    const prefixes = prefixesOf(blocksOf(body))
+    const isAutomatic = dialect === 'openai'
+    const marked = prefixes.filter(
+      ({ ttl, tokens }) => (isAutomatic || ttl !== undefined) && tokens >= MIN_PREFIX_TOKENS,
+    )
     const now = this.#now()
-    const readBlocks = prefixes.findLastIndex((prefix) => (this.#cachedUntil.get(prefix) ?? 0) > now) + 1
-    const isReadable = marks.length > 0
-    const lastRead = isReadable ? prefixes[readBlocks - 1] : undefined
-    const read = tokensOf(lastRead)
-    if (lastRead !== undefined) this.#keep(lastRead, now + MINUTES['5m'] * 60_000)
-    let written = read
+    const isCached = ({ key }: Prefix): boolean => (this.#cached.get(key)?.until ?? 0) > now
+    const read = marked.length === 0 ? undefined : prefixes.findLast(isCached)
+    if (read !== undefined) this.#keep(read, this.#cached.get(read.key)?.ttl ?? '5m')
+    let written = read?.tokens ?? 0
     const writes = { '5m': 0, '1h': 0 }
-    for (const { end, ttl } of marks) {
-      const prefix = prefixes[end - 1] ?? ''
-      const duration = ttl === '1h' ? '1h' : '5m'
-      this.#keep(prefix, now + MINUTES[duration] * 60_000)
-      writes[duration] += Math.max(0, tokensOf(prefix) - written)
-      written = Math.max(written, tokensOf(prefix))
+    for (const prefix of marked) {
+      const { tokens, ttl = '5m' } = prefix
+      this.#keep(prefix, ttl)
+      writes[ttl] += Math.max(0, tokens - written)
+      written = Math.max(written, tokens)
     }
-    const prompt = tokensOf(text)
-    const output = 40
-    this.#charge({ input: prompt - read - writes['5m'] - writes['1h'], read, writes, output })
-    return { text: 'word '.repeat(output), usage: usageOf(dialect, { prompt, read, writes, output }) }
+    const counted = { prompt: prefixes.at(-1)?.tokens ?? 0, read: read?.tokens ?? 0, writes, output: OUTPUT_TOKENS }
+    this.#charge(counted)
+    return counted
   }
 
-  #keep(prefix: string, until: number): void {
-    this.#cachedUntil.set(prefix, Math.max(this.#cachedUntil.get(prefix) ?? 0, until))
+  #keep({ key }: Prefix, ttl: Ttl): void {
+    const until = Math.max(this.#cached.get(key)?.until ?? 0, this.#now() + MINUTES[ttl] * 60_000)
+    this.#cached.set(key, { until, ttl })
   }
 
-  #charge(tokens: {
-    readonly input: number
-    readonly read: number
-    readonly writes: Writes
-    readonly output: number
-  }): void {
-    const { input, output, cacheRead, cacheWrite = input, cacheWrite1h = cacheWrite } = this.#price
-    const prompt =
-      tokens.input * input +
-      tokens.read * cacheRead +
-      tokens.writes['5m'] * cacheWrite +
-      tokens.writes['1h'] * cacheWrite1h
-    this.charge += (prompt + tokens.output * output) / 1e6
+  #charge({ prompt, read, writes, output }: Counted): void {
+    const price = this.#price
+    const { cacheWrite = price.input, cacheWrite1h = cacheWrite } = price
+    const cost =
+      (prompt - read - writes['5m'] - writes['1h']) * price.input +
+      read * price.cacheRead +
+      writes['5m'] * cacheWrite +
+      writes['1h'] * cacheWrite1h +
+      output * price.output
+    this.charge += cost / 1e6
   }
 }
 
-type Writes = Readonly<Record<'5m' | '1h', number>>
+type Ttl = '5m' | '1h'
+type Writes = Readonly<Record<Ttl, number>>
 
 const MINUTES: Writes = { '5m': 5, '1h': 60 }
 
-interface Counted {
+export interface Counted {
   readonly prompt: number
   readonly read: number
   readonly writes: Writes
@@ -104,29 +113,39 @@ function usageOf(dialect: string, { prompt, read, writes, output }: Counted): Js
   }
 }
 
-function tokensOf(text = ''): number {
-  return Math.ceil(text.length / 4)
+/** The prompt up to the end of a block. */
+interface Prefix {
+  readonly key: string
+  readonly tokens: number
+  /** Set if a marker ends the prefix. */
+  readonly ttl: Ttl | undefined
 }
 
-/** Returns the content blocks in the order in which the model reads them: system prompt, then messages. */
+function prefixesOf(blocks: readonly JsonObject[]): readonly Prefix[] {
+  let key = ''
+  let length = 0
+  return blocks.map(({ cache_control: marker, ...block }) => {
+    const text = JSON.stringify(block)
+    key = createHash('sha1').update(`${key}\n${text}`).digest('base64')
+    length += text.length
+    const ttl = marker === undefined ? undefined : (marker as JsonObject)['ttl'] === '1h' ? '1h' : '5m'
+    return { key, tokens: Math.ceil(length / 4), ttl }
+  })
+}
+
+/** Returns the content blocks in the order in which the model reads them: tools, system prompt, messages. */
 function blocksOf(body: JsonObject): readonly JsonObject[] {
+  const tools = (body['tools'] ?? []) as readonly JsonObject[]
   const messages = [
     ...(body['system'] === undefined ? [] : [{ role: 'system', content: body['system'] }]),
     ...((body['messages'] ?? []) as readonly JsonObject[]),
   ]
-  return messages.flatMap(({ role, content }) => {
-    const list: readonly Json[] = Array.isArray(content) ? content : [{ type: 'text', text: content ?? null }]
-    return list.map((block) => ({ role: role ?? null, ...(block as JsonObject) }))
-  })
-}
-
-function marksOf(blocks: readonly JsonObject[]): readonly { readonly end: number; readonly ttl: string }[] {
-  return blocks.flatMap(({ cache_control: marker }, index) => {
-    if (marker === undefined) return []
-    return [{ end: index + 1, ttl: String((marker as JsonObject)['ttl'] ?? '5m') }]
-  })
-}
-
-function withoutMarkers(blocks: readonly JsonObject[]): readonly JsonObject[] {
-  return blocks.map((block) => Object.fromEntries(Object.entries(block).filter(([name]) => name !== 'cache_control')))
+  return [
+    ...tools,
+    ...messages.flatMap(({ role = null, content = null, ...others }) => {
+      const list: readonly Json[] = Array.isArray(content) ? content : [{ type: 'text', text: content }]
+      const parts = list.map((block) => ({ role, ...(block as JsonObject) }))
+      return Object.keys(others).length === 0 ? parts : [...parts, { role, ...others }]
+    }),
+  ]
 }
