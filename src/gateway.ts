@@ -230,7 +230,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
   const limits = { ...DEFAULT_LIMITS, ...options.limits }
   const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
   const observers = createObservers(dependencies.observers)
-  const { log } = dependencies.observers
+  const { log, metrics } = dependencies.observers
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
@@ -246,7 +246,10 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
       savings,
       { store, meter, runtime },
       {
-        onShadow: (record, job) => log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+        onShadow: (record, job) => {
+          metrics.recordTrial(record)
+          log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job))
+        },
         onShadowFailure: (cause) => observers.reportFailure('the shadow run of a savings tier failed', cause),
       },
     ),

@@ -16,7 +16,7 @@ export type { CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from
 export type { Limits } from './pipeline/services.ts'
 export type { AdminOptions } from './routes/admin.ts'
 export type { CacheMetrics, MetricsReports } from './routes/info.ts'
-export type { MetricsSummary } from './records/metrics.ts'
+export type { MetricsSummary, ShadowTierSummary } from './records/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
 export type { FetchHandling, Served } from './http/served.ts'

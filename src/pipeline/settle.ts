@@ -51,7 +51,11 @@ function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, se
   exchange.capacity?.release()
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
-  if (exchange.plan !== undefined) storeForLater(exchange as Planned, outcome, services)
+  if (isPlanned(exchange)) {
+    const planned = exchange
+    storeForLater(planned, outcome, services)
+    void chain(settled, () => reportAnswer(planned, outcome, services))
+  }
   // The response waits no longer than the store timeout. After that, settlement continues in the background.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
   return isPromise(ended) ? waitUntilStoreTimeout(exchange, ended, services) : ended
@@ -61,6 +65,16 @@ async function waitUntilStoreTimeout(exchange: Exchange, ended: Promise<void>, s
   try {
     await waitForStore(exchange, ended, services)
   } catch {}
+}
+
+/** Lets a shadow trial compare the answer with the prompt that it would have sent. */
+function reportAnswer({ plan }: Planned, { completion }: RequestOutcome, { observers }: Services): void {
+  if (plan.kind === 'replay' || plan.optimization.reportAnswer === undefined) return
+  try {
+    plan.optimization.reportAnswer(completion?.().parts)
+  } catch (cause) {
+    observers.reportFailure('the shadow run of a savings tier failed', cause)
+  }
 }
 
 const MAX_RECENT_OUTPUTS = 20

@@ -31,6 +31,38 @@ export interface MetricsSummary {
     /** 1 minus `totalCostUsd` / `theoreticalCostUsd`. 0 if the latter is 0. Negative if optimization raised the cost. */
     readonly savingsRatio: number
   }
+  /** Trials of the tiers on requests that were sent unchanged. See `SavingsOptions.shadow`. */
+  readonly shadow: {
+    /** Trials whose evidence was not measured, because too many were waiting or the prompt was too long. */
+    readonly droppedTrials: number
+    readonly tiers: readonly ShadowTierSummary[]
+  }
+}
+
+/** The shadow trials of one tier that would have shortened the prompt. */
+export interface ShadowTierSummary {
+  readonly tier: ShadowTier
+  readonly trials: number
+  /** Trials whose answer was compared with the shortened prompt. */
+  readonly measuredTrials: number
+  /** Identifiers, numbers and runs of four words in the answers that the received prompts contain. */
+  readonly facts: number
+  /** Those that the shortened prompts lack. */
+  readonly lostFacts: number
+  /** 1 minus `lostFacts` / `facts`. 1 if the latter is 0. */
+  readonly keptShare: number
+}
+
+type ShadowTier = 2 | 3 | 4 | 5
+type ShadowCounts = Omit<ShadowTierSummary, 'tier' | 'keptShare'>
+
+const SHADOW_TIERS = [2, 3, 4, 5] as const
+
+/** The trial of a tier that would have shortened the prompt. */
+export interface ShadowTrial {
+  readonly tier: ShadowTier
+  readonly evidence: { readonly facts: number; readonly lost: number } | undefined
+  readonly isDropped: boolean
 }
 
 type TierCounts = Record<1 | 2 | 3 | 4 | 5, number>
@@ -47,6 +79,8 @@ export interface MetricsTotals {
   /** Milliseconds. */
   readonly latencySum: number
   readonly latencies: Pick<Histogram, 'count' | 'quantile'>
+  readonly shadow: Readonly<Record<ShadowTier, ShadowCounts>>
+  readonly droppedTrials: number
 }
 
 export class Metrics {
@@ -54,6 +88,8 @@ export class Metrics {
   readonly #tiers: TierCounts = { 1: 0, 2: 0, 3: 0, 4: 0, 5: 0 }
   readonly #sums = { cacheHits: 0, cacheMisses: 0, theoretical: 0, actual: 0, billed: 0, latencySum: 0 }
   readonly #latencies = new Histogram()
+  readonly #shadow: Record<ShadowTier, ShadowCounts> = { 2: NO_TRIALS, 3: NO_TRIALS, 4: NO_TRIALS, 5: NO_TRIALS }
+  #droppedTrials = 0
   readonly #rate: RecentRate
 
   constructor(startedAt: number) {
@@ -76,6 +112,17 @@ export class Metrics {
     sums.theoretical += bill.theoretical
     sums.actual += bill.actual
     sums.billed += bill.billed
+  }
+
+  recordTrial({ tier, evidence, isDropped }: ShadowTrial): void {
+    const { trials, measuredTrials, facts, lostFacts } = this.#shadow[tier]
+    if (isDropped) this.#droppedTrials += 1
+    this.#shadow[tier] = {
+      trials: trials + 1,
+      measuredTrials: measuredTrials + (evidence === undefined ? 0 : 1),
+      facts: facts + (evidence?.facts ?? 0),
+      lostFacts: lostFacts + (evidence?.lost ?? 0),
+    }
   }
 
   summary(now: number): MetricsSummary {
@@ -106,16 +153,32 @@ export class Metrics {
         totalBilledUsd: toDollars(toNanoUsd(billed)),
         savingsRatio: fraction(theoretical - actual, theoretical),
       },
+      shadow: {
+        droppedTrials: this.#droppedTrials,
+        tiers: SHADOW_TIERS.map((tier) => {
+          const counts = this.#shadow[tier]
+          return { tier, ...counts, keptShare: fraction(counts.facts - counts.lostFacts, counts.facts, 1) }
+        }),
+      },
     }
   }
 
   totals(): MetricsTotals {
-    return { outcomes: this.#outcomes, tiers: this.#tiers, ...this.#sums, latencies: this.#latencies }
+    return {
+      outcomes: this.#outcomes,
+      tiers: this.#tiers,
+      ...this.#sums,
+      latencies: this.#latencies,
+      shadow: this.#shadow,
+      droppedTrials: this.#droppedTrials,
+    }
   }
 }
 
-function fraction(part: number, total: number): number {
-  return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
+const NO_TRIALS: ShadowCounts = { trials: 0, measuredTrials: 0, facts: 0, lostFacts: 0 }
+
+function fraction(part: number, total: number, ifEmpty = 0): number {
+  return total === 0 ? ifEmpty : Math.round((part / total) * 1e6) / 1e6
 }
 
 const RELATIVE_ERROR = 0.01

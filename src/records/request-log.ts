@@ -75,6 +75,12 @@ export interface LogEventFields {
   readonly tokens?: number
   readonly original_tokens?: number
   readonly optimized_tokens?: number
+  /** The tier of a shadow trial. */
+  readonly tier?: 2 | 3 | 4 | 5
+  /** Identifiers, numbers and runs of four words of the answer that the received prompt contains. */
+  readonly evidence_facts?: number
+  /** Those that the prompt of the trial lacks. */
+  readonly evidence_lost?: number
   readonly prompt_tokens_cut?: number
   readonly completion_tokens_cut?: number
   readonly small_models_usd?: number

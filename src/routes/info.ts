@@ -250,6 +250,7 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSett
       'kind',
       Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(toNanoUsd(amount))])),
     ),
+    ...shadowLines(totals),
     ...counterLines('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
     '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',
     '# TYPE sluice_waiting_settlements gauge',
@@ -257,6 +258,21 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSett
     ...latencyLines(totals),
     '',
   ].join('\n')
+}
+
+function shadowLines({ shadow, droppedTrials }: MetricsTotals): string[] {
+  const byTier = (field: keyof MetricsTotals['shadow'][2]): Record<string, number> =>
+    Object.fromEntries(Object.entries(shadow).map(([tier, counts]) => [tier, counts[field]]))
+  const [trials, facts] = ['sluice_shadow_trials', 'sluice_shadow_facts']
+  return [
+    ...counterLines(`${trials}_total`, 'Shadow trials that would have shortened a prompt.', 'tier', byTier('trials')),
+    ...counterLines(`${trials}_measured_total`, 'Those whose answer was compared.', 'tier', byTier('measuredTrials')),
+    ...counterLines(`${facts}_total`, 'Facts of answers that the prompts contain.', 'tier', byTier('facts')),
+    ...counterLines(`${facts}_lost_total`, 'Those that the shortened prompts lack.', 'tier', byTier('lostFacts')),
+    `# HELP ${trials}_dropped_total Shadow trials whose answer was not compared, because of too much work.`,
+    `# TYPE ${trials}_dropped_total counter`,
+    `${trials}_dropped_total ${droppedTrials}`,
+  ]
 }
 
 function counterLines(name: string, help: string, label: string, values: Readonly<Record<string, number>>): string[] {

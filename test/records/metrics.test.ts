@@ -26,8 +26,41 @@ describe('the metrics', () => {
         totalSavingsUsd: 0,
       },
       billing: { totalCostUsd: 0, theoreticalCostUsd: 0, totalBilledUsd: 0, savingsRatio: 0 },
+      shadow: {
+        droppedTrials: 0,
+        tiers: [2, 3, 4, 5].map((tier) => ({
+          tier,
+          trials: 0,
+          measuredTrials: 0,
+          facts: 0,
+          lostFacts: 0,
+          keptShare: 1,
+        })),
+      },
     })
     expect(metrics.totals()).toMatchObject({ cacheHits: 0, cacheMisses: 0 })
+  })
+
+  it('sum the evidence that shadow trials would have lost, by tier', () => {
+    const metrics = new Metrics(START)
+    metrics.recordTrial({ tier: 4, evidence: { facts: 10, lost: 1 }, isDropped: false })
+    metrics.recordTrial({ tier: 4, evidence: { facts: 30, lost: 2 }, isDropped: false })
+    metrics.recordTrial({ tier: 4, evidence: undefined, isDropped: true })
+    metrics.recordTrial({ tier: 2, evidence: undefined, isDropped: false })
+    const { droppedTrials, tiers } = metrics.summary(START).shadow
+    expect(droppedTrials).toBe(1)
+    expect(tiers.find(({ tier }) => tier === 4)).toEqual({
+      tier: 4,
+      trials: 3,
+      measuredTrials: 2,
+      facts: 40,
+      lostFacts: 3,
+      keptShare: 0.925,
+    })
+    const text = writePrometheus(metrics.totals(), { log: 0, audit: 0, settlement: 0 }, 0)
+    expect(text).toContain('sluice_shadow_trials_total{tier="2"} 1\n')
+    expect(text).toContain('sluice_shadow_trials_measured_total{tier="4"} 2\n')
+    expect(text).toContain('sluice_shadow_trials_dropped_total 1\n')
   })
 
   it('sum requests, tiers, money and cache hits', () => {

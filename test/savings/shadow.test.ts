@@ -74,7 +74,9 @@ function savingsOf(
   const waterfall = createSavings({ agents: true, ...options }, { store, meter, runtime }, observer)
   const trial = async (job: TierJob): Promise<ShadowRecord> => {
     const reported = new Promise<ShadowRecord>((resolve) => reports.push(resolve))
-    expect((await waterfall(job)).rewrite).toBeUndefined()
+    const result = await waterfall(job)
+    expect(result.rewrite).toBeUndefined()
+    result.reportAnswer?.(undefined)
     return reported
   }
   return { waterfall, trial, records }
@@ -105,6 +107,9 @@ describe('a shadow trial', () => {
       originalTokens: await meter.countPrompt(prompt),
       optimizedTokens: await meter.countPrompt({ ...prompt, messages: prompt.messages.slice(-60) }),
       spent: toNanoUsd(0),
+      tier: 2,
+      evidence: undefined,
+      isDropped: false,
     })
   })
 

@@ -204,6 +204,19 @@ export const METRICS: Shape<WireForm<MetricsSummary>> = z.strictObject({
     total_billed_usd: z.number(),
     savings_percentage: z.number(),
   }),
+  shadow: z.strictObject({
+    dropped_trials: whole,
+    tiers: z.array(
+      z.strictObject({
+        tier: z.literal([2, 3, 4, 5]),
+        trials: whole,
+        measured_trials: whole,
+        facts: whole,
+        lost_facts: whole,
+        kept_share: z.number().min(0).max(1),
+      }),
+    ),
+  }),
 })
 
 export const CACHE_METRICS: Shape<WireForm<CacheMetrics>> = z.strictObject({
