@@ -38,6 +38,7 @@ import {
   shadowFields,
   smallModelFor,
 } from './wiring/savings.ts'
+import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './wiring/explain-plans.ts'
 import {
   createGovernance,
   createReplay,
@@ -67,6 +68,21 @@ export interface Gateway {
   readonly metrics: MetricsReports
   /** The audit trail: uses of keys, including rejected requests. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
+  /** The savings tiers. */
+  readonly savings: {
+    /**
+     * Returns what each setting of the savings would have cost and lost for your own requests: one conversation, as the
+     * body of its last request, or a log of requests. Calls no vendor and no small model, and changes no state, budget or
+     * cache. Rejects with `invalid-request` and the path of the field for an invalid input. See docs/explain.md.
+     *
+     * @example
+     * const { plans } = await gateway.savings.explain([
+     *   { at: '2026-11-02T09:00:00Z', body: { model: 'openai/gpt-5-mini', messages: [{ role: 'user', content: 'Hello' }] } },
+     * ])
+     * for (const { plan, costUsd, keptShare, dearerSessions } of plans) console.log(plan, costUsd, keptShare, dearerSessions)
+     */
+    readonly explain: (input: ExplainInput, options?: ExplainSavingsOptions) => Promise<SavingsExplanation>
+  }
   /** The semantic cache. Neither method has an effect if the cache is disabled. */
   readonly cache: {
     /** Removes all stored answers, or those of the key with the id `key`. */
@@ -197,6 +213,12 @@ export function createGateway(options: GatewayOptions): Gateway {
     metrics,
     audit: {
       read: async (query) => (await import('./records/audit-query.ts')).readAudit(observers.audit, query),
+    },
+    savings: {
+      explain: async (input, explainOptions = {}) => {
+        const { explainSavings } = await import('./wiring/explain-plans.ts')
+        return explainSavings(input, explainOptions, { savings: options.savings ?? {}, services })
+      },
     },
     cache: {
       clear: async (filter) => cache?.clear(filter),

@@ -24,6 +24,14 @@ export type { FetchHandler } from './http/web-handler.ts'
 export type { PassthroughEndpoint, PassthroughOptions, PassthroughRequest } from './pipeline/passthrough-request.ts'
 export type { BatchOptions } from './pipeline/batch-worker.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
+export type {
+  ExplainedPlan,
+  ExplainInput,
+  ExplainSavingsOptions,
+  LoggedBody,
+  LoggedRequest,
+  SavingsExplanation,
+} from './wiring/explain-plans.ts'
 export type { StreamsOptions } from './wiring/stored-state.ts'
 
 export {

@@ -8,15 +8,13 @@ import type { JsonObject } from '../core/json.ts'
 import { formatUsd, type NanoUsd, toDollars, toNanoUsd, ZERO } from '../core/money.ts'
 import { describeFailure } from '../formats/failures.ts'
 import type { Forecast, LimitBalance } from '../governance/balances.ts'
-import type { Reservation } from '../governance/reservation.ts'
 import type { ReplayedAnswer } from '../replay/idempotency.ts'
 import { hideMarginInAnswer } from './stored-margin.ts'
 import { createSingleFlight } from '../replay/shared-work.ts'
-import type { SmallModel } from '../savings/models.ts'
 import type { TierVerdict } from '../savings/tier.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { quote } from './admission.ts'
-import { expectedBill, maxAmountOf } from './estimate.ts'
+import { emptyReservation, expectedBill, maxAmountOf, simulateSmallModel } from './estimate.ts'
 import { eventSinkOf, leaveOnFailure } from './event-sink.ts'
 import { type Parsed, type Planned, type Reserved, waitForStore } from './exchange.ts'
 import { isSentUnchanged, plan } from './plan.ts'
@@ -105,17 +103,6 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   return undefined
 }
 
-function emptyReservation({ rate, quote: forecastQuote, outputTokens }: Forecast): Reservation {
-  return {
-    isReserved: false,
-    rate,
-    quote: forecastQuote,
-    outputTokens,
-    settle: () => Promise.resolve(),
-    settlement: () => ({ reservationId: '', charges: [], tallies: [] }),
-  }
-}
-
 function dryRunOf(services: Services): { readonly services: Services; readonly cacheResult: () => CacheResult } {
   const { answerCache } = services
   let cacheResult: CacheResult
@@ -130,30 +117,13 @@ function dryRunOf(services: Services): { readonly services: Services; readonly c
         answerCache: { cache: { ...answerCache.cache, lookUp }, singleFlight: createSingleFlight() },
       }),
       ...services.dryRun(),
-      smallModel: (route) => simulateSmallModel(services.smallModel(route), services),
+      smallModel: (route) => simulateSmallModel(services.smallModel(route), services.meter),
     },
     cacheResult: () => cacheResult,
   }
 }
 
 const MISS_WITHOUT_STORING: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
-
-/** Typical length of a small model's answer, as a fraction of its input. */
-const ANSWER_TO_INPUT_RATIO = 1 / 3
-const CHARACTERS_PER_TOKEN = 4
-
-function simulateSmallModel(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
-  if (small === undefined) return undefined
-  return {
-    name: small.name,
-    price: small.price,
-    ask: async ({ instruction, text, maxTokens }) => {
-      const answer = text.slice(0, Math.min(text.length * ANSWER_TO_INPUT_RATIO, maxTokens * CHARACTERS_PER_TOKEN))
-      const { estimate } = meter.tokenizer
-      return { text: answer, spent: small.price(estimate(instruction) + estimate(text), estimate(answer)) }
-    },
-  }
-}
 
 /** Undefined if the cache was not searched. */
 type CacheResult = CacheHit | CacheMiss | undefined

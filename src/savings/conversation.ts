@@ -134,7 +134,8 @@ function extendHash(hash: string, texts: readonly string[]): string {
   return sha256(`${hash}\u0002${texts.join('\u0002')}`)
 }
 
-function hashInputOfMessage(message: Message): string {
+/** Ignores the native form, and so the markers of the prompt cache. */
+export function hashInputOfMessage(message: Message): string {
   return `${message.role}\u0003${message.parts.map(hashInputOfPart).join('\u0003')}`
 }
 
