@@ -9,7 +9,8 @@ import {
   flatten,
 } from '../core/json.ts'
 import type { Span } from '../core/prompt.ts'
-import type { LongString, Steps } from './scan-json.ts'
+import { PartJoiner } from './join-json.ts'
+import type { JsonScan, LongString, Steps } from './scan-json.ts'
 
 interface ReceivedForm {
   readonly bytes: Uint8Array
@@ -127,25 +128,38 @@ function formError(problem: string, param?: string): GatewayError {
 
 const STEP_BYTES = 1024 * 1024
 
+type ScannedParts = Pick<JsonScan, 'longStrings' | 'cuts'>
+
 /**
- * `JSON.parse` blocks the event loop for several milliseconds per megabyte, so `strings` are parsed in separate steps.
- * `placeholder` must be random, so that callers cannot send it.
+ * `JSON.parse` blocks the event loop for several milliseconds per megabyte and per thousand keys, so long strings and
+ * the parts between cuts are parsed in separate steps. `placeholder` must be random, so that callers cannot send it.
  */
-export function* parseInSteps(bytes: Uint8Array, strings: readonly LongString[], placeholder: string): Steps<unknown> {
-  let outline = ''
+export function* parseInSteps(
+  bytes: Uint8Array,
+  { longStrings, cuts }: ScannedParts,
+  placeholder: string,
+): Steps<unknown> {
+  const joiner = new PartJoiner(bytes, placeholder)
+  let stringCount = 0
   let offset = 0
-  for (const [index, { start, end }] of strings.entries()) {
-    outline += `${yield* decodeInSteps(bytes.subarray(offset, start))}${placeholder}${index}`
-    offset = end
+  for (const cut of [...cuts, undefined]) {
+    const end = cut?.position ?? bytes.length
+    let outline = ''
+    for (let string = longStrings[stringCount]; string !== undefined && string.start < end;) {
+      outline += `${yield* decodeInSteps(bytes.subarray(offset, string.start))}${placeholder}${stringCount}`
+      offset = string.end
+      string = longStrings[++stringCount]
+    }
+    outline += yield* decodeInSteps(bytes.subarray(offset, end))
+    offset = end + 1
+    yield
+    joiner.add(outline, cut)
   }
-  outline += yield* decodeInSteps(bytes.subarray(offset))
+  if (longStrings.length === 0) return joiner.value
+  const parsed = yield* parseStrings(bytes, longStrings)
   yield
-  const value = parseJsonText(outline, true)
-  if (strings.length === 0) return value
-  const parsed = yield* parseStrings(bytes, strings)
-  yield
-  replacePlaceholders(value, placeholder, parsed)
-  return value
+  replacePlaceholders(joiner.value, placeholder, parsed)
+  return joiner.value
 }
 
 function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps<readonly string[]> {

@@ -2,7 +2,7 @@ import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { bodyError, decodeUtf8, joinBytes, LARGE_BODY_BYTES, parseJsonText } from '../core/http.ts'
 import { type ReceivedBody, isSafeModelName } from '../core/prompt.ts'
-import { scanJson, scanSmallJson, type JsonScan, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
+import { scanJson, scanWithoutPauses, type JsonScan, type ParseLimits, type Steps } from './scan-json.ts'
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 
 export interface ParsedBody {
@@ -19,13 +19,9 @@ export interface ParsedBody {
 const EXPONENT_GROWTH = 22
 
 /** The structure is checked before `JSON.parse`, which accepts nesting depths in the millions. */
-export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
-  if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
-  const steps = parseSteps(bytes, limits)
-  for (;;) {
-    const result = steps.next()
-    if (result.done === true) return result.value
-  }
+export function parseBody(received: Uint8Array, limits: ParseLimits = {}): ParsedBody {
+  const bytes = withoutByteOrderMark(received)
+  return parseWhole(scanWithoutPauses(bytes, limits), bytes, received.length)
 }
 
 interface ParseRuntime {
@@ -33,29 +29,44 @@ interface ParseRuntime {
   readonly uuid: () => string
 }
 
+const SMALL_BODY_BYTES = 16 * 1024
+
 export function parseBodyInSteps(
-  bytes: Uint8Array,
+  received: Uint8Array,
   limits: ParseLimits,
   runtime: ParseRuntime,
 ): MaybePromise<ParsedBody> {
-  if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
-  if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, runtime)
-  const steps = parseSteps(bytes, limits)
-  const first = steps.next()
-  return first.done === true ? first.value : finishInSteps(steps, runtime.pause)
+  if (received.length <= SMALL_BODY_BYTES) return parseBody(received, limits)
+  const bytes = withoutByteOrderMark(received)
+  const scanning = scanJson(bytes, limits)
+  const first = scanning.next()
+  if (first.done !== true)
+    return parseAfterScan(finishInSteps(scanning, runtime.pause), bytes, received.length, runtime)
+  if (needsParts(first.value, bytes)) return parseAfterScan(first.value, bytes, received.length, runtime)
+  return parseWhole(first.value, bytes, received.length)
 }
 
-async function parseLargeBody(
+async function parseAfterScan(
+  scanned: MaybePromise<JsonScan>,
   bytes: Uint8Array,
-  limits: ParseLimits,
+  size: number,
   { pause, uuid }: ParseRuntime,
 ): Promise<ParsedBody> {
+  const scan = await scanned
+  if (!needsParts(scan, bytes)) return parseWhole(scan, bytes, size)
   const { parseInSteps } = await import('./large-bodies.ts')
-  const parse: LargeBodyParser = (body, strings) => parseInSteps(body, strings, uuid())
-  return finishInSteps(parseSteps(bytes, limits, parse), pause)
+  const body = await finishInSteps(parseInSteps(bytes, scan, uuid()), pause)
+  await pause()
+  const parsed = createParsedBody(body, { scan, bytes, text: '', size })
+  await pause()
+  return parsed
 }
 
-async function finishInSteps(steps: Steps<ParsedBody>, pause: () => Promise<void>): Promise<ParsedBody> {
+function needsParts({ cuts }: JsonScan, bytes: Uint8Array): boolean {
+  return bytes.length > LARGE_BODY_BYTES || cuts.length > 0
+}
+
+async function finishInSteps<Result>(steps: Steps<Result>, pause: () => Promise<void>): Promise<Result> {
   for (;;) {
     await pause()
     const result = steps.next()
@@ -67,34 +78,15 @@ export function jsonTextOf(received: Uint8Array, { body, hasRepeatedKeys }: Pars
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
-type LargeBodyParser = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
-
-const SMALL_BODY_BYTES = 16 * 1024
-
-function parseSmallBody(received: Uint8Array, limits: ParseLimits): ParsedBody {
-  const bytes = withoutByteOrderMark(received)
-  const scan = scanSmallJson(bytes, limits)
+function parseWhole(scan: JsonScan, bytes: Uint8Array, size: number): ParsedBody {
   const text = decodeUtf8(bytes)
-  return createParsedBody(parseJsonText(text, false), { scan, bytes, text, size: received.length })
-}
-
-const MAX_UNPAUSED_KEYS = 10_000
-
-function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: LargeBodyParser): Steps<ParsedBody> {
-  const bytes = withoutByteOrderMark(received)
-  const scan = yield* scanJson(bytes, limits)
-  const needsPauses = bytes.length > LARGE_BODY_BYTES || scan.keyCount > MAX_UNPAUSED_KEYS
-  if (needsPauses) yield
-  const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
-  const body = parseLarge === undefined ? parseJsonText(text, false) : yield* parseLarge(bytes, scan.longStrings)
-  if (needsPauses) yield
-  return createParsedBody(body, { scan, bytes, text, size: received.length })
+  return createParsedBody(parseJsonText(text, false), { scan, bytes, text, size })
 }
 
 interface ScannedBody {
   readonly scan: JsonScan
   readonly bytes: Uint8Array
-  /** Empty for a large body that is parsed in steps. */
+  /** Empty for a body that is parsed in steps. */
   readonly text: string
   readonly size: number
 }

@@ -11,6 +11,8 @@ export interface ParseLimits {
   readonly depth?: number
   /** Maximum number of keys and array elements, except numbers in arrays. */
   readonly keys?: number
+  /** Maximum number of keys of one object. V8 takes longest for objects with many keys. */
+  readonly objectKeys?: number
   /** Maximum number of numbers in arrays. Integers of up to 9 digits count once, others four times. */
   readonly numbers?: number
   /** Maximum number of bytes outside strings. */
@@ -26,6 +28,17 @@ export interface JsonScan {
   readonly modelSpan: Span | undefined
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
   readonly longStrings: readonly LongString[]
+  /** Commas between parts of about 8,000 keys and array elements each. */
+  readonly cuts: readonly Cut[]
+}
+
+/** A comma inside an object or array. */
+export interface Cut {
+  readonly position: number
+  /** The number of containers that have been open since the previous cut. */
+  readonly keptDepth: number
+  /** For each open container from the outermost one: the last key of an object, or undefined for an array. */
+  readonly path: readonly (Span | undefined)[]
 }
 
 /** A byte range between quotes. */
@@ -34,14 +47,26 @@ export interface LongString extends Span {
   readonly isBase64: boolean
 }
 
+interface Container {
+  isArray: boolean
+  keyCount: number
+  keyStart: number
+  keyEnd: number
+}
+
 class ScanState implements JsonScan {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /** For each open bracket: 1 for an array, 0 for an object. V8 allocates up to 64 bytes without a separate buffer. */
-  readonly isArrayAtDepth: Uint8Array
+  readonly keysPerPart: number
+  /** The containers up to the largest depth so far. Those beyond `depth` are closed. */
+  readonly containers: Container[] = []
   readonly longStrings: LongString[] = []
+  readonly cuts: Cut[] = []
   position = 0
   depth = 0
+  /** The smallest depth since the last cut. */
+  keptDepth = 0
+  uncutCount = 0
   keyCount = 0
   elementCount = 0
   numberCount = 0
@@ -57,16 +82,18 @@ class ScanState implements JsonScan {
   isModelNext = false
   modelSpan: Span | undefined = undefined
 
-  constructor(bytes: Uint8Array, limits: ParseLimits) {
-    const { depth = 64, keys = 100_000, numbers = 500_000 } = limits
+  constructor(bytes: Uint8Array, limits: ParseLimits, keysPerPart: number) {
+    const { depth = 64, keys = 100_000, objectKeys = 10_000, numbers = 500_000 } = limits
     const { syntaxBytes = 4 * 1024 * 1024, textBytes = Number.POSITIVE_INFINITY } = limits
     this.bytes = bytes
-    this.limits = { depth, keys, numbers, syntaxBytes, textBytes }
-    this.isArrayAtDepth = new Uint8Array(depth)
+    this.keysPerPart = keysPerPart
+    this.limits = { depth, keys, objectKeys, numbers, syntaxBytes, textBytes }
   }
 }
 
 const SLICE_BYTES = 256 * 1024
+/** `JSON.parse` takes up to 25 ms for this number of keys in objects of many different shapes. */
+const KEYS_PER_PART = 8_000
 /** V8 stores all integers of up to this many digits without an object. */
 const MAX_SMALL_INTEGER_DIGITS = 9
 /** Parse time of any other number, relative to a small integer. */
@@ -76,14 +103,18 @@ const MIN_LONG_STRING_BYTES = 4096
 const MIN_BYTES_PER_ESCAPE = 16
 
 /** Ignores syntax errors, which `JSON.parse` reports. */
-export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
-  const state = new ScanState(bytes, limits)
+export function* scanJson(
+  bytes: Uint8Array,
+  limits: ParseLimits,
+  keysPerPart: number = KEYS_PER_PART,
+): Steps<JsonScan> {
+  const state = new ScanState(bytes, limits, keysPerPart)
   while (!scanSlice(state)) yield
   return state
 }
 
-export function scanSmallJson(bytes: Uint8Array, limits: ParseLimits): JsonScan {
-  const state = new ScanState(bytes, limits)
+export function scanWithoutPauses(bytes: Uint8Array, limits: ParseLimits): JsonScan {
+  const state = new ScanState(bytes, limits, KEYS_PER_PART)
   while (!scanSlice(state));
   return state
 }
@@ -140,8 +171,10 @@ function readToken(state: ScanState): void {
     case CLOSE_BRACE:
     case CLOSE_BRACKET:
       if (state.depth > 0) state.depth--
+      state.keptDepth = Math.min(state.keptDepth, state.depth)
       break
     case COMMA:
+      if (state.uncutCount >= state.keysPerPart) cut(state)
       state.isModelNext = false
       break
     default:
@@ -156,13 +189,32 @@ function enterBracket(state: ScanState, bracket: number): void {
   const { depth } = state.limits
   countElement(state)
   if (++state.depth > depth) throw bodyLimitError(`is nested deeper than ${depth} levels. Flatten it.`)
-  state.isArrayAtDepth[state.depth - 1] = bracket === OPEN_BRACKET ? 1 : 0
+  const container = (state.containers[state.depth - 1] ??= { isArray: false, keyCount: 0, keyStart: 0, keyEnd: 0 })
+  container.isArray = bracket === OPEN_BRACKET
+  container.keyCount = 0
   state.isModelNext = false
+}
+
+function cut(state: ScanState): void {
+  if (state.depth === 0) return
+  const open = state.containers.slice(0, state.depth)
+  const path = open.map(({ isArray, keyStart, keyEnd }) => (isArray ? undefined : { start: keyStart, end: keyEnd }))
+  state.cuts.push({ position: state.position, keptDepth: state.keptDepth, path })
+  state.keptDepth = state.depth
+  state.uncutCount = 0
 }
 
 function countKey(state: ScanState): void {
   state.keyCount++
   checkKeys(state)
+  const container = state.containers[state.depth - 1]
+  if (container !== undefined) {
+    container.keyStart = state.stringStart
+    container.keyEnd = state.stringEnd
+    if (++container.keyCount > state.limits.objectKeys) {
+      throw bodyLimitError(`has an object with more than ${state.limits.objectKeys} keys. Send fewer.`)
+    }
+  }
   if (state.longStrings.at(-1)?.start === state.stringStart) state.longStrings.pop()
   if (state.depth !== 1) return
   const keyKind = modelKeyKind(state.bytes, state.stringStart, state.stringEnd)
@@ -179,11 +231,13 @@ function countElement(state: ScanState): void {
   checkKeys(state)
 }
 
-function isInArray({ depth, isArrayAtDepth }: ScanState): boolean {
-  return depth > 0 && isArrayAtDepth[depth - 1] === 1
+function isInArray({ depth, containers }: ScanState): boolean {
+  return depth > 0 && containers[depth - 1]?.isArray === true
 }
 
-function checkKeys({ keyCount, elementCount, limits }: ScanState): void {
+function checkKeys(state: ScanState): void {
+  const { keyCount, elementCount, limits } = state
+  state.uncutCount++
   if (keyCount + elementCount <= limits.keys) return
   throw bodyLimitError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }

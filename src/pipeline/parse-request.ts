@@ -118,8 +118,9 @@ export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'run
 }
 
 export function parseLimits(limits: Limits): ParseLimits {
-  const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
-  return { depth, keys, numbers, syntaxBytes }
+  const { jsonDepth: depth, jsonKeys: keys, jsonObjectKeys: objectKeys } = limits
+  const { jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
+  return { depth, keys, objectKeys, numbers, syntaxBytes }
 }
 
 /** @param route Absent if a passthrough request names no listed model. */

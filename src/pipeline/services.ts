@@ -50,6 +50,8 @@ export interface Limits {
   readonly jsonDepth: number
   /** Maximum number of object keys and array elements in a JSON body, except numbers in arrays. @default 100_000 */
   readonly jsonKeys: number
+  /** Maximum number of keys of each object in a JSON body. @default 10_000 */
+  readonly jsonObjectKeys: number
   /**
    * Maximum count of numbers in the arrays of a JSON body, such as embedding inputs sent as tokens. Each counts four
    * times, except integers of up to 9 digits. @default 500_000

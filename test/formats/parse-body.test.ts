@@ -1,5 +1,17 @@
 import { randomUUID } from 'node:crypto'
-import { assert, asyncProperty, array, constantFrom, integer, record } from 'fast-check'
+import {
+  assert,
+  asyncProperty,
+  array,
+  constantFrom,
+  integer,
+  letrec,
+  nat,
+  oneof,
+  property,
+  record,
+  tuple,
+} from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import { parseInSteps } from '../../src/formats/large-bodies.ts'
 import { GatewayError } from '../../src/core/errors.ts'
@@ -89,14 +101,15 @@ describe('depth and keys', () => {
 
   it('are accepted up to 64 levels and 100,000 keys', () => {
     expect(() => parse(nested(64))).not.toThrow()
-    const keys = Array.from({ length: 100_000 }, (_, index) => `"k${index}":1`)
-    expect(() => parse(`{${keys.join(',')}}`)).not.toThrow()
+    const keys = Array.from({ length: 9_990 }, (_, index) => `"k${index}":1`)
+    const objects = Array.from({ length: 10 }, () => `{${keys.join(',')}}`)
+    expect(() => parse(`{"x":[${objects.join(',')}]}`)).not.toThrow()
   })
 
   it.each([
     ['65 levels of objects', nested(65), /nested deeper than 64/],
     ['a million levels of arrays', '{"a":' + '['.repeat(1_000_000), /nested deeper than 64/],
-    ['200,000 keys', `{${Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')}}`, /100000 keys/],
+    ['200,000 keys', `{"a":[${'{"a":1,"b":1},'.repeat(100_000)}1]}`, /100000 keys/],
     ['300,000 empty objects', `{"a":[${'{},'.repeat(300_000)}{}]}`, /100000 keys/],
   ])('are rejected before parsing: %s', (_name, text, message) => {
     const failure = failureOf(() => parse(text))
@@ -377,11 +390,8 @@ describe('a large body with long strings', () => {
     const starts = [5, 5 + text.length + 11]
     const strings = starts.map((start) => ({ start, end: start + text.length, isBase64: false }))
     const parse = vi.spyOn(JSON, 'parse')
-    const steps = parseInSteps(
-      bytes,
-      strings.map(({ start, end, isBase64 }) => ({ start: start + 1, end: end - 1, isBase64 })),
-      '#',
-    )
+    const longStrings = strings.map(({ start, end, isBase64 }) => ({ start: start + 1, end: end - 1, isBase64 }))
+    const steps = parseInSteps(bytes, { longStrings, cuts: [] }, '#')
 
     const parsesPerStep: number[] = []
     for (;;) {
@@ -396,5 +406,88 @@ describe('a large body with long strings', () => {
     }
 
     expect(parsesPerStep.at(-1)).toBe(0)
+  })
+})
+
+describe('a body with many keys', () => {
+  const resultOf = <Result>(steps: Generator<void, Result, undefined>): Result => {
+    for (;;) {
+      const { done, value } = steps.next()
+      if (done === true) return value
+    }
+  }
+  const parseInParts = (text: string, keysPerPart: number): unknown => {
+    const bytes = new TextEncoder().encode(text)
+    const scan = resultOf(scanJson(bytes, {}, keysPerPart))
+    return resultOf(parseInSteps(bytes, scan, 'placeholder'))
+  }
+  const names = constantFrom('a', 'b', 'c', '__proto__', '2', '1', '', '\\u0061', 'é', '\\"')
+  const { json } = letrec<{ json: string }>((tie) => ({
+    json: oneof(
+      { maxDepth: 6, withCrossShrink: true },
+      constantFrom('1', 'null', '-1.50', '"x"', '"[{,:"', '{}', '[]', '[ ]'),
+      array(tie('json'), { maxLength: 6 }).map((items) => `[${items.join(', ')}]`),
+      array(tuple(names, tie('json')), { maxLength: 6 }).map(
+        (members) => `{${members.map(([name, value]) => `"${name}" : ${value}`).join(',\n')}}`,
+      ),
+    ),
+  }))
+  const parts = integer({ min: 1, max: 5 })
+
+  it('is equal to the same body parsed at once, wherever it is cut', () => {
+    assert(
+      property(json, parts, (text, keysPerPart) => {
+        const value = parseInParts(text, keysPerPart)
+        expect(value).toEqual(JSON.parse(text))
+        // The order of the keys, and own keys that are named `__proto__`.
+        expect(JSON.stringify(value)).toBe(JSON.stringify(JSON.parse(text)))
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  it('is rejected if it is not valid JSON, wherever it is cut', () => {
+    const characters = constantFrom('', ',', '[', ']', '{', '}', ':', '"', '1', ' ', '"a":1,', '\\', '\n')
+    assert(
+      property(json, parts, nat(), nat({ max: 2 }), characters, (text, keysPerPart, at, removed, added) => {
+        const position = at % (text.length + 1)
+        const changed = text.slice(0, position) + added + text.slice(position + removed)
+        const outcome = (parse: () => unknown): string => {
+          try {
+            return JSON.stringify(parse())
+          } catch {
+            return 'invalid'
+          }
+        }
+        expect(outcome(() => parseInParts(changed, keysPerPart))).toBe(outcome(() => JSON.parse(changed)))
+      }),
+      { numRuns: 1000 },
+    )
+  })
+
+  it('is parsed in parts of at most 8,000 keys', async () => {
+    const member = '"k10_100":1,'
+    const shapes = Array.from({ length: 40 }, (_, shape) =>
+      Object.fromEntries(Array.from({ length: 900 }, (_key, index) => [`k${shape + 10}_${index + 100}`, 1])),
+    )
+    const text = JSON.stringify({ model: 'a/b', x: shapes })
+    const parse = vi.spyOn(JSON, 'parse')
+    const { body } = await parseBodyInSteps(new TextEncoder().encode(text), {}, turns)
+    const longest = Math.max(...parse.mock.calls.map(([part]) => part.length))
+    parse.mockRestore()
+
+    expect(body).toEqual(JSON.parse(text))
+    expect(longest).toBeLessThan(9_000 * member.length)
+    expect(text.length).toBeGreaterThan(30_000 * member.length)
+  })
+
+  it('is rejected before parsing if one object has more than 10,000 of them', () => {
+    const objectOf = (count: number): string =>
+      `{"x":[{${Array.from({ length: count }, (_, index) => `"k${index}":1`).join(',')}}]}`
+    expect(() => parse(objectOf(10_000))).not.toThrow()
+    expect(failureOf(() => parse(objectOf(10_001))).message).toBe(
+      'The request body has an object with more than 10000 keys. Send fewer.',
+    )
+    expect(() => parseBody(new TextEncoder().encode('{"a":1,"b":1}'), { objectKeys: 1 })).toThrow(/more than 1 keys/)
   })
 })
