@@ -161,6 +161,14 @@ function* hashInSlices(text: string, hash: TextHash): DigestSteps {
 export function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSteps {
   const known = digests.get(value)
   if (known !== undefined) return known
+  // A replacer function takes several times as long as the rest, and most objects have no long string.
+  if (!hasLongString(value)) {
+    const text = JSON.stringify(value)
+    if (text.length <= MAX_PLAIN_LENGTH) return text
+    const digest = yield* hashInSlices(text, hash)
+    digests.set(value, digest)
+    return digest
+  }
   const longStrings: (readonly [number, string])[] = []
   let position = 0
   const shortened = JSON.stringify(value, (_name, field: Json | undefined) => {
@@ -170,11 +178,19 @@ export function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSte
     longStrings.push([position, field])
     return null
   })
-  if (longStrings.length === 0 && shortened.length <= MAX_PLAIN_LENGTH) return shortened
   let digest = yield* hashInSlices(shortened, hash)
   for (const [index, text] of longStrings) digest += ` ${index} ${yield* hashInSlices(text, hash)}`
   digests.set(value, digest)
   return digest
+}
+
+function hasLongString(value: Json | undefined): boolean {
+  if (typeof value === 'string') return value.length > MAX_PLAIN_LENGTH
+  if (typeof value !== 'object' || value === null) return false
+  if (Array.isArray(value)) return (value as readonly Json[]).some(hasLongString)
+  const fields = value as JsonObject
+  for (const name in fields) if (hasLongString(fields[name])) return true
+  return false
 }
 
 export async function digestWithPauses(pending: readonly DigestSteps[], pause: () => Promise<void>): Promise<void> {

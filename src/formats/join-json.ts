@@ -1,6 +1,6 @@
 import { decodeUtf8, parseJsonText } from '../core/http.ts'
 import type { Span } from '../core/prompt.ts'
-import type { Cut } from './scan-json.ts'
+import type { JsonCut } from './scan-json.ts'
 
 /**
  * Joins the parts of a JSON text that is cut at commas. Each part is completed with the brackets that are open at its
@@ -21,7 +21,7 @@ export class PartJoiner {
     this.#last = `${placeholder}>`
   }
 
-  add(text: string, cut: Cut | undefined): void {
+  add(text: string, cut: JsonCut | undefined): void {
     const start = this.#open.map((container) => (Array.isArray(container) ? '[' : `{"${this.#first}":`)).join('')
     const end = cut === undefined ? '' : this.#closingOf(cut)
     const part = parseJsonText(`${start}${start === '' ? '' : '0,'}${text}${end}`, true)
@@ -30,7 +30,7 @@ export class PartJoiner {
     if (cut !== undefined) this.#open = this.#containersAt(cut)
   }
 
-  #closingOf({ path }: Cut): string {
+  #closingOf({ path }: JsonCut): string {
     const brackets = path.map((key) => (key === undefined ? ']' : '}')).toReversed()
     return `,${path.at(-1) === undefined ? '' : `"${this.#last}":`}0${brackets.join('')}`
   }
@@ -49,7 +49,7 @@ export class PartJoiner {
   }
 
   /** Also removes the placeholder at the end of the innermost container. */
-  #containersAt({ keptDepth, path }: Cut): readonly JsonContainer[] {
+  #containersAt({ keptDepth, path }: JsonCut): readonly JsonContainer[] {
     const open = this.#open.slice(0, keptDepth)
     let inner: unknown = open.at(-1)
     if (open.length === 0) inner = this.value

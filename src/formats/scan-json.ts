@@ -29,11 +29,11 @@ export interface JsonScan {
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
   readonly longStrings: readonly LongString[]
   /** Commas between parts of about 8,000 keys and array elements each. */
-  readonly cuts: readonly Cut[]
+  readonly cuts: readonly JsonCut[]
 }
 
 /** A comma inside an object or array. */
-export interface Cut {
+export interface JsonCut {
   readonly position: number
   /** The number of containers that have been open since the previous cut. */
   readonly keptDepth: number
@@ -61,7 +61,7 @@ class ScanState implements JsonScan {
   /** The containers up to the largest depth so far. Those beyond `depth` are closed. */
   readonly containers: Container[] = []
   readonly longStrings: LongString[] = []
-  readonly cuts: Cut[] = []
+  readonly cuts: JsonCut[] = []
   position = 0
   depth = 0
   /** The smallest depth since the last cut. */

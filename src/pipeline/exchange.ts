@@ -71,6 +71,8 @@ export class Exchange {
   /** Undefined for a replayed answer. */
   route: Route | undefined = undefined
   ignoredFields: readonly string[] = []
+  /** True if the body is so long that other requests run between the steps of this one. */
+  needsPauses = false
   /** Total time spent in `waitForStore`, in milliseconds. */
   storeMs = 0
   finished: FinishedRequest | undefined = undefined

@@ -1,6 +1,6 @@
 import { checkMargin, MAX_MARGIN } from '../billing/bill.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
-import { chain, type MaybePromise } from '../core/async.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import {
   checkSteeringNames,
@@ -42,7 +42,10 @@ export function parsePrompt(
     const isUnchanged = completeBody === body
     const receivedPrompt = isUnchanged ? format.readPrompt(body, received) : format.readPrompt(completeBody)
     const bytes = isUnchanged ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
-    return validateAndSetPrompt(exchange, { requestBody: body, receivedPrompt, bytes, restrictRoutes }, services)
+    const recalledPrompt = { requestBody: body, receivedPrompt, bytes, restrictRoutes }
+    return chain(exchange.needsPauses ? yieldToEventLoop() : undefined, () =>
+      validateAndSetPrompt(exchange, recalledPrompt, services),
+    )
   })
 }
 
@@ -91,7 +94,9 @@ export function readJson<Result>(
   checkJsonHeaders(exchange.request, services.bodyLimits.maxBytes)
   return chain(readBytes(exchange, services), (bytes) => {
     const stepOptions = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
-    return chain(parseBodyInSteps(bytes, limits, stepOptions), proceed)
+    const parsing = parseBodyInSteps(bytes, limits, stepOptions)
+    exchange.needsPauses = isPromise(parsing)
+    return chain(parsing, proceed)
   })
 }
 

@@ -19,16 +19,17 @@ import { readCacheDirectives } from '../cache/cache-options.ts'
 import type { FlightRole, Leader } from '../replay/shared-work.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { FollowStream } from './follow.ts'
 import { answerHeadersOf } from './measure.ts'
 
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isSentUnchanged(reserved)) return planUnchanged(reserved)
-  return chain(recall(reserved, services), (recalled) =>
-    'replay' in recalled
-      ? Object.assign(reserved, { plan: recalled.replay })
-      : planPrompt(reserved, recalled, services),
-  )
+  return chain(recall(reserved, services), (recalled) => {
+    if ('replay' in recalled) return Object.assign(reserved, { plan: recalled.replay })
+    const pause = reserved.needsPauses ? yieldToEventLoop() : undefined
+    return chain(pause, () => planPrompt(reserved, recalled, services))
+  })
 }
 
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {

@@ -11,6 +11,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { PathVariables } from '../http/router.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 
 /** @param authenticateStage Batch items use the key of their batch. */
 export function modelStages(authenticateStage: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
@@ -71,6 +72,7 @@ export class Stages<Last extends Exchange> {
     try {
       let current = await waiting
       for (let index = next; current !== undefined && index < this.#stages.length; index++) {
+        if (exchange.needsPauses) await yieldToEventLoop()
         const result = this.#stages[index]?.run(exchange, services)
         current = isPromise(result) ? await result : result
       }
