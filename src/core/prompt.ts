@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from './json.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from './json.ts'
 
 /** Wire formats of clients. */
 export type Dialect = 'openai' | 'anthropic' | 'responses'
@@ -241,4 +241,19 @@ export const COMPACTION_TRIGGER = 'compaction_trigger'
 /** Returns a model id without `-latest` or the date of its version. */
 export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
+}
+
+/** Returns the ids of the models that tools name, such as an adviser. The vendor bills their calls at their own prices. */
+export function modelsOfTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): readonly string[] {
+  const added = messages.flatMap(({ parts }) =>
+    parts.flatMap((part) => (part.type === 'opaque' ? [part.native.value] : [])),
+  )
+  return [...tools.map(({ native }) => native.value), ...added].flatMap(modelsIn)
+}
+
+/** Reads a tool, a group of tools, or an item that adds tools to a conversation. */
+function modelsIn({ model, tools, tool }: JsonObject): readonly string[] {
+  const definition = isJsonObject(tool) ? tool['definition'] : undefined
+  const nested = [...asArray(tools), definition].filter(isJsonObject)
+  return [...(typeof model === 'string' ? [model] : []), ...nested.flatMap(modelsIn)]
 }

@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import { normalizeName, type Json, type JsonObject } from '../core/json.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Model } from '../core/ports.ts'
-import { type Prompt, matchesModel, splitModelName } from '../core/prompt.ts'
+import { matchesModel, modelsOfTools, type Prompt, splitModelName } from '../core/prompt.ts'
 import type { DurationCode } from '../core/store.ts'
 
 /** Represents "no limit" in requests and responses. */
@@ -176,13 +176,34 @@ export function checkAccess(
       { param: 'model' },
     )
   }
-  checkFields(key.permissions, prompt.native.value)
+  checkFields(key, prompt.native.value)
+  if (restrictsModels(key)) checkToolModels(key, prompt, request.routeNames ?? [modelName])
   if (key.permissions.disableTools === true && hasTools(prompt)) {
     throw new GatewayError('tools-disabled', 'This key may not use tools. Send the request without them.', {
       param: 'tools',
     })
   }
   checkMaxTokens(prompt.settings.maxTokens, key.permissions.maxTokens)
+}
+
+function restrictsModels({ permissions, providers }: VirtualKey): boolean {
+  return permissions.allowedModels !== undefined || providers.some(({ allowedModels }) => allowedModels.length > 0)
+}
+
+/** The vendor of a route calls the models that tools name, such as an adviser. */
+function checkToolModels(key: VirtualKey, prompt: Prompt, routeNames: readonly string[]): void {
+  for (const id of modelsOfTools(prompt)) {
+    const names = routeNames.flatMap((name) => {
+      const provider = splitModelName(name)?.provider
+      return provider === undefined ? [] : [`${provider}/${id}`]
+    })
+    if (mayUse(key, id, names)) continue
+    throw new GatewayError(
+      'model-not-allowed',
+      `This key may not use the model ${id.slice(0, MAX_SHOWN_LENGTH)}, which a tool names. GET /v1/models lists the models of this key.`,
+      { param: 'tools' },
+    )
+  }
 }
 
 function hasTools(prompt: Prompt): boolean {
@@ -232,9 +253,9 @@ const KNOWN_BY_NORMALIZED_NAME: ReadonlyMap<string, string> = new Map(
 )
 
 /** Other spellings of known fields (`MAX_TOKENS`) and vendor switches could bypass the restrictions of a key. */
-function checkFields(permissions: Permissions, body: JsonObject): void {
-  const { allowedModels, maxTokens, disableTools } = permissions
-  if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
+function checkFields(key: VirtualKey, body: JsonObject): void {
+  const { maxTokens, disableTools } = key.permissions
+  if (!restrictsModels(key) && maxTokens === undefined && disableTools !== true) return
   for (const [name, value] of Object.entries(body)) {
     if (KNOWN_NAMES.has(name) || isUnset(value)) continue
     const normalized = normalizeName(name)

@@ -226,7 +226,11 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
   return createQuote({
-    candidates: () => resolved.routes.map(candidateOf),
+    candidates: () =>
+      resolved.routes.flatMap((route) => [
+        candidateOf(route),
+        ...size.otherModels(route).map((model) => candidateOf({ ...route, model })),
+      ]),
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
     outputTokens: outputLimit(key, prompt, resolved.routes[0].model),

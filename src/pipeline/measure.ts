@@ -5,7 +5,7 @@ import type { HttpRequest } from '../core/http.ts'
 import type { Model, Provider, Route, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
-import { findVendorWork, NO_FIELD_COSTS } from '../formats/prompt-checks.ts'
+import { findVendorWork, NO_FIELD_COSTS, otherModelsOf } from '../formats/prompt-checks.ts'
 import {
   boundByBytes,
   type PromptWeight,
@@ -98,6 +98,11 @@ export class PromptSize implements Size {
     return this.#asksForVendorWork ? window * this.#costs.promptReads : Math.min(window, this.#boundFor(route))
   }
 
+  otherModels({ provider }: Route): readonly Model[] {
+    if (!this.#asksForVendorWork || !supportsDialect(provider, this.#prompt.native.dialect)) return []
+    return otherModelsOf(this.#prompt).flatMap((id) => provider.model(id) ?? [])
+  }
+
   counterFor(route: Route): TokenCounter | undefined {
     if (this.#asksForVendorWork) return undefined
     const { tokenizer, tokenFactor } = route.model
@@ -139,6 +144,7 @@ export class PromptSize implements Size {
     const { limits } = this.#services
     const { dialect } = this.#prompt.native
     if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(this.#prompt, this.#costs))
+    if (this.#asksForVendorWork) checkOtherModels(this.#prompt, routes)
     const { surcharge } = this.#costs
     if (surcharge === undefined || limits.surcharges !== 'refuse') return
     if (routes.some(({ provider }) => supportsDialect(provider, dialect))) throw surcharge()
@@ -172,6 +178,25 @@ export class PromptSize implements Size {
 function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
   return overhead + images * IMAGE_TOKENS
 }
+
+/** A vendor bills a model that the gateway has no price for at an unknown price. */
+function checkOtherModels(prompt: Prompt, routes: readonly Route[]): void {
+  const { dialect } = prompt.native
+  for (const id of otherModelsOf(prompt)) {
+    const unpriced = routes.find(
+      ({ provider }) => supportsDialect(provider, dialect) && provider.model(id) === undefined,
+    )
+    if (unpriced === undefined) continue
+    const name = `${unpriced.provider.name}/${id.slice(0, MAX_SHOWN_LENGTH)}`
+    throw new GatewayError(
+      'invalid-model',
+      `The request names the model ${name} beside its own, and the gateway has no price for it. Remove it, or have the operator add it to the models of the provider.`,
+      { param: 'model' },
+    )
+  }
+}
+
+const MAX_SHOWN_LENGTH = 100
 
 function refuseVendorWork(param: string | undefined): void {
   if (param === undefined) return

@@ -104,8 +104,8 @@ describe.each([false, true])('a message that a fallback model answered (streamed
     const started = await start([iteration('fallback_message', 'costly', 100_000, 500)])
     await billed(started, stream)
     await started.store.waitUntilSettled()
-    // The context window of 128,000 tokens and 500 tokens of output, at the price of the requested model.
-    expect(started.store.dailyTotals().billed).toBeLessThanOrEqual((1.28 + 0.025) * 1e9)
+    // The context window of the fallback, 1,000,000 tokens, and 500 tokens of output at its price.
+    expect(started.store.dailyTotals().billed).toBeLessThanOrEqual((5 + 0.0125) * 1e9)
     expect(started.store.dailyTotals().billed).toBeGreaterThan(0)
   })
 
@@ -115,6 +115,38 @@ describe.each([false, true])('a message that a fallback model answered (streamed
       iteration('advisor_message', 'claude-opus-4-8', 2000, 40),
     ]
     expect(await billed(await start(advice), stream)).toBeCloseTo(0.02 + 0.011, 9)
+  })
+})
+
+describe('a model that the request names beside its own', () => {
+  const bodyWith = (fields: JsonObject): JsonObject => ({
+    model: 'anthropic/claude-fable-5',
+    max_tokens: 500,
+    messages: [{ role: 'user', content: 'Hello' }],
+    ...fields,
+  })
+  const named: readonly [string, (model: string) => JsonObject][] = [
+    ['a fallback', (model) => ({ fallbacks: [{ model }] })],
+    ['an adviser', (model) => ({ tools: [{ type: 'advisor_20260301', name: 'advisor', model }] })],
+  ]
+
+  it.each(named)('is reserved at its own price as %s', async (_, fields) => {
+    const { stage, store } = await start([iteration('fallback_message', 'costly', 100_000, 500)])
+    const response = await post(stage, '/v1/messages', { body: bodyWith(fields('costly')) })
+    const theoretical = Number(/"original_cost":([\d.e-]+)/.exec(await response.text())?.[1])
+    await store.waitUntilSettled()
+
+    expect(theoretical).toBeCloseTo(100 + 2.5, 6)
+    expect(store.dailyTotals().billed).toBe(102.5e9)
+  })
+
+  it.each(named)('is rejected without a price as %s', async (_, fields) => {
+    const { stage } = await start([])
+    const response = await post(stage, '/v1/messages', { body: bodyWith(fields('claude-of-tomorrow')) })
+
+    expect(response.status).toBe(404)
+    expect(await response.text()).toContain('no price')
+    expect(stage.upstream.requests).toEqual([])
   })
 })
 

@@ -89,6 +89,38 @@ describe('tools', () => {
   })
 })
 
+describe('a model that a request names beside its own', () => {
+  const withAdvisor = (model: string): Prompt => {
+    const value = { type: 'advisor_20260301', name: 'advisor', model }
+    return { ...prompt({}), tools: [{ name: 'advisor', native: { dialect: 'anthropic', value } }] }
+  }
+  const withAddedAdvisor = (model: string): Prompt => {
+    const value = { type: 'tool_addition', tool: { definition: { type: 'advisor_20260301', model } } }
+    return {
+      ...prompt({}),
+      messages: [{ role: 'user', parts: [{ type: 'opaque', native: { dialect: 'anthropic', value } }] }],
+    }
+  }
+  const restrictions: readonly WireForm<KeySettings>[] = [
+    { allowed_models: ['openai/gpt-x', 'openai/gpt-y'] },
+    { provider_configs: [{ provider: 'openai', allowed_models: ['gpt-x', 'gpt-y'] }] },
+  ]
+
+  it.each(restrictions)('is rejected as a fallback for the restricted key %j', (fields) => {
+    expect(rejectionKind(prompt({ fallbacks: [{ model: 'gpt-y' }] }), fields)).toBe('model-not-allowed')
+    expect(rejectionKind(prompt({ models: ['gpt-z'] }), fields)).toBe('model-not-allowed')
+    expect(rejectionKind(prompt({ fallbacks: [{ model: 'gpt-z' }] }), {})).toBeUndefined()
+  })
+
+  it.each(restrictions)('is rejected in a tool unless the key %j may use it', (fields) => {
+    for (const requested of [withAdvisor, withAddedAdvisor]) {
+      expect(rejectionKind(requested('gpt-z'), fields)).toBe('model-not-allowed')
+      expect(rejectionKind(requested('gpt-y'), fields)).toBeUndefined()
+      expect(rejectionKind(requested('gpt-z'), {})).toBeUndefined()
+    }
+  })
+})
+
 describe('max_tokens', () => {
   const model = { maxOutputTokens: 50 } as Model
 
