@@ -70,6 +70,11 @@ export interface Embedder {
   readonly dimensions: number
   /** US dollars per million tokens, for the actual cost of requests with `savings.embedder`. @default 0 */
   readonly price?: number
+  /**
+   * Maximum number of texts that `savings.embedder` passes to a call. If the time limit ends before all calls have, the
+   * vectors of the completed calls are used. @default 128
+   */
+  readonly textsPerCall?: number
   embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
 }
 

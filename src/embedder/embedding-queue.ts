@@ -22,7 +22,7 @@ interface Call {
 /** A canceled call ends after the run in progress. */
 const TEXTS_PER_RUN = 4
 
-/** Divides the time of the model among calls, so that a single text does not wait for a call with many texts. */
+/** Runs the call with the fewest remaining texts first, so that a single text does not wait for a whole conversation. */
 export class EmbeddingQueue {
   readonly #options: QueueOptions
   readonly #calls: Call[] = []
@@ -68,7 +68,7 @@ export class EmbeddingQueue {
   async #runAll(): Promise<void> {
     if (this.#isRunning) return
     this.#isRunning = true
-    for (let call = this.#calls[0]; call !== undefined; call = this.#calls[0]) await this.#runNext(call)
+    for (let call = this.#shortest(); call !== undefined; call = this.#shortest()) await this.#runNext(call)
     this.#isRunning = false
   }
 
@@ -88,10 +88,17 @@ export class EmbeddingQueue {
       failure = { error }
     }
     const index = this.#calls.indexOf(call)
-    if (index === -1) return
+    if (index === -1 || (failure === undefined && vectors.length < texts.length)) return
     this.#calls.splice(index, 1)
-    if (failure !== undefined) call.reject(failure.error)
-    else if (vectors.length >= texts.length) call.resolve(vectors)
-    else this.#calls.push(call)
+    if (failure === undefined) call.resolve(vectors)
+    else call.reject(failure.error)
+  }
+
+  #shortest(): Call | undefined {
+    const remaining = ({ texts, vectors }: Call): number => texts.length - vectors.length
+    return this.#calls.reduce<Call | undefined>(
+      (best, call) => (best === undefined || remaining(call) < remaining(best) ? call : best),
+      undefined,
+    )
   }
 }

@@ -55,6 +55,9 @@ const checkLocalEmbedder: OptionCheck = optionsOf(
   ['model', 'tokenizer'],
 )
 
+/** A model needs 0.1 to 1 seconds for so many long texts, so calls end within the time limit of `savings.embedder`. */
+const TEXTS_PER_CALL = 8
+
 /** No tokenizer of a common model makes tokens longer than this on average. */
 const MAX_CHARACTERS_PER_TOKEN = 10
 
@@ -112,6 +115,7 @@ export function createLocalEmbedder(options: LocalEmbedderOptions, dependencies:
   return {
     name: `local:${basename(model)}`,
     dimensions,
+    textsPerCall: TEXTS_PER_CALL,
     embed,
     load: async () => void (await embed(['load'])),
     close: async () => {

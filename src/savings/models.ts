@@ -155,10 +155,12 @@ export class SemanticRanker {
     try {
       if (uncached.length > 0) await this.#embedAll(uncached, options)
     } catch {
-      if (!signal.aborted) this.#pauses.report(pauseKey, false)
-      return undefined
+      if (signal.aborted) return undefined
     }
-    this.#pauses.report(pauseKey, true)
+    // After a timeout, the vectors that arrived in time are used. A slow model embeds the other texts on later turns.
+    const isUsable = uncached.length === 0 || uncached.some((text) => this.#vectors.has(keyOf(owner, text)))
+    this.#pauses.report(pauseKey, isUsable)
+    if (!isUsable) return undefined
     const vectorOf = (text: string): Float32Array | undefined => this.#vectors.get(keyOf(owner, text))
     const query = vectorOf(question)
     if (query === undefined) return undefined
@@ -182,14 +184,15 @@ export class SemanticRanker {
   }
 
   async #embedAll(texts: readonly string[], options: CompareOptions): Promise<void> {
-    const { after, pause } = this.#options
+    const { after, pause, embedder } = this.#options
+    const textsPerCall = Math.max(1, Math.floor(embedder.textsPerCall ?? TEXTS_PER_CALL))
     const { owner, onSpent } = options
     const timeout = new AbortController()
     const signal = AbortSignal.any([options.signal, timeout.signal])
     const callAll = async (): Promise<void> => {
       const calls: Promise<void>[] = []
-      for (let from = 0; from < texts.length && !signal.aborted; from += TEXTS_PER_CALL) {
-        const call = this.#embed(texts.slice(from, from + TEXTS_PER_CALL), owner, signal).then(onSpent)
+      for (let from = 0; from < texts.length && !signal.aborted; from += textsPerCall) {
+        const call = this.#embed(texts.slice(from, from + textsPerCall), owner, signal).then(onSpent)
         // `Promise.all` is attached only after the last call, so an earlier failure would cause an unhandled rejection.
         call.catch(() => {})
         calls.push(call)
@@ -210,14 +213,15 @@ export class SemanticRanker {
   async #embed(texts: readonly string[], owner: string, signal: AbortSignal): Promise<NanoUsd> {
     const { name, dimensions } = this.#options.embedder
     const embeddings = await this.#options.embedder.embed(texts, signal)
+    let usableCount = 0
     for (const [index, text] of texts.entries()) {
       const vector = normalizeVector(embeddings[index], dimensions)
-      if (vector === undefined)
-        throw new Error(
-          `${name} returned a missing or unusable vector. Expected ${dimensions} finite numbers, not all 0.`,
-        )
+      if (vector === undefined) continue
       this.#vectors.set(keyOf(owner, text), vector)
+      usableCount++
     }
+    if (usableCount === 0)
+      throw new Error(`${name} returned no usable vector. Expected ${dimensions} finite numbers, not all 0.`)
     return this.#costOf(texts)
   }
 }
@@ -257,15 +261,18 @@ function similaritiesOf(
 ): Similarities {
   const similarities = new Map<Segment, number>()
   let max = 1e-9
+  let sum = 0
   for (const [segment, head] of heads) {
     const vector = vectorOf(head)
     if (vector === undefined) continue
-    const product = vector.reduce((sum, value, index) => sum + value * (query[index] ?? 0), 0)
+    const product = vector.reduce((total, value, index) => total + value * (query[index] ?? 0), 0)
     similarities.set(segment, Math.max(0, product))
     max = Math.max(max, product)
+    sum += Math.max(0, product)
   }
-  for (const [segment, similarity] of similarities) similarities.set(segment, similarity / max)
-  return similarities
+  // A segment without a vector must not rank below all others.
+  const mean = sum / Math.max(1, similarities.size)
+  return new Map([...heads.keys()].map((segment) => [segment, (similarities.get(segment) ?? mean) / max]))
 }
 
 function normalizeVector(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {

@@ -49,7 +49,7 @@ export interface SavingsOptions {
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /**
    * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. Receives the beginnings of the
-   * question and of recent messages. If it fails or takes longer than 3 seconds, the ranking uses words only.
+   * question and of recent messages. If it fails, or none of its calls ends within 3 seconds, the ranking uses words only.
    * @default none
    */
   readonly embedder?: Embedder

@@ -59,6 +59,15 @@ describe('the queue of the local embedder', () => {
     expect(runs.map(({ texts }) => texts[0])).toEqual(['0', '90', '4', '8'])
   })
 
+  it('completes one of several long calls before it starts the next one', async () => {
+    const { queue, runs, finishAll } = setUp()
+    const calls = [queue.embed(numbers(0, 8)), queue.embed(numbers(50, 58))]
+    await finishAll()
+    await Promise.all(calls)
+
+    expect(runs.map(({ texts }) => texts[0])).toEqual(['0', '4', '50', '54'])
+  })
+
   it('rejects a call that exceeds maxQueuedTexts, and accepts it after the others have ended', async () => {
     const { queue, finishAll } = setUp({ maxTexts: 8 })
     const first = queue.embed(numbers(0, 6))

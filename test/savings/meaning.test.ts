@@ -121,6 +121,37 @@ describe('savings.embedder', () => {
     expect(signals.map((signal) => signal?.aborted)).toEqual([true])
   })
 
+  it('uses the vectors that arrived before the timeout, and embeds only the other texts on the next turn', async () => {
+    let expire: (() => void) | undefined
+    const after = (ms: number, callback: () => void): (() => void) => {
+      if (ms === 3000) expire = callback
+      return () => undefined
+    }
+    const counts: number[] = []
+    const warm = warmEmbedder().embedder
+    const embed: Embedder['embed'] = (given, signal) => {
+      counts.push(given.length)
+      // The last call of the first turn, and that of the second turn.
+      if (given.length < 32) setImmediate(() => expire?.())
+      return counts.length === 1 ? warm.embed(given, signal) : new Promise(() => {})
+    }
+    const { embedder } = warmEmbedder({ embed, textsPerCall: 32 })
+    const waterfall = waterfallOf({ slider: 'query', embedder, after })
+    const first = await waterfall(jobOf(chat(), { steering: STEERING }))
+    await waterfall(jobOf(chat(), { steering: STEERING }))
+
+    expect(sentText(first)).toContain(ADVICE)
+    expect(counts).toEqual([32, 32, 17, 32, 17])
+  })
+
+  it('ranks the other texts if the vector of one text is unusable', async () => {
+    const warm = warmEmbedder().embedder
+    const embed: Embedder['embed'] = async (texts) =>
+      (await warm.embed(texts)).map((vector, index) => (index === 5 ? new Float32Array(2) : vector))
+
+    expect(sentText(await shorten(warmEmbedder({ embed }).embedder))).toContain(ADVICE)
+  })
+
   it('does not call an embedder that failed twice in a conversation', async () => {
     let calls = 0
     const { embedder } = warmEmbedder({
