@@ -7,6 +7,7 @@ import { LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import {
   type Answer,
   type Answered,
@@ -25,6 +26,7 @@ import { answerHeaders, baseHeaders, isRecorded, sendJson, storeTurn, settle } f
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return replay(plan.answer, planned, services)
+  if (plan.planning !== undefined) return openAfterPlanning(planned, plan, plan.planning, services)
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
@@ -105,10 +107,28 @@ async function openStream(planned: Planned, routed: RoutedCall, services: Servic
       setAnswer(planned, { kind: 'streamed', stream }, route, routed.ignoredFor(route, ignored))
       return stream
     })
-  await waitForStream(opening, services.runtime)
+  await waitForStream(opening, planned, services.runtime)
   if (counting !== undefined) await counting
   if (planned.answer !== undefined) return planned as Answered
   return setAnswer(planned, { kind: 'opening', opening }, undefined, routed.ignoredFor(routes[0], []))
+}
+
+async function openAfterPlanning(
+  planned: Planned,
+  { counts }: UpstreamPlan,
+  planning: Promise<Planned>,
+  services: Services,
+): Promise<Answered> {
+  await counts.prepare?.()
+  const opening = planning.then((final) => callUpstream(final, services)).then(({ answer }) => streamOf(answer))
+  // `respond` handles the error, but first loads its module.
+  opening.catch(() => {})
+  return setAnswer(planned, { kind: 'opening', opening })
+}
+
+function streamOf(answer: Answer): MaybePromise<UpstreamStream> {
+  if (answer.kind === 'whole') throw new Error('The upstream answered a stream request with a whole completion.')
+  return answer.kind === 'streamed' ? answer.stream : answer.opening
 }
 
 const loadStreaming = lazy(() => import('./stream-answer.ts'))

@@ -68,6 +68,8 @@ export class Exchange {
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
   answer: Answer | undefined = undefined
+  /** When the headers of a stream must leave, in milliseconds since 1970. Set if the request waits for an identical one. */
+  headersDueAt: number | undefined = undefined
   /** Undefined for a replayed answer. */
   route: Route | undefined = undefined
   ignoredFields: readonly string[] = []
@@ -184,6 +186,8 @@ export interface UpstreamPlan {
   readonly keeper: AnswerKeeper
   readonly attempts: Attempts
   readonly markedPrompt?: MarkedPrompt
+  /** Present if the headers of a stream leave before it is known whether the request is a cache hit. */
+  readonly planning?: Promise<Planned>
 }
 
 export interface AnswerKeeper {
@@ -213,6 +217,9 @@ export interface RequestOutcome {
   readonly completion?: () => Completion
   readonly failure?: GatewayError
 }
+
+/** Maximum time that the headers of a stream wait for its content, in milliseconds. Starts at the vendor call. */
+export const MAX_HEADER_WAIT_MS = 5000
 
 /** Returns undefined if the format uses the upstream's id. */
 export function newAnswerId(

@@ -73,9 +73,12 @@ interface FollowedStream {
 
 export type FollowStream = typeof followStream
 
-/** Resolves with undefined for an unknown dialect, or if the stream ends or times out before the first content. */
+/**
+ * Resolves with undefined for an unknown dialect, or if the stream ends or times out before the first content. Rejects
+ * if the request is canceled before that.
+ */
 export async function followStream(
-  reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin'> & {
+  reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin' | 'cancellation'> & {
     readonly size: Pick<Size, 'prepare' | 'estimate' | 'billedCacheWrites'>
   },
   miss: Pick<CacheMiss, 'countAsHit' | 'spent'>,
@@ -86,8 +89,15 @@ export async function followStream(
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
   const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, runtime))
   const cancel = runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
+  const { cancellation } = reserved
+  const unsubscribe = cancellation.onCancel(() => answer.abort())
   const hasContent = await answer.hasContent
   cancel()
+  unsubscribe()
+  if (cancellation.isCanceled) {
+    answer.abort()
+    throw cancellation.reason
+  }
   if (!hasContent) return undefined
   await reserved.size.prepare()
   miss.countAsHit()

@@ -3,15 +3,17 @@ import type { Model } from '../core/ports.ts'
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 import { Attempts } from '../upstream/attempts.ts'
-import type {
-  Planned,
-  PromptCounts,
-  Reserved,
-  Size,
-  AnswerKeeper,
-  PublishedAnswer,
-  ReplayPlan,
-  RequestOutcome,
+import {
+  MAX_HEADER_WAIT_MS,
+  type Planned,
+  type PromptCounts,
+  type Reserved,
+  type Size,
+  type AnswerKeeper,
+  type PublishedAnswer,
+  type ReplayPlan,
+  type RequestOutcome,
+  type UpstreamPlan,
 } from './exchange.ts'
 import type { MarkPrompt, Services, AnswerCache, SharedAnswer } from './services.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
@@ -25,11 +27,19 @@ import { answerHeadersOf } from './measure.ts'
 
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isSentUnchanged(reserved)) return planUnchanged(reserved)
-  return chain(recall(reserved, services), (recalled) => {
-    if ('replay' in recalled) return Object.assign(reserved, { plan: recalled.replay })
-    const pause = reserved.needsPauses ? yieldToEventLoop() : undefined
-    return chain(pause, () => planPrompt(reserved, recalled, services))
-  })
+  return chain(recall(reserved, services), (recalled) => planRecalled(reserved, recalled, services))
+}
+
+function planRecalled(reserved: Reserved, recalled: RecallResult, services: Services): MaybePromise<Planned> {
+  if ('replay' in recalled) return Object.assign(reserved, { plan: recalled.replay })
+  if ('recalling' in recalled) {
+    const planning = recalled.recalling.then((late) => planRecalled(reserved, late, services))
+    // `callUpstream` handles the error.
+    planning.catch(() => {})
+    return Object.assign(reserved, { plan: { ...unchangedPlan(reserved, MAY_BE_SHARED), planning } })
+  }
+  const pause = reserved.needsPauses ? yieldToEventLoop() : undefined
+  return chain(pause, () => planPrompt(reserved, recalled, services))
 }
 
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
@@ -116,12 +126,15 @@ export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'f
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_CACHED): Planned {
-  const { prompt, size, cancellation } = reserved
+export function planUnchanged(reserved: Reserved, recalled: RecallMiss = NOT_CACHED): Planned {
+  reserved.plan = unchangedPlan(reserved, recalled)
+  return reserved as Planned
+}
+
+function unchangedPlan({ prompt, size, cancellation }: Reserved, { keeper, spent }: RecallMiss): UpstreamPlan {
   const optimization = new UnchangedPrompt(size, spent)
   const attempts = new Attempts(cancellation)
-  reserved.plan = { kind: 'upstream', prompt, optimization, counts: optimization, keeper, attempts }
-  return reserved as Planned
+  return { kind: 'upstream', prompt, optimization, counts: optimization, keeper, attempts }
 }
 
 class UnchangedPrompt implements WaterfallResult, PromptCounts {
@@ -159,9 +172,13 @@ interface RecallMiss {
 
 type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
 type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
-type RecallResult = { readonly replay: ReplayPlan } | RecallMiss
+type Recalled = { readonly replay: ReplayPlan } | RecallMiss
+/** `recalling` resolves after the headers of the stream have left. */
+type RecallResult = Recalled | { readonly recalling: Promise<Recalled> }
 
 const NOT_CACHED: RecallMiss = { keeper: { finish: () => {} }, spent: ZERO }
+/** The stream is stored, because the request may still become one that others follow. */
+const MAY_BE_SHARED: RecallMiss = { keeper: { finish: () => {}, share: () => {} }, spent: ZERO }
 
 function recall(reserved: Reserved, services: Services): MaybePromise<RecallResult> {
   const { answerCache } = services
@@ -200,9 +217,32 @@ function join(
   { singleFlight }: AnswerCache,
   services: Services,
 ): MaybePromise<RecallResult> {
-  const { key, cancellation } = reserved
+  const { key, cancellation, prompt } = reserved
   const joinOptions = { cancellation, followsStream: canFollow(reserved) }
-  return chain(singleFlight.join(`${key.id} ${miss.id}`, joinOptions), (role) => joinAs(role, reserved, miss, services))
+  const role = singleFlight.join(`${key.id} ${miss.id}`, joinOptions)
+  const recalling = chain(role, (joined) => joinAs(joined, reserved, miss, services))
+  return prompt.stream && isPromise(recalling) ? recallInTime(recalling, reserved, miss, services) : recalling
+}
+
+/** The headers of a stream leave in time even if the identical request, for which this one waits, has no content yet. */
+function recallInTime(
+  recalling: Promise<Recalled>,
+  reserved: Reserved,
+  { claim }: CacheMiss,
+  { runtime }: Services,
+): Promise<RecallResult> {
+  const dueAt = runtime.now() + MAX_HEADER_WAIT_MS
+  return new Promise((resolve, reject) => {
+    const cancel = runtime.after(MAX_HEADER_WAIT_MS, () => {
+      reserved.headersDueAt = dueAt
+      resolve({ recalling })
+    })
+    recalling.finally(cancel).then((recalled) => {
+      // A request that owns the claim has waited for the store only.
+      if (claim?.isOwned() !== true) reserved.headersDueAt = dueAt
+      resolve(recalled)
+    }, reject)
+  })
 }
 
 const followStream: FollowStream = async (...parameters) => (await loadOnDemand()).followStream(...parameters)
@@ -212,7 +252,7 @@ function canFollow({ prompt }: Reserved): boolean {
   return prompt.stream && (prompt.settings.choices ?? 1) === 1
 }
 
-function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<RecallResult> {
+function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<Recalled> {
   const { spent } = miss
   if (role.role === 'leader') return lead(reserved, miss, role, services)
   const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services), spent }
@@ -224,29 +264,23 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   return { replay: replayOf(reserved, role.value, spent) }
 }
 
-function lead(
-  reserved: Reserved,
-  miss: CacheMiss,
-  leader: AnswerLeader,
-  services: Services,
-): MaybePromise<RecallResult> {
+function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Recalled> {
   const { spent, claim } = miss
   const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services, leader), spent }
   if (claim === undefined) return recallMiss
-  return joinOtherProcess(reserved, claim, services).then(
-    async (joined) => {
-      if (joined === undefined) return recallMiss
-      if ('stream' in joined)
-        return (await followStream(reserved, miss, { live: joined.stream, leader }, services)) ?? recallMiss
-      leader.complete({ shared: joined })
-      miss.countAsHit()
-      return { replay: replayOf(reserved, joined, spent) }
-    },
-    (reason: unknown) => {
-      leader.complete('handed-over')
-      throw reason
-    },
-  )
+  const find = async (): Promise<Recalled> => {
+    const joined = await joinOtherProcess(reserved, claim, services)
+    if (joined === undefined) return recallMiss
+    if ('stream' in joined)
+      return (await followStream(reserved, miss, { live: joined.stream, leader }, services)) ?? recallMiss
+    leader.complete({ shared: joined })
+    miss.countAsHit()
+    return { replay: replayOf(reserved, joined, spent) }
+  }
+  return find().catch((reason: unknown) => {
+    leader.complete('handed-over')
+    throw reason
+  })
 }
 
 async function joinOtherProcess(

@@ -17,6 +17,7 @@ import {
   type Answered,
   createWriteContext,
   isBackground,
+  MAX_HEADER_WAIT_MS,
   type Planned,
   type RequestOutcome,
   requestsJsonByInstruction,
@@ -46,14 +47,16 @@ export function createStream(
   return new UpstreamStream(source, translator)
 }
 
-/** Time after the first call to a provider until which the headers of a stream wait for its response, in milliseconds. */
-const MAX_HEADER_WAIT_MS = 5000
-
 /** Resolves when the stream opens or when the headers must leave. */
-export function waitForStream(opening: Promise<unknown>, { after }: Pick<Runtime, 'after'>): Promise<void> {
+export function waitForStream(
+  opening: Promise<unknown>,
+  { headersDueAt }: Pick<Planned, 'headersDueAt'>,
+  { after, now }: Pick<Runtime, 'after' | 'now'>,
+): Promise<void> {
+  const waitMs = headersDueAt === undefined ? MAX_HEADER_WAIT_MS : Math.max(0, headersDueAt - now())
   return new Promise((resolve, reject) => {
     // A stream without content opens at the same time.
-    const cancel = after(MAX_HEADER_WAIT_MS, () => after(0, resolve))
+    const cancel = after(waitMs, () => after(0, resolve))
     opening.finally(cancel).then(() => resolve(), reject)
   })
 }

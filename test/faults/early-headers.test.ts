@@ -9,9 +9,10 @@ import {
   type Endpoint,
 } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { post } from '../support/read-stream.ts'
+import { getReader, post } from '../support/read-stream.ts'
 import { buildEvents, gate, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { recordingStore } from '../support/recording-store.ts'
+import { waitUntil } from '../support/wait-until.ts'
 
 /** The callbacks of the timers that expire after the maximum wait of the headers. */
 const headerTimers = vi.hoisted(() => new Set<() => void>())
@@ -69,7 +70,7 @@ async function startSilent(
   const stage = await startStage({ store, reply, key, limits: { heartbeatMs: 20 }, ...options })
   stages.push(stage)
   const pending = post(stage, path, { body: { ...body, stream: true }, headers })
-  await expect.poll(() => stage.upstream.requests.length).toBe(1)
+  await stage.upstream.waitForRequest(1)
   expireHeaderWait()
   return { stage, store, response: await pending }
 }
@@ -194,3 +195,152 @@ it('a detached stream that has begun finishes after its caller leaves', async ()
 
   expect((await stage.gateway.keys.usage(stage.keyId)).tokens.completion).toBeGreaterThan(0)
 })
+
+describe('an identical stream request, while the vendor of the first one is silent,', () => {
+  /** Sends a request that follows the silent one, and waits until its headers must leave. */
+  async function startFollower({ stage, store }: SilentStage, { path, body }: Endpoint, options = {}) {
+    const pending = post(stage, path, { body: { ...body, stream: true }, ...options })
+    await waitUntil(() => store.reservationIds.length === 2 && headerTimers.size === 1)
+    expireHeaderWait()
+    return pending
+  }
+
+  const answering = (opened: Promise<unknown>) => async (request: UpstreamRequest) => {
+    await opened
+    return whole(request)
+  }
+
+  it.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])(
+    'begins as early, and is a cache hit: $name',
+    async (endpoint) => {
+      const { opened, open } = gate()
+      const first = await startSilent(endpoint, answering(opened), { cache: {} })
+      const response = await startFollower(first, endpoint)
+
+      expect(response.status).toBe(200)
+      expect(response.headers.get('content-type')).toContain('text/event-stream')
+      const reader = getReader(response)
+      const heartbeat = new TextDecoder().decode((await reader.read()).value)
+      expect(heartbeat).toMatch(/ping/)
+      open()
+      const [text, followed] = await Promise.all([first.response.text(), readRest(reader)])
+
+      for (const content of [text, followed]) {
+        expect(content).toContain('At')
+        expect(content).toContain(' last.')
+        expect(content).toMatch(/^data: \[DONE\]$|^event: message_stop$|^event: response.completed$/m)
+      }
+      expect(first.stage.upstream.requests).toHaveLength(1)
+      await first.store.waitUntilSettled()
+      expect(await billsOf(first)).toEqual([
+        ['answered', 0, 'free'],
+        ['answered', expect.any(Number), 'billed'],
+      ])
+    },
+  )
+
+  it('calls the vendor itself if the first one fails', async () => {
+    const { opened, open } = gate()
+    const first = await startSilent(
+      CHAT,
+      async (request) => {
+        if (request.index > 0) return whole(request)
+        await opened
+        return { kind: 'failure', status: 400, failure: { message: 'No such thing.' } }
+      },
+      { cache: {} },
+    )
+    const response = await startFollower(first, CHAT)
+    open()
+    const [failed, text] = await Promise.all([first.response.text(), response.text()])
+
+    expect(failed).toContain('No such thing.')
+    expect(streamedText(text)).toBe('At last.')
+    await first.store.waitUntilSettled()
+    expect(await billsOf(first)).toEqual([
+      ['answered', 0, 'free'],
+      ['answered', expect.any(Number), 'billed'],
+    ])
+  })
+
+  it('becomes the first one if the caller of the first one leaves', async () => {
+    const { opened, open } = gate()
+    const first = await startSilent(CHAT, answering(opened), { cache: {} })
+    const response = await startFollower(first, CHAT)
+    await first.response.body?.cancel()
+    await first.stage.upstream.waitForRequest(2)
+    const third = post(first.stage, CHAT.path, { body: { ...CHAT.body, stream: true } })
+    open()
+
+    expect(streamedText(await response.text())).toBe('At last.')
+    expect(streamedText(await (await third).text())).toBe('At last.')
+    expect(first.stage.upstream.requests).toHaveLength(2)
+  })
+
+  it('ends with an error event if its own call fails', async () => {
+    const { opened, open } = gate()
+    const first = await startSilent(
+      CHAT,
+      async () => {
+        await opened
+        return { kind: 'failure', status: 400, failure: { message: 'No such thing.' } }
+      },
+      { cache: {} },
+    )
+    const response = await startFollower(first, CHAT)
+    open()
+    const texts = await Promise.all([first.response.text(), response.text()])
+
+    for (const text of texts) expect(JSON.stringify(parseEvents(text).at(-1)?.data)).toContain('No such thing.')
+    await first.store.waitUntilSettled()
+    expect(first.store.dailyTotals().billed).toBe(0)
+    expect(first.store.settlements).toHaveLength(2)
+  })
+
+  it('pays nothing if its caller leaves before the content, and the first one continues', async () => {
+    const { opened, open } = gate()
+    const first = await startSilent(CHAT, answering(opened), { cache: {} })
+    const response = await startFollower(first, CHAT)
+    await response.body?.cancel()
+    await waitUntil(() => first.store.settlements.length === 1)
+    expect(first.store.dailyTotals().billed).toBe(0)
+    open()
+
+    expect(streamedText(await first.response.text())).toBe('At last.')
+    await first.store.waitUntilSettled()
+    expect(first.store.settlements).toHaveLength(2)
+  })
+
+  it('begins as early if it repeats an Idempotency-Key', async () => {
+    const { opened, open } = gate()
+    const store = recordingStore()
+    const stage = await startStage({ store, reply: answering(opened), limits: { heartbeatMs: 20 } })
+    stages.push(stage)
+    const options = { body: { ...CHAT.body, stream: true }, headers: { 'idempotency-key': 'one' } }
+    const pending = [post(stage, CHAT.path, options), post(stage, CHAT.path, options)]
+    await stage.upstream.waitForRequest(1)
+    expireHeaderWait()
+    const responses = await Promise.all(pending)
+    open()
+
+    expect(await Promise.all(responses.map(async (response) => streamedText(await response.text())))).toEqual([
+      'At last.',
+      'At last.',
+    ])
+    expect(stage.upstream.requests).toHaveLength(1)
+  })
+})
+
+async function billsOf({ stage }: SilentStage) {
+  const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+  const sorted = records.toSorted((a, b) => a.costUsd - b.costUsd)
+  return sorted.map(({ outcome, tokensUsed, costUsd }) => [outcome, tokensUsed, costUsd > 0 ? 'billed' : 'free'])
+}
+
+async function readRest(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<string> {
+  let text = ''
+  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+    text += new TextDecoder().decode(piece.value)
+  }
+  return text
+}

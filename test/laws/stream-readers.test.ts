@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, describe, expect, it, vi } from 'vitest'
+import { Cancellation } from '../../src/core/async.ts'
 import type * as Json from '../../src/core/json.ts'
 import type { ClientFormat, UpstreamFormat } from '../../src/formats/format.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
@@ -404,7 +405,7 @@ describe.each([chatClient, messagesClient, responsesClient])('a shared $dialect 
         resetCounter()
         const begin = performance.now()
         const followed = await followStream(
-          { format, id: 'req_1', resolved, margin: 1, size },
+          { format, id: 'req_1', cancellation: new Cancellation(), resolved, margin: 1, size },
           { countAsHit: () => {}, spent: 0 as never },
           { live: liveStreamOf(pieces, format.dialect) },
           { runtime: manualRuntime(noNetwork) },

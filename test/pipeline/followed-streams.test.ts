@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { Cancellation } from '../../src/core/async.ts'
 import { ZERO } from '../../src/core/money.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
@@ -173,6 +174,7 @@ it.each([
     {
       format: messagesClient,
       id: 'req_1',
+      cancellation: new Cancellation(),
       margin: 1,
       resolved: { name: 'chat/large', routes: [{ provider, model }] },
       size: { estimate: 1, prepare: () => undefined, billedCacheWrites: () => undefined },
