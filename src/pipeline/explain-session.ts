@@ -94,7 +94,8 @@ export async function explainRequests(
     count += 1
     clock.now = request.at
     const parsed = await withPath(request.path, parse(request, dryServices))
-    const { session, answer } = sessions.take(parsed.prompt)
+    const { session, answer, expired } = sessions.take(parsed.prompt)
+    if (expired?.last !== undefined) await finish(expired, expired.last, undefined, meter)
     if (session.last !== undefined) await finish(session, session.last, answer, meter)
     session.last = { prompt: parsed.prompt, sent: await sendWithEach(plans, parsed, dryServices) }
     await yieldToEventLoop()
@@ -280,12 +281,20 @@ function isolate(services: Services, meter: Meter, clock: { readonly now: number
   }
 }
 
+/** Each keeps its last prompt, as sent by each plan. */
+const MAX_OPEN_SESSIONS = 1000
+
 /** Recognizes the conversation that a request continues, by the whole prompt of the last request. */
 class Sessions {
   readonly all: Session[] = []
   readonly #byLastPrompt = new Map<number, Session>()
 
-  take(prompt: Prompt): { readonly session: Session; readonly answer: readonly Part[] | undefined } {
+  take(prompt: Prompt): {
+    readonly session: Session
+    readonly answer: readonly Part[] | undefined
+    /** Too many conversations are open. A later request does not continue this one. */
+    readonly expired: Session | undefined
+  } {
     const keys = prefixKeysOf(prompt.messages)
     const end = keys.findLastIndex((key, length) => length > 0 && this.#byLastPrompt.has(key))
     const key = keys[end] ?? -1
@@ -294,7 +303,13 @@ class Sessions {
     if (continued === undefined) this.all.push(session)
     this.#byLastPrompt.delete(key)
     this.#byLastPrompt.set(keys.at(-1) ?? -1, session)
-    return { session, answer: continued === undefined ? undefined : answerIn(prompt.messages.slice(end)) }
+    const answer = continued === undefined ? undefined : answerIn(prompt.messages.slice(end))
+    const [oldest] = this.#byLastPrompt
+    if (oldest === undefined || this.#byLastPrompt.size <= MAX_OPEN_SESSIONS) {
+      return { session, answer, expired: undefined }
+    }
+    this.#byLastPrompt.delete(oldest[0])
+    return { session, answer, expired: oldest[1] }
   }
 }
 

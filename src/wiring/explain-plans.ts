@@ -69,7 +69,10 @@ const checkPlan: OptionCheck = (value, path) => {
   return oneOf(...names)(value, path)
 }
 const checkExplain: OptionCheck = optionsOf({
-  plans: listOf(`a list of at most ${MAX_PLANS} plans`, checkPlan),
+  plans: (value, path) =>
+    Array.isArray(value) && value.length > MAX_PLANS
+      ? { path, text: `expected at most ${MAX_PLANS} plans, got ${value.length}. Explain them in several calls.` }
+      : listOf('a list of plans', checkPlan)(value, path),
   secondsBetween: numberFrom(0, 1e9),
   maxRequests: integerFrom(1, 100_000),
   signal: expects('an AbortSignal', (value) => value instanceof AbortSignal),

@@ -99,10 +99,13 @@ describe('a bill', () => {
         }),
         fc.constantFrom<CacheWrites>('none', '5m', '1h'),
         fc.double({ min: 0, max: 1, noNaN: true }),
-        (vendorPrice, counts, writes, servedShare) => {
+        fc.option(fc.record({ original: tokens, sent: tokens }), { nil: undefined }),
+        tokens,
+        (vendorPrice, counts, writes, servedShare, localCounts, commonPrefixTokens) => {
           const usage = { ...NO_USAGE, ...counts }
-          const bill = makeBill({ ...plain, price: vendorPrice, usage, vendorCache: { writes, servedShare } })
-          const worst = highestCostOf(vendorPrice, promptTokens(usage), 0, writes)
+          const vendorCache = { writes, servedShare, commonPrefixTokens }
+          const bill = makeBill({ ...plain, price: vendorPrice, localCounts, usage, vendorCache })
+          const worst = highestCostOf(vendorPrice, bill.originalTokens, 0, writes)
           expect(bill.theoretical).toBeLessThanOrEqual(worst)
         },
       ),

@@ -267,6 +267,23 @@ describe('an explanation', () => {
     expect(planOf(explanation, 'own').tokensSent).toBeGreaterThan(extreme.tokensSent)
   })
 
+  it('keeps at most 1,000 conversations open', async () => {
+    const { gateway } = start()
+    const bodyWith = (...contents: readonly string[]): JsonObject => ({
+      model: 'chat/model',
+      messages: contents.map((content, index) => ({ role: index % 2 === 0 ? 'user' : 'assistant', content })),
+    })
+    const others = (count: number) => Array.from({ length: count }, (_, index) => bodyWith(`Question ${index}?`))
+    const continued = bodyWith('First?', 'Yes.', 'Second?')
+    const sessionsWith = async (count: number): Promise<number> => {
+      const log = [bodyWith('First?'), ...others(count), continued]
+      return (await gateway.savings.explain(log, { plans: [], maxRequests: 2000 })).sessions
+    }
+
+    expect(await sessionsWith(999)).toBe(1000)
+    expect(await sessionsWith(1000)).toBe(1002)
+  })
+
   it('explains a conversation in the responses format', async () => {
     const { gateway } = start()
     const text = chatConversation(1, 3).messages
@@ -328,6 +345,7 @@ describe('an explanation', () => {
     [{ plans: ['cheap'] }, 'plans[0]'],
     [{ plans: [{ name: 'own', savings: { agents: 7 } }] }, 'plans[0].savings.agents'],
     [{ plans: [{ name: 'own', headers: { 'X-Savings-Level': 'most' } }] }, 'X-Savings-Level'],
+    [{ plans: Array.from({ length: 51 }, () => 'off') }, 'plans'],
     [{ plan: ['off'] }, 'plan'],
     [{ maxRequests: 0 }, 'maxRequests'],
   ])('with the options %j rejects with the path %s', async (options, param) => {
