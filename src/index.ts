@@ -25,6 +25,7 @@ export type { PassthroughEndpoint, PassthroughOptions, PassthroughRequest } from
 export type { BatchOptions } from './pipeline/batch-worker.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
 export type {
+  CustomPlan,
   ExplainedPlan,
   ExplainInput,
   ExplainSavingsOptions,

@@ -24,7 +24,7 @@ export type { ExplainedPlan, LoggedBody, LoggedRequest }
 /** A conversation as the body of its last request, or a log of requests in the order of their times. */
 export type ExplainInput = LoggedBody | Iterable<LoggedBody | LoggedRequest> | AsyncIterable<LoggedBody | LoggedRequest>
 
-/** A way to handle the requests, in addition to the built-in plans. */
+/** A plan of your own for `gateway.savings.explain`. */
 export interface CustomPlan {
   readonly name: string
   /** Replaces these options of the gateway. @default the options of the gateway */
