@@ -88,7 +88,8 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const corpus = await createCorpus(counts, pause)
   const toolTokens = sumOfTokens(entries.filter(({ segment }) => segment.kind === 'tool-use'))
   const isToolHeavy = toolTokens / (sumOfTokens(entries) + 1) > MIN_TOOL_SHARE
-  const prefersAnswers = job.asksAboutAnswer === true && !isToolHeavy
+  // By words alone, this gains nothing in chats that it was not made on.
+  const prefersAnswers = job.asksAboutAnswer === true && job.similarities !== undefined && !isToolHeavy
   const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
