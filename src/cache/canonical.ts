@@ -1,58 +1,58 @@
 import { compose } from './cacheability.ts'
-import {
-  AFTER_SIGNIFICANT_ARTICLE,
-  BEFORE_ARTICLE,
-  NEGATIONS,
-  ORDER_MATTERS,
-  QUESTION_WORDS,
-  rewriteWords,
-  traitsOf,
-  words,
-} from './english.ts'
+import { isEnglish, NEGATIONS, QUESTION_WORDS, rewriteWords, words } from './english.ts'
 import { countWords, lineOf, MAX_SEARCHED_TOKENS, QUESTION_WORD, rewordQuestion } from './rewordings.ts'
-import { isPlainWord, tokenize, correctSwappedLetters, type Token } from './tokenize.ts'
-
-export interface CanonicalToken extends Token {
-  /** Set for an article that an equivalent text may omit: `the`, or `a` for `a` and `an`. */
-  readonly article?: 'the' | 'a'
-}
+import { hasMarkedText, mentionsTextWork } from './text-work.ts'
+import { correctSwappedLetters, isPlainWord, tokenize, type Token } from './tokenize.ts'
 
 export interface Canonical {
-  readonly items: readonly CanonicalToken[]
-  /** `none`: every character is significant, as in a text about spelling. */
-  readonly language: 'english' | 'unknown' | 'none'
+  readonly items: readonly Token[]
+  /** `none`: every character is significant, as in a text to work on or in a language other than English. */
+  readonly language: 'english' | 'none'
+  readonly text: string
 }
 
 export function canonicalize(text: string): Canonical {
-  const tokens = tokenize(compose(text))
-  const form = formOf(tokens)
+  const composed = compose(text)
+  const written = tokenize(composed.trim())
+  const items = isOpenToWording(composed, written) ? formOf(written) : undefined
   // Texts that consist only of pleasantries or punctuation must remain different.
-  return form.items.length > 0 ? form : { items: tokens.map(toExactToken), language: 'none' }
+  return items === undefined || items.length === 0
+    ? { items: written.map(toExactToken), language: 'none', text: composed }
+    : { items, language: 'english', text: composed }
 }
 
-function formOf(written: readonly Token[]): Canonical {
-  const tokens = written.map(correctSwappedLetters)
-  const traits = traitsOf(tokens)
-  if (traits.isAboutLetters) return { items: written.map(toExactToken), language: 'none' }
-  if (!traits.isEnglish) return { items: removeFinalPunctuation(written), language: 'unknown' }
-  const plain = rewriteWords(tokens, !traits.isAboutWords)
-  return { items: markArticles(sortFinalPair(removePleasantries(removeFillers(plain)))), language: 'english' }
+function isOpenToWording(text: string, tokens: readonly Token[]): boolean {
+  return !hasMarkedText(text) && !mentionsTextWork(text) && isEnglish(tokens.map(correctSwappedLetters))
 }
 
-export function textToEmbed(canonical: Canonical): string {
-  let text = ''
-  for (const item of canonical.items) {
-    if (item.article === undefined) text = text === '' ? item.key : `${text} ${item.key}`
-  }
-  return canonical.language === 'english' ? text.toLowerCase() : text
+/** Returns undefined for several sentences, and for marks that may set off a text to work on. */
+function formOf(written: readonly Token[]): readonly Token[] | undefined {
+  const items = removePleasantries(removePlease(rewriteWords(written.map(correctSwappedLetters))))
+  return items.every((item, index) => isOrdinary(item, items[index + 1])) ? items : undefined
 }
 
-function toExactToken(token: Token): CanonicalToken {
+const ORDINARY_SYMBOLS = ",%$€£+/#&.-'°"
+
+/** A symbol between spaces may set off a text to work on, or be an operator. */
+function isOrdinary(item: Token, next: Token | undefined): boolean {
+  if (item.kind === 'stop') return next === undefined
+  if (item.kind !== 'symbol') return true
+  return ORDINARY_SYMBOLS.includes(item.raw) && !(item.isSpaced && (next === undefined || next.isSpaced))
+}
+
+/** Omits articles of English texts, which say little about the similarity of two questions. */
+export function textToEmbed({ items, language }: Canonical): string {
+  if (language === 'none') return items.map((item) => item.key).join(' ')
+  const keys = items.map((item) => item.key).filter((key) => key !== 'the' && key !== 'a' && key !== 'an')
+  return keys.join(' ').toLowerCase()
+}
+
+function toExactToken(token: Token): Token {
   return { ...token, key: token.raw }
 }
 
 const TELL =
-  '(?:tell me|let me know|inform me|show me|teach me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out)|enlighten me(?: on| about)?|clarify for me|give me an idea of)'
+  '(?:tell me|let me know|inform me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out))'
 /** Texts that an assistant writes. `can you write a will without a lawyer` is a question, not a request. */
 const TEXTS =
   '(?:poem|haiku|limerick|song|story|essay|summary|paragraph|joke|slogan|outline|function|script|program|query|regex|unit test|blog post|tweet|list)'
@@ -111,14 +111,14 @@ const CLAUSE_OPENING = new RegExp(
 
 /** Thanks and `please` at the end of a text, after a punctuation mark, unlike in `how do you say thank you`. */
 const ENDING =
-  /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
+  /(?<=\S(?: [.!?])*)(?: ,)?(?<= [.,!?])(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
+/** The mark after these words belongs to the question: `where is it, please?` */
+const KEEPS_MARK = /(?: please| possible| can| could| mind) ([.?])$/
 
 /** A final `please` without a mark before it, except where it may be the object, as in `when do i use please`. */
 const FINAL_PLEASE = new RegExp(
   `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
-
-const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
 
 /** `write me a poem` means `write a poem`. */
 const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
@@ -136,14 +136,12 @@ function removePleasantries(tokens: readonly Token[]): readonly Token[] {
     items = items.slice(countWords(opening))
     isClause = CLAUSE_OPENING.test(opening)
   }
-  return rewordQuestion(removeForMe(removeFinalPunctuation(removeEnding(items))), isClause)
+  return rewordQuestion(removeMe(removeFinalMark(removeEnding(items))), isClause)
 }
 
-function removeForMe(items: readonly Token[]): readonly Token[] {
+function removeMe(items: readonly Token[]): readonly Token[] {
   if (items.length > MAX_SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
-  const line = lineOf(items)
-  const rest = FOR_ME.test(line) ? items.slice(0, -2) : items
-  return REQUEST_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
+  return REQUEST_ME.test(lineOf(items)) ? items.filter((_, index) => index !== 1) : items
 }
 
 function openingOf(items: readonly Token[]): string | undefined {
@@ -151,7 +149,8 @@ function openingOf(items: readonly Token[]): string | undefined {
   const line = lineOf(items.slice(0, MAX_SEARCHED_TOKENS))
   for (const pattern of OPENINGS) {
     const opening = pattern.exec(line)?.[0]
-    if (opening !== undefined) return opening
+    // `Tell Me Why` is a title.
+    if (opening !== undefined && items.slice(1, countWords(opening)).every(isPlainOrI)) return opening
   }
   return undefined
 }
@@ -162,90 +161,51 @@ function removeEnding(items: readonly Token[]): readonly Token[] {
   if (items.some((item) => ABOUT_PLEASANTRIES.has(item.key))) return items
   const finalPlease = items.length <= MAX_SEARCHED_TOKENS ? FINAL_PLEASE.exec(line)?.[0] : undefined
   const ending = ENDING.exec(line)?.[0] ?? finalPlease
-  return ending === undefined ? items : items.slice(0, items.length - countWords(ending))
+  if (ending === undefined) return items
+  const rest = items.slice(0, items.length - countWords(ending))
+  const last = items.at(-1)
+  return KEEPS_MARK.test(ending) && last !== undefined && rest.at(-1)?.kind !== 'stop' ? [...rest, last] : rest
 }
 
-function removeFinalPunctuation(items: readonly Token[]): readonly Token[] {
-  const last = items.findLastIndex((item) => item.kind !== 'stop')
-  if (last < 0 || last === items.length - 1) return items
-  return items.slice(0, isFactorial(items[last], items[last + 1]) ? last + 2 : last + 1)
+function isPlainOrI(token: Token): boolean {
+  return token.kind !== 'word' || isPlainWord(token) || token.key === 'i'
 }
 
-/** The mark in 5!, n! and (n - 1)! is not final punctuation. */
-function isFactorial(operand: Token | undefined, mark: Token | undefined): boolean {
-  return mark?.raw === '!' && !(operand?.kind === 'word' && operand.key.length > 1)
+/** Words with which a question or request begins. Their case at the beginning is not significant. */
+export const STARTERS: ReadonlySet<string> = words(
+  `what who whom whose when where why how which is are was were am do does did can could will would should may might
+  must has have had explain describe list name suggest recommend compare give show tell find write create generate make
+  draft help please i you we they he she it there if in on at for to the a an my your`,
+)
+const NO_QUESTION = words('name i you we they he she it there if in on at for to the a an my your')
+
+/** In a text about code, a final mark may belong to a name: `empty?`. */
+const CODE_WORDS = words(
+  `method methods function functions operator operators macro macros predicate predicates command commands symbol symbols
+  sign signs mark marks notation annotation move moves chess syntax code call calls called variable variables factorial
+  ruby rust elixir clojure scheme lisp racket crystal julia swift kotlin vim prolog perl`,
+)
+
+/** Excludes letters and abbreviations. */
+const ORDINARY_WORD = /^[A-Za-z]['a-z]+$/
+
+/** Removes one `?` or `.` after the last word of a question or request. All other marks are significant. */
+function removeFinalMark(items: readonly Token[]): readonly Token[] {
+  const [first, word, mark] = [items[0], items.at(-2), items.at(-1)]
+  if (first === undefined || word === undefined || mark?.kind !== 'stop') return items
+  const isQuestion = (STARTERS.has(first.key) && !NO_QUESTION.has(first.key)) || QUESTION_WORDS.has(items[1]?.key ?? '')
+  const isPlainEnd = word.kind === 'word' && ORDINARY_WORD.test(word.raw) && !mark.isSpaced
+  if (!isQuestion || !isPlainEnd || (mark.raw !== '?' && mark.raw !== '.')) return items
+  return items.some((item) => CODE_WORDS.has(item.key)) ? items : items.slice(0, -1)
 }
 
-function removeFillers(items: readonly Token[]): readonly Token[] {
+/** Removes the courtesy in `could you please describe`. */
+function removePlease(items: readonly Token[]): readonly Token[] {
   return items.filter((item, index) => {
-    if (!POSSIBLE_FILLERS.has(item.key) || item.kind !== 'word') return true
-    const [before = '', next = ''] = [items[index - 1]?.key, items[index + 1]?.key]
-    if (NEGATIONS.has(before)) return true
-    if (item.key === 'exactly') {
-      const isAfterVerb = QUESTION_VERBS.has(before) && items[index - 2]?.key === 'what' && next !== ''
-      return !QUESTION_WORDS.has(before) && !isAfterVerb
-    }
-    if (item.key === 'in') return next !== 'fact' || items.length < 3
-    if (item.key === 'fact') return before !== 'in' || items.length < 3 || NEGATIONS.has(items[index - 2]?.key ?? '')
-    if (item.key === 'please') {
-      // `would you please describe` is a request, unlike `would you describe`.
-      const followsYou = before === 'you' && items[index - 2]?.key !== 'would'
-      return !(followsYou || index === 0) || items.length === 1
-    }
-    if (item.key === 'guys') return before !== 'you'
-    return items.length === 1
+    if (item.key !== 'please' || item.raw !== 'please' || items.length === 1) return true
+    // `would you please describe` is a request, unlike `would you describe`.
+    return (
+      items[index - 1]?.key !== 'you' || items[index - 2]?.key === 'would' || NEGATIONS.has(items[index - 2]?.key ?? '')
+    )
   })
-}
-
-const POSSIBLE_FILLERS = words('actually really basically indeed exactly in fact please guys')
-
-const QUESTION_VERBS = words('is are does do')
-
-function sortFinalPair(items: readonly Token[]): readonly Token[] {
-  const conjunction = items.at(-3)
-  if (conjunction?.key !== 'and' && conjunction?.key !== 'or') return items
-  const head = items.slice(0, -5)
-  const [firstArticle, first, , secondArticle, second] = items.slice(-5)
-  if (first === undefined || second === undefined || !isArticle(firstArticle) || !isArticle(secondArticle)) return items
-  if (!isPlainWord(first) || !isPlainWord(second) || first.key <= second.key) return items
-  if (firstArticle?.key.charAt(0) !== secondArticle?.key.charAt(0)) return items
-  if (head.some((item) => ORDER_MATTERS.has(item.key))) return items
-  return [...head, ...items.slice(-2), conjunction, ...items.slice(-5, -3)]
-}
-
-function isArticle(item: Token | undefined): boolean {
-  return item?.kind === 'word' && (item.key === 'the' || item.key === 'a' || item.key === 'an')
-}
-
-function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
-  return items.map((item, index) => {
-    if (!isArticle(item)) return item
-    if (isOmissible(item, items, index)) {
-      if (item.key === 'the') return { ...item, article: 'the' }
-      if (item.startsSentence || item.raw !== 'A') return { ...item, article: 'a' }
-    }
-    return item.key === 'an' ? { ...item, key: 'a' } : item
-  })
-}
-
-function isOmissible(article: Token, items: readonly Token[], index: number): boolean {
-  const [before, next, afterNext] = [items[index - 1], items[index + 1], items[index + 2]]
-  const isArticleHere =
-    before === undefined || before.kind === 'stop' || (before.kind === 'word' && isArticleAfter(article, before))
-  if (!isArticleHere || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
-  // Before the last word of a sentence, an article is significant: `explain the matrix` differs from `explain matrix`.
-  if (afterNext === undefined || afterNext.kind === 'stop') return false
-  const isInName = article.key === 'the' && !article.startsSentence && article.raw !== article.key
-  // The Amazon is not Amazon, but the United States is United States.
-  const isBeforeName = article.key === 'the' && isName(next) && !isName(afterNext)
-  return !isInName && !isBeforeName && !AFTER_SIGNIFICANT_ARTICLE.has(next.key)
-}
-
-/** After a noun, `a` may be a letter: vitamin A. */
-function isArticleAfter(article: Token, before: Token): boolean {
-  return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
-}
-
-function isName(token: Token): boolean {
-  return !token.startsSentence && /^\p{Lu}\p{Ll}+$/u.test(token.raw)
 }

@@ -68,6 +68,7 @@ function findEquivalent(
   lookup: Lookup,
   candidates: readonly Neighbor[],
 ): MaybePromise<LookupResult> {
+  if (lookup.hasTextTask?.() === true) return undefined
   return chain(englishLexicon(), (lexicon) => {
     const comparison: Comparison = { context, lookup, candidates, lexicon, paraphrase: undefined }
     return chain(findAccepted(comparison, 0), (accepted) => {

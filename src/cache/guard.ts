@@ -1,17 +1,7 @@
-import type { Canonical, CanonicalToken } from './canonical.ts'
-import { CASE_SENSITIVE_WORDS, NEGATIONS, QUESTION_WORDS } from './english.ts'
-import { isPlainWord } from './tokenize.ts'
-import {
-  differsAtEnd,
-  isFunctionWordTypo,
-  isKeyboardError,
-  isOneTypo,
-  isSwapInside,
-  isUnambiguousTypo,
-  noLexicon,
-  removePossessives,
-  type Lexicon,
-} from './typos.ts'
+import { STARTERS, type Canonical } from './canonical.ts'
+import { NEGATIONS, QUESTION_WORDS, words } from './english.ts'
+import { isPlainWord, type Token } from './tokenize.ts'
+import { isFunctionWordTypo, isSafeTypo, isUniqueCorrection, removePossessives, type Lexicon } from './typos.ts'
 
 export type Difference =
   | 'number'
@@ -35,27 +25,22 @@ export function findDifference(left: Canonical, right: Canonical, options: TypoO
   const state: ComparisonState = {
     left: left.items,
     right: right.items,
-    lexicon: mayForgiveTypos(left, right) ? options.lexicon : noLexicon,
-    isCaseSensitive: [left, right].every((form) => form.language !== 'english' && form.items.some(hasCapital)),
-    isExact,
-    remainingTypos: isExact ? 0 : options.maxTypos,
+    lexicon: Object.assign((word: string) => classOf(word, options.lexicon), {
+      hasUsualLetters: options.lexicon.hasUsualLetters,
+    }),
+    typos: [],
+    maxTypos: isExact ? 0 : options.maxTypos,
   }
-  let [i, j] = [0, 0]
-  while (i < left.items.length || j < right.items.length) {
-    const [a, b] = [left.items[i], right.items[j]]
-    const extraArticle = extraArticleOf(a, b)
-    if (extraArticle !== undefined) {
-      if (extraArticle === a) i += 1
-      else j += 1
-      continue
-    }
+  const length = Math.max(left.items.length, right.items.length)
+  for (let index = 0; index < length; index += 1) {
+    const [a, b] = [left.items[index], right.items[index]]
     if (a === undefined || b === undefined) return kindOfDifference(a ?? b, state)
-    const difference = compare(a, b, state, left.items[i - 1])
+    const difference = compare(a, b, state, index)
     if (difference !== undefined) return difference
-    i += 1
-    j += 1
   }
-  return undefined
+  if (isExact && left.text !== right.text) return 'symbol'
+  // A text with other unknown words may be in another language, or about a subject whose names the lexicon lacks.
+  return state.typos.length > 0 && !areWordsKnown(state) ? 'word' : undefined
 }
 
 /** The order of the facts counts, because in another order, names may have other roles. */
@@ -64,7 +49,7 @@ export function hasSameFacts(left: Canonical, right: Canonical): boolean {
 }
 
 function factsOf({ items }: Canonical): string {
-  const isFact = (item: CanonicalToken): boolean =>
+  const isFact = (item: Token): boolean =>
     item.kind === 'number' ||
     item.kind === 'exact' ||
     NEGATIONS.has(item.key) ||
@@ -76,109 +61,58 @@ function factsOf({ items }: Canonical): string {
 }
 
 interface ComparisonState {
-  readonly left: readonly CanonicalToken[]
-  readonly right: readonly CanonicalToken[]
+  readonly left: readonly Token[]
+  readonly right: readonly Token[]
   readonly lexicon: Lexicon
-  readonly isCaseSensitive: boolean
-  readonly isExact: boolean
-  remainingTypos: number
+  readonly maxTypos: number
+  /** The misspelled words. */
+  readonly typos: string[]
 }
 
-function extraArticleOf(a: CanonicalToken | undefined, b: CanonicalToken | undefined): CanonicalToken | undefined {
-  const areBothArticles = a?.article !== undefined && b?.article !== undefined
-  if (areBothArticles || a?.key === b?.key) return undefined
-  return [a, b].find((item) => item?.article !== undefined)
-}
-
-function compare(
-  a: CanonicalToken,
-  b: CanonicalToken,
-  state: ComparisonState,
-  before: CanonicalToken | undefined,
-): Difference | undefined {
-  if (a.article !== undefined && a.article === b.article) return undefined
+function compare(a: Token, b: Token, state: ComparisonState, index: number): Difference | undefined {
   if (a.kind === b.kind && a.key === b.key) {
-    return isCaseSignificant(a, b, before, state) ? 'case' : undefined
+    if (a.kind !== 'word' && index > 0 && a.isSpaced !== b.isSpaced) return 'symbol'
+    return a.raw === b.raw || hasSameCase(a, b, state, index) ? undefined : 'case'
   }
-  if (!state.isExact && (isLowerCaseOf(a, b) || isLowerCaseOf(b, a))) return undefined
-  const isTypo = (): boolean =>
-    hasMovedCapital(a, b) || hasMovedCapital(b, a) || (before?.kind !== 'number' && isMisspelled(a, b, state))
-  if (state.remainingTypos > 0 && isTypo()) {
-    state.remainingTypos -= 1
-    return undefined
+  if (state.typos.length < state.maxTypos && state.left[index - 1]?.kind !== 'number') {
+    const typo = typoBetween(a, b, state, index)
+    if (typo !== undefined) {
+      state.typos.push(typo)
+      return undefined
+    }
   }
   const kind = kindOfDifference(a, state)
   return kind === 'word' ? kindOfDifference(b, state) : kind
 }
 
-/** After other symbols, case is significant, because the word may be an option (-v), a variable or a format. */
-const PUNCTUATION = ',;:()¿¡'
+/** At the beginning, these words may also be names: `Will Smith`. */
+const NAMES = words('will may')
+/** Words before or after the pronoun `I`. Elsewhere, it may be a letter, a number or a unit. */
+const BEFORE_I = words(
+  `do can could should would will may might must did am was were have had if when that what how where why as because
+  and before after while until`,
+)
 
-/** Case is significant in units (mb, MB), letters (g, G), options (-v, -V) and abbreviations (Co, CO). */
-function isCaseSignificant(
-  a: CanonicalToken,
-  b: CanonicalToken,
-  before: CanonicalToken | undefined,
-  { isCaseSensitive }: ComparisonState,
-): boolean {
-  if (a.kind !== 'word' || a.raw === b.raw) return false
-  if (before?.kind === 'number' && a.key.length <= 4) return true
-  if (before?.kind === 'symbol' && !PUNCTUATION.includes(before.raw)) return true
-  if (a.startsSentence || b.startsSentence) return false
-  if (isCaseSensitive || (a.key.length === 1 && a.key !== 'i')) return true
-  if (hasCapital(a) && hasCapital(b)) return a.key.length <= 4
-  return CASE_SENSITIVE_WORDS.has(a.key)
+/** Case is significant, except at the beginning of a question and in the pronoun `I`. */
+function hasSameCase(a: Token, b: Token, { left, right }: ComparisonState, index: number): boolean {
+  if (a.kind !== 'word') return false
+  const [before, next, otherNext] = [left[index - 1], left[index + 1], right[index + 1]]
+  if (a.key === 'i') return next?.kind === 'word' && (before === undefined || BEFORE_I.has(before.key))
+  if (index > 0 || a.raw.slice(1) !== b.raw.slice(1) || !STARTERS.has(a.key)) return false
+  return !NAMES.has(a.key) || [next, otherNext].every((item) => item !== undefined && item.raw === item.key)
 }
 
-/** Matches YouTube, iPhone and macOS, but not the identifier getName. */
-const PROPER_NAME = /^(?:\p{Ll}?\p{Lu}|mac)\p{L}+$/u
-
-/** Accepts `youtube` for YouTube. Two words with different capitals are different identifiers. */
-function isLowerCaseOf(lower: CanonicalToken, proper: CanonicalToken): boolean {
-  const isLower = lower.kind === 'word' && lower.raw === lower.key && proper.kind === 'exact'
-  return isLower && PROPER_NAME.test(proper.key) && proper.key.toLowerCase() === lower.key
-}
-
-function hasMovedCapital(swapped: CanonicalToken, proper: CanonicalToken): boolean {
-  const [first, second] = swapped.raw
-  const isSwapped =
-    swapped.kind === 'exact' && first !== undefined && second !== undefined && /^[a-z][A-Z][a-z]+$/.test(swapped.raw)
-  return isSwapped && proper.kind === 'word' && proper.raw === second + first + swapped.raw.slice(2)
-}
-
-function hasCapital(item: CanonicalToken): boolean {
-  return item.raw !== item.raw.toLowerCase()
-}
-
-/** One English text suffices, because a typo can hide the words by which the other text is recognized as English. */
-function mayForgiveTypos(left: Canonical, right: Canonical): boolean {
-  return left.language === 'english' || right.language === 'english'
-}
-
-const MIN_CONTENT_WORD_LENGTH = 4
-
-/** Shorter words with a capital letter are often names. */
-const MIN_TITLE_CASE_LENGTH = 6
-
-/** In a long name, swapped letters are a typo if the result cannot be a word or a name: `Kisrten`. */
-function isMisspelled(a: CanonicalToken, b: CanonicalToken, state: ComparisonState): boolean {
-  if (a.kind !== 'word' || b.kind !== 'word') return false
+function typoBetween(a: Token, b: Token, state: ComparisonState, index: number): string | undefined {
+  if (!isSpelledPlainly(a, index) || !isSpelledPlainly(b, index)) return undefined
   const [left, right] = removePossessives(a.key, b.key)
-  const classes = [classOf(left, state.lexicon), classOf(right, state.lexicon)]
-  const isImpossible = classes.includes('impossible')
-  const isTypo = classes.includes('common') && (isImpossible || classes.includes('unknown'))
-  if (!isPlainWord(a) || !isPlainWord(b)) {
-    if (!isTitleCase(a) || !isTitleCase(b) || Math.min(left.length, right.length) < MIN_TITLE_CASE_LENGTH) return false
-    if (!isOneTypo(left, right)) return false
-    if (isTypo && isKeyboardError(left, right)) return true
-    return isImpossible && classes[0] !== classes[1] && (isTypo || isSwapInside(left, right))
-  }
-  if (!isTypo) return false
-  if (isFunctionWordTypo(left, right)) return true
-  if (!isOneTypo(left, right)) return false
-  const isUnambiguous =
-    isUnambiguousTypo(left, right) || (left.length > MIN_CONTENT_WORD_LENGTH && isKeyboardError(left, right))
-  return isUnambiguous || isImpossible || hasContext(state.left, a, [left, right])
+  const classes = [state.lexicon(left), state.lexicon(right)]
+  const [word, typo] = classes[0] === 'common' ? [left, right] : [right, left]
+  const isKnown = classes.every((item) => item === 'common' || item === 'real')
+  if (isKnown || !classes.includes('common') || (index === 0 && !STARTERS.has(word))) return undefined
+  const isName = (item: Token): boolean => item.raw !== item.key && item.key.startsWith(typo)
+  if (index > 0 && (state.left.some(isName) || state.right.some(isName))) return undefined
+  if (isFunctionWordTypo(word, typo)) return typo
+  return isSafeTypo(word, typo) && isUniqueCorrection(word, typo, state.lexicon) ? typo : undefined
 }
 
 /** Also looks up the British spelling: `despize` is despise, not a misspelling of despite. */
@@ -189,25 +123,20 @@ function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   return british === word ? wordClass : lexicon(british)
 }
 
-function isTitleCase(item: CanonicalToken): boolean {
-  return /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
+function isSpelledPlainly(item: Token, index: number): boolean {
+  return item.kind === 'word' && (item.raw === item.key || (index === 0 && isPlainWord(item)))
 }
 
-/** Without enough other content words, an unknown word may be a name in lower case (deno, trino). */
-function hasContext(
-  items: readonly CanonicalToken[],
-  word: CanonicalToken,
-  [left, right]: readonly [string, string],
-): boolean {
-  const isShort = Math.min(left.length, right.length) <= MIN_CONTENT_WORD_LENGTH
-  const needed = isShort || differsAtEnd(left, right) ? 3 : 2
-  const otherWords = items.filter(
-    (item) => item !== word && item.kind === 'word' && item.key.length >= MIN_CONTENT_WORD_LENGTH,
-  )
-  return otherWords.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
+function areWordsKnown({ left, right, lexicon, typos }: ComparisonState): boolean {
+  return [...left, ...right].every((item) => {
+    if (item.kind !== 'word' || item.raw !== item.key || item.key.length < 2) return true
+    const word = item.key.endsWith("'s") ? item.key.slice(0, -2) : item.key
+    const wordClass = lexicon(word)
+    return wordClass === 'common' || wordClass === 'real' || typos.includes(word)
+  })
 }
 
-function kindOfDifference(item: CanonicalToken | undefined, state: ComparisonState): Difference {
+function kindOfDifference(item: Token | undefined, state: ComparisonState): Difference {
   if (item === undefined || haveSameItems(state.left, state.right)) return 'order'
   if (item.kind === 'number') return 'number'
   if (item.kind === 'exact') return 'quotation-or-code'
@@ -217,8 +146,8 @@ function kindOfDifference(item: CanonicalToken | undefined, state: ComparisonSta
   return isPlainWord(item) ? 'word' : 'name'
 }
 
-function haveSameItems(left: readonly CanonicalToken[], right: readonly CanonicalToken[]): boolean {
-  const sortedKeys = (items: readonly CanonicalToken[]): string =>
+function haveSameItems(left: readonly Token[], right: readonly Token[]): boolean {
+  const sortedKeys = (items: readonly Token[]): string =>
     items
       .map((item) => item.key)
       .sort()

@@ -1,7 +1,7 @@
 import { QUESTION_WORDS, words } from './english.ts'
 import { isPlainWord, toWordTokens, type Token } from './tokenize.ts'
 
-/** Maximum number of tokens that a pattern is matched against. Exception: the patterns for `how to`. */
+/** Maximum number of tokens that a pattern is matched against. */
 export const MAX_SEARCHED_TOKENS = 40
 
 export const QUESTION_WORD = '(?:what|who|whom|whose|when|where|why|how|which)'
@@ -10,47 +10,33 @@ export const QUESTION_WORD = '(?:what|who|whom|whose|when|where|why|how|which)'
 type Rewording<Pattern = string> = readonly [Pattern, string]
 
 const CREATOR_VERBS: readonly Rewording[] = [
-  ['author|writer', 'wrote'],
+  ['author', 'wrote'],
   ['inventor', 'invented'],
   ['founder', 'founded'],
   ['discoverer', 'discovered'],
-  ['painter', 'painted'],
   ['composer', 'composed'],
 ]
 const MEASURES: readonly Rewording[] = [
   ['tall', 'height'],
   ['old', 'age'],
-  ['heavy', 'weight'],
-  ['deep', 'depth'],
-  ['wide', 'width'],
-]
-const REQUEST_NOUNS: readonly Rewording[] = [
-  ['summary', 'summarize'],
-  ['explanation', 'explain'],
-  ['description', 'describe'],
-  ['list', 'list'],
 ]
 /** Excludes `the` and similar words after `to`, because "the way to the station" does not ask for a method. */
 const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
+
+const EXAMPLES = '^(?:give|show|list) (?:me |us )?(?:some |a few )?examples of '
 
 /** Rewordings by the first word of the question. They keep every word that could change the answer. */
 const REWORDINGS: ReadonlyMap<string, readonly Rewording<RegExp>[]> = byFirstWord({
   what: [
     [`^what (?:is|would be) (?:the|a) (?:way|method|procedure|process) to ${VERB}`, 'how to'],
     [`^what are (?:the )?steps to ${VERB}`, 'how to'],
-    [`^what (?:do|must) i (?:(?:need|have) to )?do to ${VERB}`, 'how to'],
     [`^what steps (?:do|must) i (?:(?:need|have) to )?(?:take|follow) to ${VERB}`, 'how to'],
     ['^what is the location of (.+)$', 'where is $1'],
     ['^what (?:does|do) (.+) cost$', 'what is the price of $1'],
-    ['^what (?:type|sort) of ', 'what kind of'],
-    ['^what (?:types|sorts) of ', 'what kinds of'],
     ['^what are (?:some )?examples of ', 'give examples of'],
-    ['^what is the meaning of (.+)$', 'what does $1 mean'],
     ['^what are the differences between ', 'what is the difference between'],
   ],
   how: [
-    ['^how (?:can|could) (?:one|someone|somebody|a person) (?=(?!not )[a-z]+ )', 'how to'],
-    ['^how (?:might|may) i (?=(?!not )[a-z]+ )', 'how to'],
     ['^how much (?:does|do) (.+) cost$', 'what is the price of $1'],
     ['^how much (?:does|do) (.+) weigh$', 'what is the weight of $1'],
     ...MEASURES.map(([adjective, noun]): Rewording => [
@@ -67,16 +53,8 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording<RegExp>[]> = byFirstWor
   in: [['^in (?:what|which) year ', 'what year']],
   steps: [[`^steps to ${VERB}`, 'how to']],
   the: [[`^the steps to ${VERB}`, 'how to']],
-  is: [
-    ['^is it possible for me to ', 'can i'],
-    ['^is there (?:any|a) way (?:for me )?to ', 'is it possible to'],
-  ],
+  is: [['^is there (?:any|a) way (?:for me )?to ', 'is it possible to']],
   would: [['^would it be possible to ', 'is it possible to']],
-  am: [
-    ['^am i able to ', 'can i'],
-    ['^am i required to ', 'do i need to'],
-  ],
-  must: [['^must i (?!not )', 'do i need to']],
   do: [['^do (i|you|we|they) have to ', 'do $1 need to']],
   does: [['^does (.+) have to ', 'does $1 need to']],
   explain: [
@@ -87,24 +65,11 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording<RegExp>[]> = byFirstWor
     ['^describe (.+) (?:to|for) me$', 'describe $1'],
     ['^describe (?:the )?differences? between ', 'what is the difference between'],
   ],
-  sum: [['^sum up ', 'summarize']],
   difference: [['^difference between ', 'what is the difference between']],
-  ...Object.fromEntries(
-    ['give', 'write', 'provide', 'create', 'make', 'show', 'list'].map((verb) => [verb, requestRules(verb)]),
-  ),
+  give: [[EXAMPLES, 'give examples of']],
+  show: [[EXAMPLES, 'give examples of']],
+  list: [[EXAMPLES, 'give examples of']],
 })
-
-function requestRules(verb: string): readonly Rewording[] {
-  const examples: Rewording = [
-    `^(?:give|show|provide|list) (?:me |us )?(?:some |a few )?examples of `,
-    'give examples of',
-  ]
-  if (verb === 'list') return [examples]
-  return [
-    examples,
-    ...REQUEST_NOUNS.map(([noun, to]): Rewording => [`^${verb} (?:me |us )?(?:a|an|the) ${noun} of `, to]),
-  ]
-}
 
 function byFirstWord(
   rules: Readonly<Record<string, readonly Rewording[]>>,
@@ -117,41 +82,20 @@ function byFirstWord(
   )
 }
 
-/** A language, a place or a time before a question: `in Python, how do I sort a list`. */
-const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${QUESTION_WORD} )`)
-
-/** If the question contains one of these words, a phrase moved to its end could modify another clause. */
-const CLAUSE_WORDS = words(
-  'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
-)
-
 /** Words that begin the subject of a clause: `what the price is`. In `what problems were found`, `what` begins it. */
 const SUBJECT_OPENINGS = words('the a an my your his her its our their this that these those i you he she it we they')
 
-/** Excludes `how should I`, which asks for advice. */
-const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
+/** After these verbs, `how do I` does not ask for a method: `how do I look` is not `how to look`. */
+const STATES = 'look|feel|seem|sound|appear|smell|taste|compare|rank|differ|score|rate|matter|benefit|do|fit|know|not'
 
-/** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
-const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
+/** Excludes `how can I` and all other modal verbs, which ask for something else. */
+const HOW_TO = new RegExp(`^how do i (?!(?:${STATES})(?: |$))(?=[a-z])`)
 
 /** @param isClause True if the text may have the word order of a clause, as `what the price is` after `tell me`. */
 export function rewordQuestion(items: readonly Token[], isClause: boolean): readonly Token[] {
-  const question = isClause ? toDirectQuestion(items) : moveFrontedPhrase(items)
-  const withoutCommas = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
-  const form = normalizeHowTo(withoutCommas, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
+  const form = normalizeHowTo(isClause ? toDirectQuestion(items) : items)
   const isOneSentence = form.length <= MAX_SEARCHED_TOKENS && !form.some((item) => item.kind === 'stop')
   return isOneSentence ? reword(form) : form
-}
-
-function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
-  const first = items[0]?.key
-  if (items.length > MAX_SEARCHED_TOKENS || (first !== 'in' && first !== 'using' && first !== 'with')) return items
-  const phrase = FRONTED.exec(lineOf(items))?.[0]
-  if (phrase === undefined) return items
-  const length = countWords(phrase)
-  const rest = items.slice(length)
-  if (rest.some((item, index) => item.kind === 'stop' || (index > 0 && CLAUSE_WORDS.has(item.key)))) return items
-  return [...rest, ...items.slice(0, length - 1)]
 }
 
 /** Returns `what is the price` for `what the price is`, `why do cats purr` for `why cats purr`. */
@@ -185,15 +129,10 @@ function isFormOfBe(item: Token): boolean {
   return item.key === 'is' || item.key === 'are' || item.key === 'was' || item.key === 'were'
 }
 
-function normalizeHowTo(items: readonly Token[], patterns: readonly RegExp[]): readonly Token[] {
-  if (!items.some((item) => item.key === 'how')) return items
-  const line = lineOf(items)
-  const matched = patterns.map((pattern) => pattern.exec(line)).find((match) => match !== null)
-  if (!matched) return items
-  const start = countWords(line.slice(0, matched.index))
-  const how = items[start]
-  if (how === undefined) return items
-  return [...items.slice(0, start), ...toWordTokens(how, ['how', 'to']), ...items.slice(start + countWords(matched[0]))]
+function normalizeHowTo(items: readonly Token[]): readonly Token[] {
+  const [first] = items
+  if (first?.key !== 'how' || !HOW_TO.test(lineOf(items.slice(0, 4)))) return items
+  return [...toWordTokens(first, ['how', 'to']), ...items.slice(3)]
 }
 
 const MAX_REWORDINGS = 3

@@ -19,7 +19,7 @@ import {
 } from './find-answer.ts'
 import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
-import { isStandAloneQuestion } from './stand-alone.ts'
+import { hasTextTask, isStandAloneQuestion } from './stand-alone.ts'
 import { createVectorSearch, hashingEmbedder } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
@@ -179,6 +179,7 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
     threshold: Math.max(context.threshold, Math.min(1, directives.threshold ?? 0)),
     cancellation,
     smallModel,
+    hasTextTask: () => hasTextTask(query.prompt, key.text),
     spent: ZERO,
     form: undefined,
     vector: undefined,

@@ -1,12 +1,12 @@
-import type { Native, Prompt } from '../core/prompt.ts'
+import { lastUserIndex, textOfMessage, type Native, type Prompt } from '../core/prompt.ts'
 import { words } from './english.ts'
+import { hasMarkedText, mayDescribeTask, mentionsTextWork } from './text-work.ts'
 
 /** In UTF-16 code units. A longer text rarely is one question. */
 const MAX_LENGTH = 500
 
-/** Text to work on usually follows a colon, a dash, a line break or a bracket, or is quoted or code. */
-const PAYLOAD =
-  /[\n\r\t\v\f\u2028\u2029"`“”„‟«»‹›「」『』《》‘：({[\]})<>=;|\\*#_•]|(?<!\d):|:(?!\d)|\s[-–—]+\s|—|(?<![\p{L}\p{N}])['’]|['’](?![\p{L}\p{N}])|\.{2}|…/u
+/** Other marks that may set off a text to work on. */
+const PAYLOAD = /[：#]|(?<!\d):|:(?!\d)|\s[-–—]+\s|—/u
 
 const GREETING = /^(?:hi|hello|hey)(?: there)?[,.!]? +/i
 const THANKS = /(?<=[?.!]) +(?:thanks|thank you|cheers)(?: a lot| very much| so much| in advance)?[.!]*$/i
@@ -20,9 +20,9 @@ const QUESTION_STARTS = words(
 const REQUEST_STARTS = words('explain describe define tell give show list name suggest recommend compare')
 const POLITE_STARTS = words('please kindly')
 
-/** These words announce a text to work on, which need not be marked: `proofread i has a cat`. */
-const TEXT_WORK =
-  /(?<!\p{L})(?:translat\w*|proofread\w*|correct\w*|fix\w*|rewrit\w*|rephras\w*|paraphras\w*|reword\w*|summar\w*|edit\w*|classif\w*|categor\w*|label\w*|extract\w*|convert\w*|transcri\w*|shorten\w*|continue|complete|repeat\w*|echo\w*|sentiment\w*|tone|grammar\w*|spell\w*|sentences?|texts?|paragraphs?|passages?|phrases?|quot\w*|follow\w*|below|above|this|these|here|say|says|said|mean|means|meaning|language)(?!\p{L})/iu
+/** These words announce a text to work on, which need not be marked. */
+const ANNOUNCEMENT =
+  /(?<!\p{L})(?:fix\w*|edit\w*|convert\w*|continue|complete|said|follow\w*|above|this|these|here|plural)(?!\p{L})/iu
 
 /** Fields that contain no text for the model. Others, such as `prompt`, `tools` and `prediction`, may contain the task. */
 const TEXTLESS_FIELDS = words(
@@ -46,12 +46,27 @@ function hasTextlessFields({ value }: Native): boolean {
  */
 export function isStandAloneQuestion({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
   if (messages.length !== 1 || messages[0]?.parts.length !== 1 || text.length > MAX_LENGTH) return false
-  if (!hasTextlessFields(native) || PAYLOAD.test(text) || TEXT_WORK.test(text)) return false
+  if (!isQuestion(text) || !hasTextlessFields(native) || PAYLOAD.test(text) || hasMarkedText(text)) return false
+  return !ANNOUNCEMENT.test(text) && !mentionsTextWork(text)
+}
+
+/** Returns true for one sentence that is a question or request. A second sentence may be a text to work on. */
+function isQuestion(text: string): boolean {
   const sentence = text.replace(GREETING, '').replace(THANKS, '')
   const end = sentence.search(SENTENCE_END)
-  // A second sentence may be the text to work on.
   if (end !== -1 && end !== sentence.length - 1) return false
   const [first = '', second = ''] = sentence.toLowerCase().split(' ')
   const start = POLITE_STARTS.has(first) ? second : first
   return QUESTION_MARK.test(sentence) || QUESTION_STARTS.has(start) || REQUEST_STARTS.has(start)
+}
+
+/**
+ * Returns true if a system prompt or an earlier message may ask for work on the text, such as a translation, or if the text
+ * is not a question and may therefore be data for it.
+ */
+export function hasTextTask({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
+  if (native.value['prompt'] !== undefined) return true
+  const last = lastUserIndex(messages)
+  const others = messages.filter(({ role }, index) => index !== last && (role === 'system' || role === 'user'))
+  return others.length > 0 && (!isQuestion(text) || others.some((message) => mayDescribeTask(textOfMessage(message))))
 }

@@ -8,6 +8,8 @@ export interface Token {
   readonly key: string
   /** True at the beginning of a sentence, where a capital letter does not mark a name. */
   readonly startsSentence: boolean
+  /** True if a space precedes the token. */
+  readonly isSpaced: boolean
 }
 
 const FENCE = '```[\\s\\S]*?(?:```|$)'
@@ -32,13 +34,20 @@ const STOPS = '.!?。！？…؟।'
 export function tokenize(text: string): readonly Token[] {
   const pattern = ADDRESS_CHARACTER.test(text) ? TOKEN : TOKEN_WITHOUT_ADDRESS
   const tokens: Token[] = []
-  let startsSentence = true
+  let [startsSentence, isSpaced] = [true, false]
   const push = (kind: TokenKind, raw: string, key = raw): void => {
-    tokens.push({ kind, raw, key, startsSentence })
+    tokens.push({ kind, raw, key, startsSentence, isSpaced })
+    isSpaced = false
     startsSentence = kind === 'stop' || (kind === 'symbol' && (startsSentence || raw === ':'))
   }
   for (let position = 0; position < text.length;) {
     if (text.charCodeAt(position) === SPACE) {
+      position += 1
+      isSpaced = true
+      continue
+    }
+    if (WHITE_SPACE.test(text.charAt(position))) {
+      push('symbol', text.charAt(position))
       position += 1
       continue
     }
@@ -59,6 +68,8 @@ export function tokenize(text: string): readonly Token[] {
 }
 
 const SPACE = 0x20
+/** Line breaks, tabs and special spaces are significant. */
+const WHITE_SPACE = /\s/u
 
 /** Returns the end of a space-delimited ASCII word, or 0 for other text and for `getName`. Faster than the pattern. */
 function endOfPlainWord(text: string, start: number): number {
@@ -110,7 +121,7 @@ function pushAddress(address: string, push: Push): void {
 function pushCharacter(character: string, next: string | undefined, push: Push): void {
   const endsSentence =
     STOPS.includes(character) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || character.charCodeAt(0) > 0x7f)
-  if (endsSentence) push('stop', character, '?？؟'.includes(character) ? '?' : '.')
+  if (endsSentence) push('stop', character)
   else push('symbol', character, symbolKey(character, next))
 }
 
@@ -141,6 +152,7 @@ export function toWordTokens(token: Token, keys: readonly string[]): readonly To
     raw: key,
     key,
     startsSentence: token.startsSentence && index === 0,
+    isSpaced: true,
   }))
 }
 
@@ -183,7 +195,7 @@ function letterSwaps(word: string): readonly string[] {
 
 export function correctSwappedLetters(token: Token): Token {
   const word = commonWordOf(token)
-  return word === undefined ? token : { kind: 'word', raw: word, key: word, startsSentence: token.startsSentence }
+  return word === undefined ? token : { ...token, kind: 'word', raw: word, key: word }
 }
 
 function commonWordOf(token: Token): string | undefined {

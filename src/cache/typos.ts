@@ -72,34 +72,90 @@ function isOneEdit(left: string, right: string): boolean {
   return short.slice(short.length < long.length ? from : from + 1) === long.slice(from + 1)
 }
 
-/** A swap, a letter doubled or not doubled, or any typo in a long word rarely turns one word into another. */
-export function isUnambiguousTypo(left: string, right: string): boolean {
-  if (left.length >= LONG_WORD_LENGTH && right.length >= LONG_WORD_LENGTH) return true
-  if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
-  const [short, long] = byLength(left, right)
-  const from = commonPrefixLength(short, long)
-  return long[from] === long[from - 1]
+/** Shorter words are often one letter away from a name or a new word. */
+const MIN_LENGTHS = { swap: 5, doubled: 6, changed: 7, anyLetter: 8 } as const
+/** For very frequent words, which are misspelled far more often than a name resembles them. */
+const MIN_FREQUENT_LENGTHS = { swap: 4, doubled: 4, changed: 5, anyLetter: 7 } as const
+const FREQUENT = words(
+  `able accept account action active actually address adult advice afternoon agree airport allow almost alone amount animal
+  answer apartment apply area asked author available average avoid baby back bank basic beach become bedroom begin believe
+  benefit best better bird birthday blood board body book born bottle brain bread break breakfast bring brother brown build
+  building business button buy called camera cancel cancer cannot capital card care carry cause center century certain
+  chance change charge cheap check chicken child children choose church city class clean clear climate close clothes coffee
+  cold color come common company compare complete computer connect contact continue control cook cool copy correct cost
+  country couple course cover create credit current customer daily dance danger data daughter death decide deep degree
+  delete deliver dentist depend design develop device difference different difficult dinner doctor document dollar door
+  down download dream dress drink drive driver during each early earth east easily easy eat education effect egg eight
+  electric email empty end energy engine english enough enter equal error europe even event every exam example exercise
+  expensive explain fact fail fall family famous farm fast father favorite feature feed feel file fill film final find
+  fine finger finish fire first fish five flight floor flower follow food foot force forget form found four free fresh
+  friend from front fruit full future game garden general german girl give glass goal gold good government grass great
+  green group grow guest guide guitar hair half hand happen happy hard have head health healthy heart heat heavy height
+  hello help high history hold holiday home hospital hotel hour house human hundred husband idea image important improve
+  include increase industry information inside install interest internet invent invite island issue item jacket join juice
+  just keep kill kind king kitchen know knowledge language large last late later laugh lawyer learn leave left lesson
+  letter level library life light like limit line list listen little live local long look lose love lunch machine main make
+  manage manager many market marry match material matter measure meat medicine meet meeting member memory method middle
+  milk million mind minute mistake modern moment money month moon more morning most mother mountain mouth move movie much
+  muscle music name natural near need never newspaper next night noise normal north nose number nurse ocean offer office
+  often once only open order orange organize other outside oven own page pain paint pair paper parent park part party
+  password past payment people percent perfect person phone photo physical piano picture piece place plan planet plant
+  plastic play player please pocket point police popular position possible potato power practice prepare present president
+  price print private probably problem process produce product program project protect provide public purpose put quality
+  question quick quickly rain reach read ready real reason receive recent recipe record reduce refund region remember
+  remove rent repair replace report require reset rest restaurant result return rice right river road room rule safe salad
+  salary sale salt same sauce save school science screen search season seat second secret secure sell send sentence service
+  settings several shape share ship shirt shoe shop short should show shower sick side sign similar simple since single
+  sister size skill skin sleep slow small smell smile smoke snow social soft software some someone song soon sound soup
+  south space speak special speed spend sport spring stage stand start state station stay step still stomach stone stop
+  store story street strong student study style subject sugar summer support sure surface swim system table take talk tall
+  taste teach teacher team temperature test thank thing think third thousand ticket time tired title together tomato tooth
+  total touch tour tower town track trade traffic train travel treat tree trip trouble true trust turn type under
+  understand university until update upload usual vacation value vegetable very video view village visit voice wait wake
+  walk wall want warm wash watch water weather website week weight welcome well west what wheel when where which white whole
+  wide wife wild will window wine winter wish woman wonder wood word work worker world worry write wrong year yellow young`,
+)
+const ROMAN_NUMERAL = /^[ivxlcdm]+$/
+
+/** Returns true if the misspelling is a common typing error inside a word that is long enough to be recognized. */
+export function isSafeTypo(word: string, typo: string): boolean {
+  if (!isOneTypo(word, typo) || ROMAN_NUMERAL.test(word) || ROMAN_NUMERAL.test(typo)) return false
+  const from = commonPrefixLength(word, typo)
+  const min = FREQUENT.has(word) ? MIN_FREQUENT_LENGTHS : MIN_LENGTHS
+  if (isSwap(word, typo, from)) return word.length >= min.swap
+  const [short, long] = byLength(word, typo)
+  // Product names and words of other languages often change the end of a word: prisma, systemd, flickr.
+  if (from === 0 || from >= short.length - 1) return false
+  if (short.length !== long.length) {
+    return word.length >= (long[from] === long[from - 1] ? min.doubled : min.changed)
+  }
+  return word.length >= (isNeighborKey(word.charAt(from), typo.charAt(from)) ? min.changed : min.anyLetter)
 }
 
-/** Excludes typical differences between names: vowels, doubled letters and endings (Philips, Carpentier). */
-export function isKeyboardError(left: string, right: string): boolean {
-  if (left.length !== right.length) return false
-  const from = commonPrefixLength(left, right)
-  const [leftLetter = '', rightLetter = ''] = [left.charAt(from), right.charAt(from)]
-  if (from === left.length - 1 || (VOWELS.includes(leftLetter) && VOWELS.includes(rightLetter))) return false
-  if (left.slice(from + 1) !== right.slice(from + 1)) return leftLetter === right.charAt(from + 1)
-  return KEYBOARD_ROWS.some((row) => row.includes(leftLetter + rightLetter) || row.includes(rightLetter + leftLetter))
+function isNeighborKey(left: string, right: string): boolean {
+  return KEYBOARD_ROWS.some((row) => row.includes(left + right) || row.includes(right + left))
 }
 
-export function isSwapInside(left: string, right: string): boolean {
-  const from = commonPrefixLength(left, right)
-  return from > 0 && isSwap(left, right, from)
-}
+const LETTERS = 'abcdefghijklmnopqrstuvwxyz'
 
-/** Product names often change the end of a word: prisma, strapi. */
-export function differsAtEnd(left: string, right: string): boolean {
-  const length = Math.min(left.length, right.length)
-  return left.slice(0, length - 1) === right.slice(0, length - 1)
+/**
+ * Returns true if no other common word is as likely to be meant: `contnent` may be continent or content. A swap and a
+ * doubled letter are the most frequent errors, and a missing letter the rarest.
+ */
+export function isUniqueCorrection(word: string, typo: string, lexicon: Lexicon): boolean {
+  const isOther = (candidate: string): boolean =>
+    candidate !== word && lexicon(candidate) === 'common' && lexicon.hasUsualLetters?.(candidate) !== false
+  for (let index = 0; index <= typo.length; index += 1) {
+    const [head, letter, rest] = [typo.slice(0, index), typo.charAt(index), typo.slice(index + 1)]
+    const next = rest.charAt(0)
+    if (next !== '' && letter !== next && isOther(head + next + letter + rest.slice(1))) return false
+    if (letter !== '' && (word.length !== typo.length || letter === next) && isOther(head + rest)) return false
+    for (const other of word.length < typo.length ? '' : LETTERS) {
+      if (word.length > typo.length && isOther(head + other + letter + rest)) return false
+      if (letter !== '' && isNeighborKey(letter, other) && isOther(head + other + rest)) return false
+    }
+  }
+  return true
 }
 
 function isSwap(left: string, right: string, index: number): boolean {
@@ -121,7 +177,11 @@ function commonPrefixLength(left: string, right: string): number {
  * `real`: another word or name, one typo away from a common word. `impossible`: an unknown word with three letters that
  * almost never occur together. About 1% of unknown words are classified as common or real.
  */
-export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
+export interface Lexicon {
+  (word: string): 'common' | 'real' | 'unknown' | 'impossible'
+  /** Returns false if three letters of the word almost never occur together. @default true */
+  readonly hasUsualLetters?: ((word: string) => boolean) | undefined
+}
 
 export const noLexicon: Lexicon = () => 'unknown'
 
@@ -185,11 +245,13 @@ export function readLexicon({ commonWords, realWords, trigrams }: LexiconData): 
   const isCommon = readFilter(commonWords, COMMON_PROBES)
   const isReal = readFilter(realWords, REAL_PROBES)
   const isKnownTrigram = readBits(trigrams).has
-  return (word) => {
+  const hasUsualLetters = (word: string): boolean => trigramsOf(word).every(isKnownTrigram)
+  const classOf: Lexicon = (word) => {
     if (isCommon(word)) return 'common'
     if (isReal(word)) return 'real'
-    return PLAIN_WORD.test(word) && !trigramsOf(word).every(isKnownTrigram) ? 'impossible' : 'unknown'
+    return PLAIN_WORD.test(word) && !hasUsualLetters(word) ? 'impossible' : 'unknown'
   }
+  return Object.assign(classOf, { hasUsualLetters })
 }
 
 function readFilter(base64: string, probes: number): (word: string) => boolean {

@@ -14,6 +14,8 @@ export interface Lookup {
   readonly threshold: number
   readonly cancellation: Cancellation | undefined
   readonly smallModel: () => VerifierModel | undefined
+  /** Returns true if another message may ask for work on the text. Called only if there is a candidate. @default false */
+  readonly hasTextTask?: () => boolean
   spent: NanoUsd
   form: Canonical | undefined
   vector: Float32Array | undefined
@@ -33,7 +35,6 @@ const MAX_TYPOS = 2
 const MAX_CANONICALIZED_PER_LOOKUP = 4096
 /** A shorter question counts as this long. */
 const MIN_COUNTED_LENGTH = 64
-const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
 /** The canonical form is not stored, because few questions are compared and it can be computed from the text. */
 interface Wording {
@@ -136,11 +137,9 @@ function forget(scope: Scope, id: string): void {
   }
 }
 
-/** Returns the words in lower case, because the guard accepts `youtube` for YouTube. */
+/** Returns the words in lower case, because the guard ignores case at the beginning of a question. */
 function wordsOf(form: Canonical): readonly string[] {
-  const words: string[] = []
-  for (const item of form.items) if (!ARTICLES.has(item.key)) words.push(item.key.toLowerCase())
-  return words
+  return form.items.map((item) => item.key.toLowerCase())
 }
 
 /** Each match contains the rarest word or a word one typo away from it, so other questions are not compared. */

@@ -18,7 +18,7 @@ import {
 } from './fixture.ts'
 
 const CAPITAL = 'What is the capital of France?'
-const ALIKE = "what's the capital of france"
+const ALIKE = "what's the capital of France"
 
 const directives = (given: Partial<CacheDirectives>): { readonly directives: CacheDirectives } => ({
   directives: { allowsRead: true, allowsWrite: true, ...given },
@@ -179,7 +179,7 @@ describe('the semantic cache', () => {
 
   it('compares only the questions, regardless of a long common history', async () => {
     const { recall, teach } = createFixture()
-    const long = { role: 'user', content: 'The contract says many things. '.repeat(2000) }
+    const long = { role: 'user', content: 'The contract has many parts. '.repeat(2000) }
     const turn = (text: string): ReturnType<typeof chat> =>
       chat({ messages: [long, { role: 'assistant', content: 'ok' }, { role: 'user', content: text }] })
     await teach(turn('Who signed it?'), 'Ann')

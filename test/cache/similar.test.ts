@@ -65,11 +65,6 @@ describe('a similar wording', () => {
       inResponses(SIMILAR, { instructions: 'Be kind.' }),
     ],
     [
-      'with a prompt template',
-      inResponses(STORED, { prompt: { id: 'p' } }),
-      inResponses(SIMILAR, { prompt: { id: 'p' } }),
-    ],
-    [
       'with a field of text',
       chatPrompt(STORED, { preamble: 'Be kind.' }),
       chatPrompt(SIMILAR, { preamble: 'Be kind.' }),
@@ -104,6 +99,20 @@ describe('a similar wording', () => {
   ])('misses by default if it may contain a text to work on: %s | %s', async (left, right) => {
     expect(await hits(left, right)).toBe(false)
     expect(await hits(right, left)).toBe(false)
+  })
+
+  it.each<[string, Prompt, Prompt]>([
+    ['a prompt template', inResponses(STORED, { prompt: { id: 'p' } }), inResponses(SIMILAR, { prompt: { id: 'p' } })],
+    [
+      'a task in the system prompt',
+      withSystem(STORED, 'You are a proofreader.'),
+      withSystem(SIMILAR, 'You are a proofreader.'),
+    ],
+    ['a statement after a system prompt', withSystem("it's a cold day"), withSystem('it is a cold day')],
+    ['a text to work on', chatPrompt("Proofread it's a cold day"), chatPrompt('Proofread it is a cold day')],
+  ])('misses with %s, even if a person asks for it', async (_, left, right) => {
+    expect(await hits(left, right, { similar: true })).toBe(false)
+    expect(await hits(left, left, { similar: true })).toBe(true)
   })
 
   it('must pass the guard also where it is asked for', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { loadEnglishLexicon } from '../../src/cache/typos.ts'
-import { isOneTypo, isUnambiguousTypo } from '../../src/cache/typos.ts'
+import { isOneTypo, isSafeTypo, isUniqueCorrection } from '../../src/cache/typos.ts'
 
 describe('a typo', () => {
   it.each([
@@ -32,12 +32,23 @@ describe('a typo', () => {
     expect(isOneTypo(right, left)).toBe(false)
   })
 
-  it('is assumed in a short word only if it is a common typing error', () => {
-    expect(isUnambiguousTypo('demo', 'deno')).toBe(false)
-    expect(isUnambiguousTypo('trio', 'trino')).toBe(false)
-    expect(isUnambiguousTypo('form', 'from')).toBe(true)
-    expect(isUnambiguousTypo('happy', 'hapy')).toBe(true)
-    expect(isUnambiguousTypo('continent', 'contimemt')).toBe(true)
+  it('is assumed only inside a word that is long enough', () => {
+    expect(isSafeTypo('demo', 'deno')).toBe(false)
+    expect(isSafeTypo('valley', 'valkey')).toBe(false)
+    expect(isSafeTypo('linked', 'linkerd')).toBe(false)
+    expect(isSafeTypo('system', 'systemd')).toBe(false)
+    expect(isSafeTypo('xviii', 'xviiii')).toBe(false)
+    expect(isSafeTypo('valley', 'vallley')).toBe(true)
+    expect(isSafeTypo('house', 'huose')).toBe(true)
+    expect(isSafeTypo('continent', 'contiment')).toBe(true)
+  })
+
+  it('is assumed only if one common word is meant', async () => {
+    const lexicon = await loadEnglishLexicon()
+
+    expect(isUniqueCorrection('continent', 'contnent', lexicon)).toBe(false)
+    expect(isUniqueCorrection('capital', 'captial', lexicon)).toBe(true)
+    expect(isUniqueCorrection('different', 'diffrent', lexicon)).toBe(true)
   })
 })
 
