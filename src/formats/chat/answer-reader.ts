@@ -152,6 +152,9 @@ export function createReader(): StreamReader {
     const received = parseUpstreamEvent(event.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw answerFailure(chunk)
+    // Groq's field for the reason why it stopped a stream early.
+    const groqError = asObject(chunk['x_groq'])?.['error']
+    if (groqError !== '' && !isUnset(groqError)) throw answerFailure({ error: groqError })
     // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { parts: usageParts(chunk) }
     const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }

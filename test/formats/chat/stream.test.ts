@@ -222,6 +222,11 @@ describe('reading a chat stream', () => {
       'upstream',
     ],
     ['an error of being overloaded', '{"error":{"message":"busy","code":503}}', 'overloaded'],
+    [
+      'an error of Groq',
+      JSON.stringify(chunk({}, { x_groq: { id: 'req_1', error: 'over capacity' } }, 'stop')),
+      'upstream',
+    ],
   ])('throws for %s', (_name, data, kind) => {
     const failure = failureOf(() => read([data]))
     expect(failure.kind).toBe(kind)
