@@ -1,6 +1,6 @@
 import type { ByteSearch } from './json.ts'
 import { type Usage, NO_USAGE } from './money.ts'
-import type { Dialect, ImagePart, Native, Part, UpstreamDialect } from './prompt.ts'
+import type { Dialect, DocumentPart, ImagePart, Native, Part, UpstreamDialect } from './prompt.ts'
 
 /** The reason for the end of an answer. After `pause`, the caller must continue the turn. */
 export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
@@ -38,6 +38,8 @@ export type StreamPart =
   | { readonly type: 'tool-call-start'; readonly index: number; readonly id: string; readonly name: string }
   | { readonly type: 'tool-call-delta'; readonly index: number; readonly input: string }
   | ImagePart
+  /** A file that is not an image, such as audio. */
+  | DocumentPart
   /** A block or field that exists only in its own dialect. */
   | { readonly type: 'opaque'; readonly native: Native }
   /** Cumulative. The last value of each field is the total. */
@@ -178,6 +180,7 @@ export class Collector {
         this.#calls.get(part.index)?.pieces.push(part.input)
         return
       case 'image':
+      case 'document':
       case 'opaque':
         this.#add(part)
     }
@@ -253,6 +256,7 @@ function streamPartsOf(part: Part, toolCallIndex: number): readonly StreamPart[]
     case 'opaque':
       return [part]
     case 'document':
+      return [part.native === undefined ? part : { type: 'opaque', native: part.native }]
     case 'tool-result':
       return part.native === undefined ? [] : [{ type: 'opaque', native: part.native }]
   }

@@ -1,5 +1,5 @@
 import type { StreamPart, Completion, SseEvent } from '../core/answer.ts'
-import type { Dialect, Native } from '../core/prompt.ts'
+import type { Dialect, Native, Part } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
 import {
   asObject,
@@ -133,6 +133,21 @@ const DELTA_PREFIXES = DELTA_EVENTS.map((name) => toBytes(`event: ${name}\ndata:
 
 export function canForwardResponses(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, DELTA_PREFIXES)
+}
+
+/** Returns the kind of a file in an answer, such as `audio`. Undefined for other content. */
+export function fileKindOf(part: Part | StreamPart): string | undefined {
+  if (part.type === 'image') return 'image'
+  // Chat vendors return audio in its own field.
+  if (part.type === 'opaque') return part.native.value['type'] === 'audio' ? 'audio' : undefined
+  if (part.type !== 'document') return undefined
+  const kind = part.source.type === 'base64' ? /^(?:audio|video)(?=\/)/i.exec(part.source.mediaType)?.[0] : undefined
+  return kind?.toLowerCase() ?? 'file'
+}
+
+/** Returns the names of omitted content, each once. `nameOf` returns undefined for content that is not omitted. */
+export function omittedNames(parts: readonly Part[], nameOf: (part: Part) => string | undefined): readonly string[] {
+  return [...new Set(parts.map(nameOf))].filter((name) => name !== undefined)
 }
 
 /** Vendors reject a conversation in which two calls have the same id. */

@@ -407,3 +407,54 @@ describe('images of a Gemini model', () => {
     )
   })
 })
+
+describe('files of a Gemini model that are not images', () => {
+  const AUDIO = { inlineData: { mimeType: 'audio/L16;codec=pcm;rate=24000', data: 'c291bmQ=' } }
+  const VIDEO = { inlineData: { mimeType: 'video/mp4', data: 'ZmlsbQ==' } }
+  const LINK = { fileData: { mimeType: 'audio/wav', fileUri: 'https://example.com/a.wav' } }
+  const PICTURE = { fileData: { mimeType: 'image/png', fileUri: 'https://example.com/a.png' } }
+  const spoken = answer([{ text: 'Listen:' }, AUDIO, VIDEO, LINK, PICTURE, { text: 'Done.' }])
+
+  beforeEach(() => {
+    upstream.reply = ({ path }) =>
+      path.includes('streamGenerateContent')
+        ? { kind: 'events', items: [{ data: JSON.stringify(spoken) }] }
+        : { kind: 'json', value: spoken }
+  })
+
+  it('are named in a chat completion, which cannot contain them, and linked images are images', async () => {
+    const ask = { model: MODEL, messages: [{ role: 'user' as const, content: 'Speak.' }] }
+    const images = [{ type: 'image_url', index: 0, image_url: { url: 'https://example.com/a.png' } }]
+
+    const { data, response } = await openai.chat.completions.create(ask).withResponse()
+    expect(data.choices[0]?.message).toMatchObject({ content: 'Listen:Done.', images })
+    expect(response.headers.get('x-svc-ignored')).toBe('message (audio), message (video), message (file)')
+
+    const chunks: unknown[] = []
+    for await (const chunk of await openai.chat.completions.create({ ...ask, stream: true })) chunks.push(chunk)
+    expect(JSON.stringify(chunks)).toContain(JSON.stringify({ images }))
+    expect(JSON.stringify(chunks)).not.toContain('c291bmQ=')
+    expect(chunks.at(-1)).toMatchObject({
+      svc_metrics: { ignored: ['message (audio)', 'message (video)', 'message (file)'] },
+    })
+  })
+
+  it('are named in a response and in a message, with the linked images', async () => {
+    const kinds = (field: string) => ['audio', 'video', 'file', 'image'].map((kind) => `${field} (${kind})`)
+
+    const whole = await openai.responses.create({ model: MODEL, input: 'Speak.' }).withResponse()
+    expect(whole.data.output.map(({ type }) => type)).toEqual(['message', 'message'])
+    expect(whole.response.headers.get('x-svc-ignored')).toBe(kinds('output').join(', '))
+    const response = await openai.responses.stream({ model: MODEL, input: 'Speak.' }).finalResponse()
+    expect(response).toMatchObject({ svc_metrics: { ignored: kinds('output') } })
+
+    const ask = { model: MODEL, max_tokens: 9, messages: [{ role: 'user' as const, content: 'Speak.' }] }
+    const message = await anthropic.messages.create(ask).withResponse()
+    expect(message.response.headers.get('x-svc-ignored')).toBe(kinds('content').join(', '))
+    const events: unknown[] = []
+    for await (const event of await anthropic.messages.create({ ...ask, stream: true })) events.push(event)
+    expect(events).toContainEqual(
+      expect.objectContaining({ svc_metrics: expect.objectContaining({ ignored: kinds('content') }) }),
+    )
+  })
+})

@@ -32,3 +32,15 @@ it('names an image of a chat vendor that is only a URL, which a response cannot 
   const streamed = await (await post(stage, '/v1/responses', { body: { ...body, stream: true } })).text()
   expect(streamed).toContain('"ignored":["output (image)"]')
 })
+
+it('names audio of a chat vendor, which other formats cannot contain', async () => {
+  const message = { role: 'assistant', content: null, audio: { id: 'a', data: 'c291bmQ=', transcript: 'Hi' } }
+  const value = { ...common, choices: [{ index: 0, message, finish_reason: 'stop' }], usage }
+  stage = await startStage({ reply: () => ({ kind: 'json', value }) })
+  const response = await post(stage, '/v1/responses', { body: { model: 'chat/large', input: 'Speak.' } })
+  const messages = [{ role: 'user', content: 'Speak.' }]
+  const asked = await post(stage, '/v1/messages', { body: { model: 'chat/large', max_tokens: 9, messages } })
+
+  expect(response.headers.get('x-svc-ignored')).toBe('output (audio)')
+  expect(asked.headers.get('x-svc-ignored')).toBe('content (audio)')
+})

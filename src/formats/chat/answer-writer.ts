@@ -1,4 +1,4 @@
-import { eventData } from '../answer-fields.ts'
+import { eventData, fileKindOf } from '../answer-fields.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../core/json.ts'
 import { setMembers } from '../../core/splice-json.ts'
 import { contentErrorFor, type StreamWriter, urlOf, type WriteContext, type WriteMetrics } from '../format.ts'
@@ -9,15 +9,26 @@ import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { CHAT_USAGE_FIELDS, WIRE_REASONS, writeUsage } from '../usage.ts'
 import type { ImagePart, Part, Prompt } from '../../core/prompt.ts'
 
+/** Returns the name of a file that a message cannot contain. Audio has no media type there. */
+export function omittedName(part: Part | StreamPart): string | undefined {
+  const kind = part.type === 'image' ? undefined : fileKindOf(part)
+  return kind && `message (${kind})`
+}
+
 export function createStreamWriter(context: WriteContext): StreamWriter {
   const { prompt } = context
   const wantsUsage = prompt.native.dialect === 'openai' && requestsUsage(prompt.native.value)
   const relay = createChunkRelay(prompt.settings.choices ?? 1)
   const builder = createChunkBuilder(context)
+  const omitted = new Set<string>()
   return {
     write: (chunk) => {
       const { native } = chunk
       if (native?.dialect === 'openai') return relay.forward(chunk, native.event)
+      for (const part of chunk.parts) {
+        const name = omittedName(part)
+        if (name !== undefined) omitted.add(name)
+      }
       return chunk.parts.flatMap((part) => builder.write(part))
     },
     end: (writeMetrics) => {
@@ -26,8 +37,9 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
       const usageChunk = held.usageChunk ?? (held.finishChunk === undefined ? builder.usageChunk() : undefined)
       const chunks = [...(finishChunk === undefined ? [] : [finishChunk]), ...held.lateChunks]
       const [first, ...others] = wantsUsage ? chunks : chunks.map(removeUsage)
+      const metrics = { ...writeMetrics('details'), ...(omitted.size > 0 && { ignored: [...omitted] }) }
       return [
-        ...(first === undefined ? [] : [addField(first, 'svc_metrics', writeMetrics('details')), ...others]),
+        ...(first === undefined ? [] : [addField(first, 'svc_metrics', metrics), ...others]),
         ...(wantsUsage && usageChunk !== undefined ? [usageChunk] : []),
         { data: DONE_DATA },
       ]

@@ -3,7 +3,8 @@ import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } 
 import { arrayAt, fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../parse-body.ts'
 import { readChatSettings, readChatTools } from '../settings.ts'
 import { type ClientFormat, readContentParts, readMessageList, urlSource } from '../format.ts'
-import { writeCompletion, createStreamWriter } from './answer-writer.ts'
+import { omittedNames } from '../answer-fields.ts'
+import { writeCompletion, createStreamWriter, omittedName } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureEvent } from '../failures.ts'
 
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
@@ -160,6 +161,7 @@ export const chatClient: ClientFormat = {
   dialect: 'openai',
   readPrompt,
   writeCompletion,
+  omittedContent: ({ parts, native }) => (native?.dialect === 'openai' ? [] : omittedNames(parts, omittedName)),
   createStreamWriter,
   writeFailure: writeChatFailure,
   writeFailureEvent: writeChatFailureEvent,

@@ -221,7 +221,15 @@ function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
-type AnswerPart = Extract<Part, { readonly type: 'text' | 'thinking' | 'tool-call' | 'image' }>
+type AnswerPart = Extract<Part, { readonly type: 'text' | 'thinking' | 'tool-call' | 'image' | 'document' }>
+
+function readFile({ inlineData, fileData }: JsonObject): ImagePart | DocumentPart | undefined {
+  const { mimeType = null, data, fileUri } = { ...asObject(fileData), ...asObject(inlineData) }
+  const mediaType = asString(mimeType) ?? 'application/octet-stream'
+  const type = /^image\//i.test(mediaType) ? 'image' : 'document'
+  if (typeof data === 'string') return { type, source: { type: 'base64', mediaType, data } }
+  return typeof fileUri === 'string' ? { type, source: { type: 'url', url: fileUri } } : undefined
+}
 
 function readPart(part: JsonObject): readonly AnswerPart[] {
   const call = asObject(part['functionCall'])
@@ -230,9 +238,8 @@ function readPart(part: JsonObject): readonly AnswerPart[] {
     return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: JSON.stringify(call['args'] ?? {}) }]
   }
   const isThought = part['thought'] === true
-  const { mimeType, data } = asObject(part['inlineData']) ?? {}
-  if (typeof mimeType === 'string' && typeof data === 'string' && !isThought)
-    return [{ type: 'image', source: { type: 'base64', mediaType: mimeType, data } }]
+  const file = isThought ? undefined : readFile(part)
+  if (file !== undefined) return [file]
   const text = asString(part['text'])
   if (text === undefined || text === '') return []
   return [{ type: isThought ? 'thinking' : 'text', text }]
@@ -294,7 +301,7 @@ function endParts(state: ReaderState, chunk: JsonObject, reason: Json | undefine
 function streamParts(state: ReaderState, part: AnswerPart): readonly StreamPart[] {
   if (part.type === 'text' || part.type === 'thinking') return appendToBlock(state, part.type, part.text)
   state.openType = undefined
-  if (part.type === 'image') return [part]
+  if (part.type === 'image' || part.type === 'document') return [part]
   const index = state.callCount++
   return [
     { type: 'tool-call-start', index, id: part.id, name: part.name },

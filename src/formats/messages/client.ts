@@ -1,10 +1,11 @@
+import { fileKindOf, omittedNames } from '../answer-fields.ts'
 import type { Completion, StreamPart, FinishReason, SseEvent, StreamChunk } from '../../core/answer.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { type JsonObject, createJsonEndDetector, isJsonObject } from '../../core/json.ts'
 import { memberText, type RawChanges, setMembers } from '../../core/splice-json.ts'
 import { type ClientFormat, readMessageList, type WriteMetrics, type StreamWriter } from '../format.ts'
 import { totalTokens, WIRE_REASONS, writeMessageUsage } from '../usage.ts'
-import type { Prompt, ReceivedBody } from '../../core/prompt.ts'
+import type { Part, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { isDelta, readMessage, readSystem, writeAnswerBlocks } from './blocks.ts'
 import { booleanAt, readModelName } from '../parse-body.ts'
 import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
@@ -27,7 +28,11 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   }
 }
 
-const OMITTED_IMAGE = 'content (image)'
+/** Returns the name of a file, which the content of an answer cannot contain. */
+function omittedName(part: Part | StreamPart): string | undefined {
+  const kind = fileKindOf(part)
+  return kind && `content (${kind})`
+}
 
 /** Forwards events of this format. Holds the last `message_delta` until the bill is known. */
 class MessageStreamWriter implements StreamWriter {
@@ -36,7 +41,7 @@ class MessageStreamWriter implements StreamWriter {
   #usage: Usage = NO_USAGE
   #finish: FinishReason = 'stop'
   #stopSequence: string | undefined
-  #omitsImage = false
+  readonly #omitted = new Set<string>()
   #heldDelta: SseEvent | undefined
   #heldStop: SseEvent | undefined
 
@@ -48,7 +53,7 @@ class MessageStreamWriter implements StreamWriter {
   end(writeMetrics: WriteMetrics): readonly SseEvent[] {
     const stop = this.#heldStop ?? toSseEvent({ type: 'message_stop' })
     const metrics = writeMetrics('summary')
-    const lastDelta = this.#lastDelta(this.#omitsImage ? { ...metrics, ignored: [OMITTED_IMAGE] } : metrics)
+    const lastDelta = this.#lastDelta(this.#omitted.size > 0 ? { ...metrics, ignored: [...this.#omitted] } : metrics)
     return [...this.#start(), ...this.#blocks.finish(), lastDelta, stop]
   }
 
@@ -73,6 +78,8 @@ class MessageStreamWriter implements StreamWriter {
   }
 
   #write(part: StreamPart): readonly SseEvent[] {
+    const omitted = omittedName(part)
+    if (omitted !== undefined) this.#omitted.add(omitted)
     switch (part.type) {
       case 'answer-start':
         return this.#start(part.id, part.model)
@@ -81,7 +88,7 @@ class MessageStreamWriter implements StreamWriter {
       case 'done':
         return []
       case 'image':
-        this.#omitsImage = true
+      case 'document':
         return this.#start()
       default:
         return [...this.#start(), ...this.#blocks.write(part)]
@@ -280,8 +287,7 @@ export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,
   writeCompletion,
-  omittedContent: ({ parts, native }) =>
-    native?.dialect !== 'anthropic' && parts.some(({ type }) => type === 'image') ? [OMITTED_IMAGE] : [],
+  omittedContent: ({ parts, native }) => (native?.dialect === 'anthropic' ? [] : omittedNames(parts, omittedName)),
   createStreamWriter: () => new MessageStreamWriter(),
   writeFailure: writeMessageFailure,
   writeFailureEvent: writeMessageFailureEvent,

@@ -9,6 +9,7 @@ import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import { memberText, setMembers } from '../../core/splice-json.ts'
+import { omittedNames } from '../answer-fields.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
 import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../parse-body.ts'
@@ -26,7 +27,7 @@ import { readResponseSettings, readResponseTools } from '../settings.ts'
 import { writeResponseStatus, RESPONSE_USAGE_FIELDS, writeUsage } from '../usage.ts'
 import { readCompletion, LAST_EVENTS } from './answer-reader.ts'
 import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem, echoedFields } from './items.ts'
-import { customAndNamespacedTools, OutputWriter, type ResponseEvent } from './output-items.ts'
+import { customAndNamespacedTools, omittedName, OutputWriter, type ResponseEvent } from './output-items.ts'
 
 const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
@@ -214,8 +215,6 @@ interface OpenedResponse {
   readonly output: OutputWriter
 }
 
-const OMITTED_IMAGE = 'output (image)'
-
 function createResponseWriter(context: WriteContext) {
   let opened: OpenedResponse | undefined
   let usage: Usage | undefined
@@ -254,7 +253,7 @@ function createResponseWriter(context: WriteContext) {
         completed_at: finalStatus.status === 'completed' ? secondsAt(context) : null,
         output: output.items,
         usage: usage === undefined ? null : writeUsage(usage, RESPONSE_USAGE_FIELDS),
-        svc_metrics: { ...writeMetrics('details'), ...(output.omitsImage && { ignored: [OMITTED_IMAGE] }) },
+        svc_metrics: { ...writeMetrics('details'), ...(output.omitted.size > 0 && { ignored: [...output.omitted] }) },
       }
       return [...events, { type: `response.${finalStatus.status}`, response }]
     },
@@ -278,10 +277,7 @@ export const responsesClient: ClientFormat & { readonly turns: TurnFormat } = {
   dialect: 'responses',
   readPrompt,
   writeCompletion,
-  omittedContent: ({ parts, native }) =>
-    native?.dialect !== 'responses' && parts.some((part) => part.type === 'image' && part.source.type !== 'base64')
-      ? [OMITTED_IMAGE]
-      : [],
+  omittedContent: ({ parts, native }) => (native?.dialect === 'responses' ? [] : omittedNames(parts, omittedName)),
   createStreamWriter,
   writeFailure: writeChatFailure,
   writeFailureEvent: (failure) => writeResponseFailureEvent(failure, 0),

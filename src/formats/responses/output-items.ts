@@ -1,5 +1,7 @@
 import type { StreamPart } from '../../core/answer.ts'
 import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
+import type { Part } from '../../core/prompt.ts'
+import { fileKindOf } from '../answer-fields.ts'
 import type { WriteContext } from '../format.ts'
 import { collectToolset, CUSTOM_INPUT, type OriginalTool } from '../toolset.ts'
 import { itemId, reasoningItem } from './items.ts'
@@ -30,12 +32,19 @@ interface Call {
 
 const PREFIXES = { text: 'msg', refusal: 'msg', thinking: 'rs', call: 'fc' } as const
 
+/** Returns the name of a file that the output cannot contain, such as an image without its data. */
+export function omittedName(part: Part | StreamPart): string | undefined {
+  if (part.type === 'image' && part.source.type === 'base64') return undefined
+  const kind = fileKindOf(part)
+  return kind && `output (${kind})`
+}
+
 export class OutputWriter {
   /** All items have their final form after `finish`. */
   readonly items: JsonObject[] = []
   hasRefusal = false
-  /** True after an image that is only a URL, because the format requires its data. */
-  omitsImage = false
+  /** The names of the files that the format cannot contain. */
+  readonly omitted: Set<string> = new Set()
   readonly #stem: string
   /** Custom and namespaced tools of the caller, by the names that the model uses. */
   readonly #originalTools: ReadonlyMap<string, OriginalTool>
@@ -51,6 +60,8 @@ export class OutputWriter {
   }
 
   writePart(part: StreamPart): readonly ResponseEvent[] {
+    const omitted = omittedName(part)
+    if (omitted !== undefined) this.omitted.add(omitted)
     this.#addPart(part)
     return this.#takeEvents()
   }
@@ -96,7 +107,6 @@ export class OutputWriter {
         return
       case 'image':
         if (part.source.type === 'base64') this.#addImage(part.source.mediaType, part.source.data)
-        else this.omitsImage = true
         return
       case 'opaque':
         if (part.native.dialect === 'responses') this.#addCompleteItem(part.native.value)
