@@ -1,5 +1,5 @@
-import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
-import { costOf, type Price, promptTokens, NO_USAGE } from '../../src/core/money.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import { costOf, promptTokens, NO_USAGE } from '../../src/core/money.ts'
 import { createMemory } from '../../src/savings/memory.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
 import type { Steering } from '../../src/savings/tier.ts'
@@ -9,26 +9,11 @@ import { longChats } from './long-chat.ts'
 import { jobOf, MODEL, meter, newWaterfall, NO_STEERING, smallModelOf, START } from './lab.ts'
 import { createMarkedCache } from './marked-cache.ts'
 import { promptOf } from './prompts.ts'
-
-/** Prices of an upstream's prompt cache, as multiples of the input price. */
-export interface CacheTable {
-  readonly name: string
-  readonly read: number
-  readonly write: number
-}
-
-export const CACHE_TABLES: readonly CacheTable[] = [
-  { name: 'read 0.1, write 1.25', read: 0.1, write: 1.25 },
-  { name: 'read 0.25, write 1', read: 0.25, write: 1 },
-  { name: 'read 0.1, write 2', read: 0.1, write: 2 },
-  { name: 'no cache', read: 1, write: 1 },
-]
+import { priceOf } from './replay.ts'
+import { createUpstreamCache, type CacheTable } from './upstream-cache.ts'
 
 /** Number of long chats, joined from mtragun's dialogs, for the kind `chats`. */
 const CHATS = 6
-
-/** Time for which an upstream caches a prefix after its last use. */
-const CACHE_MS = 5 * 60 * 1000
 
 export interface CostFigures {
   readonly conversations: number
@@ -168,39 +153,8 @@ async function simulate(
   return { list, plain, paid, requests: turns.length, smallCalls: ledger.calls }
 }
 
-function priceOf({ read, write }: CacheTable): Price {
-  const { input } = MODEL.price
-  return read < 1 ? { ...MODEL.price, cacheRead: input * read, cacheWrite: input * write } : MODEL.price
-}
-
 function turnsOf(messages: readonly ChatMessage[]): Prompt[] {
   return [...messages.keys()]
     .filter((at) => at > 0 && messages[at]?.role === 'assistant')
     .map((at) => promptOf([{ role: 'system', content: 'You are a careful assistant.' }, ...messages.slice(0, at)]))
-}
-
-/** Simulates an upstream that caches every prefix until five minutes after its last use. */
-function createUpstreamCache({ read, write }: CacheTable): {
-  readonly costOf: (sent: Prompt, now: number) => Promise<number>
-} {
-  let known: { readonly texts: readonly string[]; readonly at: number }[] = []
-  return {
-    /** Returns the cost in tokens at list price: the longest cached prefix at the read price, the rest at the write price. */
-    async costOf(sent, now) {
-      const texts = sent.messages.map(textOfMessage)
-      known = known.filter(({ at }) => now - at <= CACHE_MS)
-      const same = Math.max(0, ...known.map((one) => sharedPrefixLength(one.texts, texts)))
-      known = [...known.filter((one) => sharedPrefixLength(one.texts, texts) < one.texts.length), { texts, at: now }]
-      let cost = 0
-      for (const [at, message] of sent.messages.entries()) {
-        cost += (await meter.countMessage(message)) * (at < same ? read : write)
-      }
-      return cost
-    },
-  }
-}
-
-function sharedPrefixLength(one: readonly string[], other: readonly string[]): number {
-  const differs = one.findIndex((text, at) => text !== other[at])
-  return differs === -1 ? one.length : differs
 }

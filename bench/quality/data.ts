@@ -32,6 +32,7 @@ export interface CaseLine {
   readonly conv: string
   readonly upto?: number
   readonly question?: string
+  readonly answer?: string
   readonly append?: readonly ChatMessage[]
   readonly evidence?: readonly number[]
   readonly atoms?: readonly string[]
@@ -80,7 +81,8 @@ export function* loadCases(root: string, kind: string, step = 1): Generator<Case
   }
 }
 
-function neededLines(messages: readonly ChatMessage[], atoms: readonly string[]): string[][] {
+/** Returns the lines with each identifier. */
+export function neededLines(messages: readonly ChatMessage[], atoms: readonly string[]): string[][] {
   const texts = messages.map(textOfChat)
   return atoms.map((atom) => linesWith(texts, atom)).filter((lines) => lines.length > 0)
 }

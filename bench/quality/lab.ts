@@ -34,7 +34,7 @@ export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnTyp
     const timer = setTimeout(callback, ms)
     return () => clearTimeout(timer)
   }
-  return createWaterfall({ meter, store, now: () => START, after, yieldToEventLoop, agents: true, ...options })
+  return createWaterfall({ meter, store, now: () => START, after, yieldToEventLoop, agents: true, keep: 0, ...options })
 }
 
 export const NO_STEERING: Steering = { vanishing: false, recursive: false }

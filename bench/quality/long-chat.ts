@@ -42,7 +42,7 @@ export function longChatCases(root: string, kind: 'answers' | 'everything'): Cas
 }
 
 /** Returns the dialogs sorted by id. The id is a hash, so that topics are mixed. */
-function dialogsOf(root: string): readonly (readonly [string, readonly ChatMessage[]])[] {
+export function dialogsOf(root: string): readonly (readonly [string, readonly ChatMessage[]])[] {
   const dialogs = new Map<string, readonly ChatMessage[]>()
   for (const { id, append } of readCaseLines(root, 'mtragun')) dialogs.set(id, append ?? [])
   return [...dialogs].toSorted(([a], [b]) => (a < b ? -1 : 1))

@@ -1,6 +1,13 @@
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { CACHE_TABLES, measureCosts, measureMarkers } from './costs.ts'
+import { measureCosts, measureMarkers } from './costs.ts'
+import { CACHE_TABLES, type CacheTable } from './upstream-cache.ts'
+import { chatCases, loadHalf, measureCurve, type CurveFigures } from './curves.ts'
+import { DEFAULT_KEEP } from '../../src/savings/waterfall.ts'
+import { readLocomo } from './locomo.ts'
+import { replay } from './replay.ts'
+import { mixedChats, requestsOf } from './running-chats.ts'
+import { measureRunning, RUNNING_KINDS, type RunningKind } from './running.ts'
 import { measureFirstRequest } from './first-request.ts'
 import { throughGateway } from './through-gateway.ts'
 import { meter, newWaterfall, NO_STEERING, SMALL_REPLIES, smallModelOf } from './lab.ts'
@@ -15,6 +22,8 @@ const { values } = parseArgs({
     step: { type: 'string', default: '4' },
     'cost-step': { type: 'string', default: '1' },
     only: { type: 'string' },
+    /** A folder with the conversations of LoCoMo. @default the chats of the section `running` contain none */
+    locomo: { type: 'string' },
     out: { type: 'string', default: 'bench/quality/result.json' },
   },
 })
@@ -131,6 +140,36 @@ async function tierCosts(kind: string, goal: string): Promise<void> {
   }
 }
 
+const locomo = values.locomo === undefined ? [] : readLocomo(values.locomo)
+/** Requests before the questions, after which the conversation is a running one. */
+const LEAD_REQUESTS = 3
+
+function addCurve(what: string, { received, count, points }: CurveFigures): void {
+  addRow(`selection for the question, ${what}: share sent and needed text kept, %`, {
+    naive: '-',
+    measured: points.map(([share, kept]) => `${share}: ${round(kept)}`).join(', '),
+    goal: 'none set',
+    tokens: `${Math.round(received)}, ${count} cases`,
+  })
+}
+
+/** Measures whole conversations in automatic mode: with the default floor, and without one in all conversations. */
+async function runningFigures(kind: RunningKind, half: 0 | 1, table: CacheTable): Promise<void> {
+  const modes = [
+    ['default', { agents: false, keep: DEFAULT_KEEP }],
+    ['agents: true, keep: 0', { agents: true, keep: 0 }],
+  ] as const
+  for (const [name, waterfall] of modes) {
+    const one = await measureRunning({ root, kind, half, locomo, table, waterfall, step: costStep })
+    addRow(`running ${kind}, half ${half}, ${table.name}, ${name}: needed text kept, % / cost, % of list`, {
+      naive: `100 / ${round(one.plainShare)} (everything)`,
+      measured: `${round(one.kept)} / ${round(one.share)}, more expensive ${one.moreExpensive} (at most ${round(one.maxExcess)}%)`,
+      goal: name === 'default' ? 'at least 97 / 0 more expensive' : '0 more expensive',
+      tokens: `${one.conversations} conversations, ${one.rewritten} of ${one.requests} requests shortened, ${one.measured} measured`,
+    })
+  }
+}
+
 /** The groups of figures, in the order in which they are measured. */
 const sections: Readonly<Record<string, () => Promise<void>>> = {
   selection: async () => {
@@ -189,6 +228,38 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
           goal,
           tokens: `${Math.round(measured.tokensBefore)} to ${Math.round(measured.tokensAfter)}, ${measured.requests} cases`,
         })
+      }
+    }
+  },
+  curves: async () => {
+    const shares = [0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9]
+    for (const half of [0, 1] as const) {
+      for (const parts of [5, 2, 1]) {
+        const chats = mixedChats(root, { half, parts, locomo, perChat: 10 })
+        addCurve(`chats, half ${half}, ${parts} of them`, await measureCurve(chatCases(chats, step), shares))
+      }
+      for (const kind of ['specstory', 'qmsum', 'mtragun']) {
+        addCurve(`${kind}, half ${half}`, await measureCurve(loadHalf(root, kind, half, step), shares))
+      }
+    }
+  },
+  running: async () => {
+    for (const half of [0, 1] as const) {
+      const [chat] = mixedChats(root, { half, parts: 1, locomo })
+      for (const level of ['extreme', 'max', 'med'] as const) {
+        const [table] = CACHE_TABLES
+        if (chat === undefined || table === undefined) continue
+        const options = { table, steering: { level, ...NO_STEERING }, first: true }
+        const one = await replay(chat.id, requestsOf(chat, LEAD_REQUESTS), options)
+        addRow(`long chat, half ${half}, level ${level}, in a running conversation: needed text kept, %`, {
+          naive: `${round(one.first)} (as a first request)`,
+          measured: round(one.kept),
+          goal: 'at most 2 less',
+          tokens: `${Math.round(one.received)} to ${Math.round(one.sent)}, ${one.measured} questions`,
+        })
+      }
+      for (const kind of RUNNING_KINDS) {
+        for (const table of CACHE_TABLES) await runningFigures(kind, half, table)
       }
     }
   },

@@ -146,14 +146,14 @@ function certainTurns(turns: number): number {
 
 export function costsOf(option: SendOption, { model, turns, growth, staysWarm }: Outlook): SendCosts {
   const thisRequest = add(sendingCost(model, option.tokens, option.cachedTokens), option.callCost)
-  const { nextCut, callCostPerTurn = ZERO } = option
+  const { nextCut, callCostPerTurn = ZERO, blockTokens = 0 } = option
   let total = thisRequest
   let size = option.tokens
   for (let turn = 0; turn < turns; turn++) {
     let cachedTokens = 0
     let callCost = callCostPerTurn
     if (nextCut !== undefined) {
-      cachedTokens = staysWarm ? size : 0
+      cachedTokens = staysWarm ? size - blockTokens : 0
       size += growth
       if (size > nextCut.limit) {
         size = nextCut.target
@@ -199,6 +199,8 @@ export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Ri
   const isNextTurnCostlier = subtract(total, thisRequest) > nextUnchangedCost
   const returnCost = isNextTurnCostlier ? subtract(sendingCost(model, tokens, 0), nextUnchangedCost) : ZERO
   if (add(thisRequest, returnCost) <= unchangedCost) return true
+  // A chat whose block costs more than reading everything would soon return.
+  if (isNextTurnCostlier && (option.blockTokens ?? 0) > 0) return false
   const added = subtract(thisRequest, sendingCost(model, tokens, cachedTokens))
   return add(add(debt, added), returnCost) <= thisRequest
 }

@@ -13,7 +13,7 @@ export interface Cut {
   readonly notice: string
 }
 
-interface CutOptions {
+export interface CutOptions {
   readonly cap: number
   /** Maximum size of the prompt without old segments, in tokens. If exceeded, live steps are excerpted. @default cap */
   readonly liveCap?: number
@@ -179,7 +179,7 @@ export function snapshotOf(job: TierJob, { result, notice }: Cut): Snapshot {
     result.selection.has(segment) ? [[index, ...(result.picks.get(segment) ?? [-1])]] : [],
   )
   const questionIndexAtCut = turns.live[0]?.indexes[0] ?? -1
-  return { from: segments.length, picks, notice, questionIndexAtCut, blocks: [], at: job.now }
+  return { from: segments.length, picks, notice, questionIndexAtCut, at: job.now }
 }
 
 export interface RepeatedCut extends Pick<Cut, 'prompt' | 'tokens'> {
@@ -217,7 +217,7 @@ interface IndexedMessage {
 function rebuildPrompt(
   { prompt, segments, turns }: Conversation,
   selection: Selection,
-  { notice, questionIndexAtCut, blocks = [] }: Pick<Snapshot, 'notice'> & Partial<Snapshot>,
+  { notice, questionIndexAtCut, block }: Pick<Snapshot, 'notice'> & Partial<Snapshot>,
 ): Prompt {
   const replacements = new Map<number, Message | undefined>()
   for (const segment of segments) {
@@ -227,16 +227,14 @@ function rebuildPrompt(
   const questionIndex = turns.live[0]?.indexes[0]
   const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
   const noticeIndex = firstCut === undefined ? undefined : Math.min(firstCut, questionIndex ?? firstCut)
-  const blockTexts = new Map(blocks.map((block) => [block.before, block.text]))
   const indexed: IndexedMessage[] = []
   for (const [index, message] of prompt.messages.entries()) {
     if (index === noticeIndex && notice !== '') indexed.push(toInsertion(notice))
-    const block = blockTexts.get(index)
-    if (block !== undefined) indexed.push(toInsertion(block))
+    if (index === block?.before) indexed.push(toInsertion(block.text))
     const sent = replacements.has(index) ? replacements.get(index) : message
     if (sent !== undefined) indexed.push({ message: sent, index })
   }
-  const unchanged = new Set([questionIndex, questionIndexAtCut, ...blockTexts.keys()])
+  const unchanged = new Set([questionIndex, questionIndexAtCut])
   const messages =
     prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
   return { ...prompt, messages }

@@ -111,8 +111,8 @@ export interface Snapshot {
   readonly notice: string
   /** Index of the first message of the live turn at the time of the cut. A gap inserted before it stays there. */
   readonly questionIndexAtCut: number
-  /** Kept until the next cut, so that the prefix stays the same. */
-  readonly blocks: readonly Block[]
+  /** Sent again on each step of its live turn. The next question gets another block. @default none */
+  readonly block?: Block
   readonly at: number
 }
 
@@ -121,25 +121,27 @@ export async function recallSnapshot(
   job: TierJob,
   kind: string,
 ): Promise<Snapshot | undefined> {
-  const { from, picks, notice, questionIndexAtCut, blocks, at } = asObject(await recallLatest(memory, job, kind)) ?? {}
+  const { from, picks, notice, questionIndexAtCut, block, at } = asObject(await recallLatest(memory, job, kind)) ?? {}
   if (typeof from !== 'number' || typeof notice !== 'string' || typeof questionIndexAtCut !== 'number') return undefined
   return {
     from,
     picks: asArray(picks).map((pick) => asArray(pick).filter((index) => typeof index === 'number')),
     notice,
     questionIndexAtCut,
-    blocks: asArray(blocks).flatMap((block) => {
-      const { before, text } = asObject(block) ?? {}
-      return typeof before === 'number' && typeof text === 'string' ? [{ before, text }] : []
-    }),
+    ...parseBlock(block),
     at: asCount(at) ?? 0,
   }
+}
+
+function parseBlock(value: Json | undefined): Pick<Snapshot, 'block'> {
+  const { before, text } = asObject(value) ?? {}
+  return typeof before === 'number' && typeof text === 'string' ? { block: { before, text } } : {}
 }
 
 /** How long upstreams are assumed to cache a prompt after its last use. */
 export const UPSTREAM_CACHE_MS: number = 5 * 60 * 1000
 
-function hasCachePrice({ price }: Model): boolean {
+export function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
@@ -206,9 +208,11 @@ export async function recallHistory(memory: ConversationMemory, job: TierJob): P
   return parseHistory(await recallLatest(memory, job, historyKindOf(job))) ?? NEW_CONVERSATION
 }
 
-interface SentRequest {
+export interface SentRequest {
   readonly tier?: TierNumber
   readonly tokens: number
+  /** Tokens that the next turn repeats. @default all */
+  readonly stableTokens?: number
   readonly cachedTokens: number
   readonly spent: NanoUsd
 }
@@ -222,12 +226,12 @@ export async function rememberSent(
   const { model, tokens, now: at } = job
   const cost = add(sendingCost(model, sent.tokens, sent.cachedTokens), sent.spent)
   const unchangedCost = sendingCost(model, tokens, warmTokens(history, job, history))
-  const { tier } = sent
+  const { tier, stableTokens = sent.tokens } = sent
   const next: History = {
     ...history,
     at,
     tokens,
-    ...(tier === undefined ? { whole: { tokens, at } } : { rewritten: { tier, tokens: sent.tokens, at } }),
+    ...(tier === undefined ? { whole: { tokens, at } } : { rewritten: { tier, tokens: stableTokens, at } }),
     debt: add(history.debt, subtract(cost, unchangedCost)),
   }
   await rememberLatest(memory, job, historyKindOf(job), next)

@@ -17,6 +17,7 @@ import {
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { createPrefixHashes } from './conversation.ts'
 import { cacheScopeOf, type ConversationMemory, isWarm, parseSent, recallFirst, type SentPrompt } from './memory.ts'
+import { isBlock } from './running-cut.ts'
 
 export interface CacheableRequest {
   readonly prompt: Prompt
@@ -126,8 +127,11 @@ function isMarkedByCaller(prompt: Prompt): boolean {
 /** The vendor allows four markers. It looks back at most 20 blocks, so the previous turn needs its own marker. */
 function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markerCount: number } {
   const { messages } = prompt
-  const lastIndex = messages.length - 1
-  const answerIndex = messages.findLastIndex(({ role }) => role === 'assistant')
+  // The next turn replaces the block of a shortened prompt, so only what precedes the block is read again.
+  const blockIndex = messages.findLastIndex(isBlock)
+  const stable = blockIndex === -1 ? messages : messages.slice(0, blockIndex)
+  const lastIndex = stable.length - 1
+  const answerIndex = stable.findLastIndex(({ role }) => role === 'assistant')
   const systemIndex = messages[0]?.role === 'system' ? 0 : -1
   const markedIndexes = new Set([systemIndex, answerIndex - 1, lastIndex].filter((index) => index >= 0))
   let markerCount = 0

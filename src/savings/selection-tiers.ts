@@ -3,22 +3,24 @@ import { asArray, asObject, parseJson } from '../core/json.ts'
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { textOfMessage } from '../core/prompt.ts'
-import { estimateMessages, turnsSoFar } from './choose-tiers.ts'
-import { type Conversation, conversationOf, queryOf, textOfSegment } from './conversation.ts'
-import { type Cut, cutToQuery, repeatCut, type RepeatedCut, snapshotOf } from './cut.ts'
+import { estimateMessages } from './choose-tiers.ts'
+import { type Conversation, conversationOf, textOfSegment, usesTools } from './conversation.ts'
+import { cutToQuery } from './cut.ts'
+import { isRequest, kindOf, sizeWithin } from './floor.ts'
 import {
-  type Block,
   type ConversationMemory,
+  hasCachePrice,
   recallLatest,
   recallSnapshot,
   rememberLatest,
   UPSTREAM_CACHE_MS,
 } from './memory.ts'
-import { select, type SelectionTools } from './selection.ts'
-import { serializeSegment } from './summary.ts'
+import { beginCut, blockShareFor, continueCut, type RunningCut, type RunningCutOptions } from './running-cut.ts'
+import type { SelectionTools } from './selection.ts'
 import {
   isRequestedByHeader,
   isWanted,
+  type KeptEvidence,
   LEVEL_CAPS,
   type Thresholds,
   type Tier,
@@ -33,14 +35,13 @@ import {
  * - `query`: selects the parts again on each turn, by their relevance to the question. Best recall.
  * - `stable`: cuts to half of the cap, and repeats the cut until the prompt exceeds the cap, so that the upstream can
  *   read the prompt prefix from its cache.
- * - `auto`: `query` until a turn follows another within five minutes, then `stable` until the conversation pauses for
- *   an hour. Parts that match a new question are then inserted before it, in up to a sixteenth of the cap.
+ * - `auto`: `query` until a turn follows another within five minutes, and if the model has no cache-read price. Then a
+ *   stable prefix, and before the question a block of the parts that it needs, until the conversation pauses for an hour.
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
-const STABLE_SHARE = 0.5
-const BLOCK_SHARE = 1 / 16
-const BLOCK_OVERHEAD_TOKENS = 64
+/** Right after a cut, the prefix has this share of the cap without the block. The rest is for later turns. */
+const PREFIX_SHARE = 0.5
 /** Maximum size of the last question and answer that stay unchanged, as a fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
@@ -52,77 +53,48 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     const size = await tools.meter.countNearThresholds(job.prompt, [cap], job.signal)
     const originalTokens = size <= cap ? size : await tools.meter.countPrompt(job.prompt, job.signal)
     if (originalTokens <= cap) return { declined: `the prompt is within ${cap} tokens`, spent: ZERO }
-    const shortened = (await repeatLastCut(job, cap)) ?? (await createCut(job, cap))
+    const shortened = await shorten(job, cap)
     if (shortened === undefined) return { declined: 'no message can be left out', spent: ZERO }
     const { prompt, tokens } = shortened
     return { rewrite: { prompt, tokens, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
   }
 
-  const repeatLastCut = async (job: TierJob, cap: number): Promise<RepeatedCut | undefined> => {
-    const snapshot = mode === 'query' ? undefined : await recallSnapshot(memory, job, `slider-${cap}`)
-    if (snapshot === undefined) return undefined
-    let repeated = await repeatCut(job, snapshot, tools)
-    if (repeated.tokens > cap) return undefined
-    const capacity = Math.min(cap * BLOCK_SHARE, cap - repeated.tokens - BLOCK_OVERHEAD_TOKENS)
-    const block = mode === 'auto' ? await selectBlock(job, capacity, repeated, tools) : undefined
-    if (block !== undefined) {
-      const extended = await repeatCut(job, { ...snapshot, blocks: [...snapshot.blocks, block] }, tools)
-      if (extended.tokens <= cap) repeated = extended
+  const shorten = async (job: TierJob, cap: number): Promise<Pick<RunningCut, 'prompt' | 'tokens'> | undefined> => {
+    const cutOptions = { liveCap: cap, exchangeTokens: cap * EXCHANGE_SHARE, usesEmbeddings: true }
+    // Without a cheaper read, a stable prefix saves nothing.
+    const isQuery = mode === 'query' || (mode === 'auto' && !hasCachePrice(job.model))
+    if (isQuery) return cutToQuery(job, { ...cutOptions, cap }, tools)
+    const { minBlock, maxBlock } = blockFor(job, cap)
+    const options = { kind: `slider-${cap}`, cap, minBlock, maxBlock }
+    const snapshot = await recallSnapshot(memory, job, options.kind)
+    const continued = snapshot && (await continueCut(job, memory, { ...options, snapshot }, tools))
+    if (continued !== undefined) return continued
+    if (snapshot !== undefined || mode === 'stable' || (await wasJustSeen(job, cap))) {
+      const cut = { ...cutOptions, cap: (cap - minBlock) * PREFIX_SHARE }
+      return beginCut(job, memory, { ...options, cut }, tools)
     }
-    await rememberLatest(memory, job, `slider-${cap}`, { ...repeated.snapshot, at: job.now })
-    return repeated
-  }
-
-  const createCut = async (job: TierJob, cap: number): Promise<Cut | undefined> => {
-    const isStable = mode === 'stable' || (mode === 'auto' && (await isContinued(job, cap)))
-    const target = isStable ? cap * STABLE_SHARE : cap
-    const options = { cap: target, liveCap: cap, exchangeTokens: cap * EXCHANGE_SHARE, usesEmbeddings: true }
-    const cut = await cutToQuery(job, options, tools)
-    if (cut === undefined) return undefined
-    if (isStable) await rememberLatest(memory, job, `slider-${cap}`, snapshotOf(job, cut))
-    else if (mode === 'auto') await rememberLatest(memory, job, `slider-${cap}-seen`, job.now)
+    const cut = await cutToQuery(job, { ...cutOptions, cap }, tools)
+    if (cut !== undefined) await rememberLatest(memory, job, `slider-${cap}-seen`, job.now)
     return cut
   }
 
+  const blockFor = (job: TierJob, cap: number): Required<Pick<RunningCutOptions, 'minBlock' | 'maxBlock'>> => {
+    const minBlock = mode === 'auto' ? Math.round(cap * blockShareFor(job)) : 0
+    return { minBlock, maxBlock: usesTools(job.prompt) ? minBlock : cap }
+  }
+
   /** `minAdded` is 1, because a repeated request is not an earlier turn. */
-  const isContinued = async (job: TierJob, cap: number): Promise<boolean> => {
+  const wasJustSeen = async (job: TierJob, cap: number): Promise<boolean> => {
     const lastTurnAt = Number(await recallLatest(memory, job, `slider-${cap}-seen`, 1))
-    const snapshot = await recallLatest(memory, job, `slider-${cap}`)
-    return snapshot !== undefined || (lastTurnAt > 0 && job.now - lastTurnAt < UPSTREAM_CACHE_MS)
+    return lastTurnAt > 0 && job.now - lastTurnAt < UPSTREAM_CACHE_MS
   }
 
   return { tier: 5, wants: ({ steering: { level } }) => level !== undefined && level !== 'off', rewrite }
 }
 
-const BLOCK_HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
-const MIN_BLOCK_TOKENS = 200
-
-async function selectBlock(
-  job: TierJob,
-  capacity: number,
-  { selection, snapshot: { blocks } }: RepeatedCut,
-  tools: SelectionTools,
-): Promise<Block | undefined> {
-  const conversation = conversationOf(job.prompt)
-  const { turns } = conversation
-  const before = turns.live[0]?.indexes[0]
-  if (capacity < MIN_BLOCK_TOKENS || turns.live.length !== 1 || before === undefined) return undefined
-  if (blocks.some((block) => block.before === before)) return undefined
-  const segments = turns.old.filter((segment) => selection.get(segment) !== segment.messages)
-  const similarities = await job.semantics?.similarities(conversation)
-  const { owner, signal } = job
-  const query = queryOf(turns)
-  const result = await select({ segments, steps: new Set(), query, similarities, capacity, owner, signal }, tools)
-  if (result.matches === 0) return undefined
-  const texts = segments.flatMap((segment) => {
-    const messages = result.selection.get(segment)
-    return messages === undefined ? [] : [serializeSegment({ ...segment, messages }, 'full')]
-  })
-  return texts.length === 0 ? undefined : { before, text: [BLOCK_HEADING, ...texts].join('\n\n') }
-}
-
 interface VanishingOptions {
   readonly thresholds: Thresholds
+  readonly keep: number
   readonly targetShare?: number
   readonly minTarget?: MinTarget
   readonly after: Runtime['after']
@@ -134,28 +106,39 @@ interface VanishingOptions {
  */
 export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
 
-/** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k tokens about 91%. */
+/** Without a header, `savings.keep` requires more. */
 const DEFAULT_MIN_TARGETS: MinTarget = [
   { above: 0, target: 4096 },
   { above: 40_000, target: 16_384 },
 ]
 
 const TARGET_SHARE = 0.01
-/** A conversation with at most this many answers counts as one long request. */
-const MAX_ANSWERS_OF_REQUEST = 2
 const FALLBACK_TARGET = 4096
 const LIVE_CAP = 16_384
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100
 
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
-  const { thresholds, targetShare = TARGET_SHARE, minTarget = DEFAULT_MIN_TARGETS, after } = options
+  const { thresholds, keep, targetShare = TARGET_SHARE, minTarget = DEFAULT_MIN_TARGETS, after } = options
+  /** A size that the operator chose is not bound by `savings.keep`. */
+  const hasOwnSize = options.targetShare !== undefined || options.minTarget !== undefined
 
   /** A long conversation would pay for a large target on each turn. */
-  const capFor = (job: TierJob): number => {
-    const allowsLarge = isRequestedByHeader(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
+  const minCapFor = (job: TierJob): number => {
+    const allowsLarge = isRequestedByHeader(job, 2) || isRequest(job.prompt)
     const min = minTargetFor(minTarget, allowsLarge ? job.tokens : 0)
     return Math.max(min, Math.round(job.tokens * targetShare))
+  }
+
+  const keeps = (job: TierJob): KeptEvidence | undefined => {
+    if (hasOwnSize) return undefined
+    const sending = { method: 'by-question', kind: kindOf(job.prompt), received: job.tokens } as const
+    return sizeWithin(sending, keep, minCapFor(job))
+  }
+
+  const capFor = (job: TierJob): number => {
+    const kept = isRequestedByHeader(job, 2) ? undefined : keeps(job)
+    return kept?.tokens ?? minCapFor(job)
   }
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
@@ -185,7 +168,7 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     return { tokens, callCost, callCostPerTurn }
   }
 
-  return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }
+  return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), keeps, forecast, rewrite }
 }
 
 function minTargetFor(minTarget: MinTarget, tokens: number): number {

@@ -43,6 +43,11 @@ export interface SelectionJob {
   readonly similarities?: Similarities | undefined
   readonly asksAboutAnswer?: boolean
   readonly capacity: number
+  /**
+   * Segments that are sent whole in any case. They are ranked, but take no capacity. If set, only segments that match
+   * the query are added. @default none
+   */
+  readonly sent?: ReadonlySet<Segment>
   /** Tokens for excerpts from the newest segment, the last answer, regardless of the query. */
   readonly lastAnswerCapacity?: number
   readonly owner: string
@@ -81,7 +86,7 @@ const MAX_FILLING_ROUNDS = 4
 const FILLED_SHARE = 0.998
 
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<SelectionResult> {
-  const { capacity, signal } = job
+  const { capacity, sent, signal } = job
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
   const counts = entries.map((entry) => entry.analysis.counts)
@@ -105,7 +110,8 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const byValue = newestFirst.toSorted((a, b) => b.value - a.value)
 
   if (prefersAnswers) packAnswers(packer, entries)
-  packFixedShares(packer, job, { entries, byValue, newestFirst, isToolHeavy })
+  if (sent !== undefined) packer.packSegments(byValue.filter(isUser), capacity * USER_SHARE_WITH_TOOLS)
+  else packFixedShares(packer, job, { entries, byValue, newestFirst, isToolHeavy })
   await packer.measureAndTrim(entries)
   const relevant = byValue.filter((entry) => entry.value > 0)
   packer.packSegments(relevant, isToolHeavy ? capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : capacity)
@@ -116,8 +122,8 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     await packer.measureAndTrim(entries)
     if (!hasPacked) break
   }
-  packer.packSegments(newestFirst, capacity)
-  const packed = entries.filter((entry) => entry.state !== 'out')
+  if (sent === undefined) packer.packSegments(newestFirst, capacity)
+  const packed = entries.filter((entry) => entry.state !== 'out' && sent?.has(entry.segment) !== true)
   return {
     selection: new Map(packed.map((entry) => [entry.segment, entry.messages])),
     picks: new Map(packed.filter((entry) => entry.state === 'excerpt').map((entry) => [entry.segment, picksOf(entry)])),
@@ -130,14 +136,18 @@ function picksOf(entry: PackerEntry): readonly number[] {
   return entry.analysis.snippets.flatMap((snippet, index) => (picked.has(snippet) ? [index] : []))
 }
 
+const UNRANKED = { value: 0, relativeScore: 0, messages: [] } as const
+
 async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<PackerEntry[]> {
   const entries: PackerEntry[] = []
   for (const segment of job.segments) {
     let tokens = 0
     for (const message of segment.messages) tokens += await tools.meter.countMessage(message, job.signal)
     const analysis = await tools.analyze(segment, job.owner)
-    const unpacked = { value: 0, relativeScore: 0, state: 'out', messages: [], usedTokens: 0 } as const
-    entries.push({ segment, tokens, analysis, ...unpacked, pickedSnippets: [] })
+    const isSent = job.sent?.has(segment) === true
+    const state = isSent ? 'full' : 'out'
+    const usedTokens = isSent ? tokens : 0
+    entries.push({ segment, tokens, analysis, ...UNRANKED, state, usedTokens, pickedSnippets: [] })
     const pausing = tools.pause()
     if (pausing === undefined) continue
     await pausing
@@ -210,6 +220,10 @@ function packAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
   )
 }
 
+function isUser({ segment }: PackerEntry): boolean {
+  return segment.kind === 'user'
+}
+
 interface Rankings {
   readonly entries: readonly PackerEntry[]
   readonly byValue: readonly PackerEntry[]
@@ -233,7 +247,6 @@ function packFixedShares(
     newestFirst.filter((entry) => entry.analysis.hasStandingInstruction),
     capacity * INSTRUCTIONS_SHARE,
   )
-  const isUser = (entry: PackerEntry): boolean => entry.segment.kind === 'user'
   const userEntries = entries.filter(isUser)
   const userTokens = sumOfTokens(userEntries)
   const share = !isToolHeavy && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS

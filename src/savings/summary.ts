@@ -19,6 +19,7 @@ import type { Thresholds, TierJob } from './tier.ts'
 
 export interface SummaryOptions {
   readonly thresholds: Thresholds
+  readonly keep: number
   /** Returns the small model that writes summaries, or undefined for extracted sentences. */
   readonly summarizerOf: (job: TierJob) => SmallModel | undefined
 }

@@ -49,11 +49,15 @@ export type TierResult =
       readonly spent: NanoUsd
       /** True if the prompt extends the one that this tier sent on the last turn. @default false */
       readonly continues?: boolean
+      /** Tokens that the next turn repeats. @default all */
+      readonly stableTokens?: number
     }
   | { readonly declined: string; readonly spent: NanoUsd }
 
 export interface TierForecast {
   readonly tokens: number
+  /** The part of `tokens` that the next turn replaces. @default 0 */
+  readonly blockTokens?: number
   /** Expected cost of small-model and embedder calls for this request. */
   readonly callCost: NanoUsd
   /** Expected cost of these calls for each further request. @default 0 */
@@ -68,10 +72,20 @@ export interface TierForecast {
   }
 }
 
+/** What a tier is expected to keep if it runs without a header. */
+export interface KeptEvidence {
+  /** Size of the prompt in tokens. */
+  readonly tokens: number
+  /** Share of the evidence, from 0 to 1. */
+  readonly share: number
+}
+
 export interface Tier {
   readonly tier: TierNumber
   /** Returns true if a header or the size of the prompt selects this tier. */
   wants(job: TierJob): boolean
+  /** Without a header, the tier runs only if it keeps `savings.keep`. @default not bound by it */
+  keeps?(job: TierJob): KeptEvidence | undefined
   /** Predicts the cost, which decides whether the tier runs without a header. @default runs at any cost */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
@@ -79,7 +93,7 @@ export interface Tier {
 
 export interface TierVerdict {
   readonly tier: TierNumber
-  readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'does-not-pay' | 'failed'
+  readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'below-floor' | 'does-not-pay' | 'failed'
   readonly reason: string
 }
 

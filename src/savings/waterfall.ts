@@ -5,7 +5,9 @@ import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { chooseTiers, type DeclinedCosts, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
 import { conversationOf, usesTools } from './conversation.ts'
+import { isBelowFloor, lossOf } from './floor.ts'
 import { createSegmentAnalyzer } from './excerpt.ts'
+import { createFamilyLock } from './family-lock.ts'
 import {
   type ConversationMemory,
   correctTrust,
@@ -15,6 +17,7 @@ import {
   NEW_CONVERSATION,
   recallHistory,
   rememberSent,
+  type SentRequest,
   warmTokens,
 } from './memory.ts'
 import {
@@ -28,7 +31,7 @@ import {
 import { hasCacheBreakpoints } from './prompt-cache.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, createVanishing, type MinTarget, type SliderMode } from './selection-tiers.ts'
-import { createFamilyLock, createRecursive } from './summary-tiers.ts'
+import { createRecursive } from './recursive.ts'
 import {
   DEFAULT_THRESHOLDS,
   isRequestedByHeader,
@@ -39,7 +42,6 @@ import {
   type Tier,
   type TierForecast,
   type TierJob,
-  type TierNumber,
   type TierVerdict,
   type WaterfallResult,
 } from './tier.ts'
@@ -61,11 +63,16 @@ export interface WaterfallOptions {
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   readonly agents?: boolean
+  readonly keep?: number
 }
+
+/** Share of the evidence that automatic tiers keep. */
+export const DEFAULT_KEEP = 0.97
 
 interface WaterfallContext {
   readonly meter: Meter
   readonly agents: boolean
+  readonly keep: number
   readonly tiers: readonly Tier[]
   readonly ranker: SemanticRanker | undefined
 }
@@ -127,6 +134,7 @@ function createContext(
     slider = 'auto',
     summarizer = 'model',
     agents = false,
+    keep = DEFAULT_KEEP,
   } = options
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)
@@ -134,17 +142,17 @@ function createContext(
   const summarizerOf = ({ small }: TierJob): SmallModel | undefined => (summarizer === 'model' ? small : undefined)
   const builtIn: readonly Tier[] = [
     createSlider(tools, memory, slider),
-    createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
-    createRecursive(tools, memory, { thresholds, summarizerOf }),
-    createFamilyLock(tools, memory, { thresholds, summarizerOf }),
+    createVanishing(tools, memory, { ...options.vanishing, thresholds, keep, after }),
+    createRecursive(tools, memory, { thresholds, keep, summarizerOf }),
+    createFamilyLock(tools, memory, { thresholds, keep, summarizerOf }),
   ]
   const tiers = typeof options.tiers === 'function' ? options.tiers(builtIn) : (options.tiers ?? builtIn)
   const ranker = embedder && new SemanticRanker({ embedder, after, estimate, now, pause })
-  return { meter, agents, tiers, ranker }
+  return { meter, agents, keep, tiers, ranker }
 }
 
 interface TierRun extends WaterfallResult {
-  readonly sentAs?: { readonly tier: TierNumber; readonly tokens: number; readonly cachedTokens: number }
+  readonly sentAs?: Omit<SentRequest, 'spent'>
 }
 
 async function runTiers(job: TierJob, history: History, context: WaterfallContext): Promise<TierRun> {
@@ -170,10 +178,10 @@ async function runTiers(job: TierJob, history: History, context: WaterfallContex
       declined = { spent, callCost: await lowestCallCost(declined, candidate, separateTrialState(job)) }
       continue
     }
-    const { rewrite, tokens, continues } = rewritten
+    const { rewrite, tokens, continues, stableTokens } = rewritten
     const isCached = continues && history.rewritten.tier === tier.tier
     const cachedTokens = isCached ? warmTokens(history.rewritten, job, history) : 0
-    const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, cachedTokens }
+    const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, stableTokens, cachedTokens }
     return { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
   }
   return { tokens: job.tokens, spent: declined.spent, requestedCost, verdicts: verdictsInOrder() }
@@ -191,7 +199,7 @@ async function lowestCallCost(
 }
 
 async function selectTiersToTry(
-  { tiers, meter, agents }: WaterfallContext,
+  { tiers, meter, agents, keep }: WaterfallContext,
   job: TierJob,
   history: History,
   verdicts: Map<Tier, TierVerdict>,
@@ -207,6 +215,7 @@ async function selectTiersToTry(
       else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
       else if (hasCacheBreakpoints(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
       else if (!agents && usesTools(job.prompt)) skip(tier, 'declined', WITHOUT_AGENTS)
+      else if (isBelowFloor(tier, job, keep)) skip(tier, 'below-floor', lossOf(tier.keeps?.(job), keep))
       else forecasts.set(tier, await tier.forecast?.(separateTrialState(job)))
     } catch (error) {
       skip(tier, 'failed', reasonOf(error))
@@ -266,7 +275,12 @@ interface Attempt {
   readonly spent: NanoUsd
   readonly verdict: TierVerdict
   /** `tokens` is the exact size of the received prompt. */
-  readonly rewritten?: { readonly rewrite: Rewrite; readonly tokens: number; readonly continues: boolean }
+  readonly rewritten?: {
+    readonly rewrite: Rewrite
+    readonly tokens: number
+    readonly continues: boolean
+    readonly stableTokens: number
+  }
 }
 
 async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallContext): Promise<Attempt> {
@@ -285,10 +299,10 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
     const result = await tier.rewrite(metered)
     if ('declined' in result) return withoutRewrite('declined', result.declined, result.spent)
     const tokens = await meter.countPrompt(job.prompt, job.signal)
-    const { rewrite, spent, continues = false } = result
+    const { rewrite, spent, continues = false, stableTokens = rewrite.tokens } = result
     if (rewrite.tokens >= tokens) return withoutRewrite('declined', 'not smaller than the received prompt', spent)
     const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }
-    return { spent: totalOf(spent), verdict, rewritten: { rewrite, tokens, continues } }
+    return { spent: totalOf(spent), verdict, rewritten: { rewrite, tokens, continues, stableTokens } }
   } catch (error) {
     return withoutRewrite('failed', reasonOf(error), ZERO)
   }

@@ -122,9 +122,10 @@ const BUILT_IN_PLANS: readonly CustomPlan[] = [
   })),
   { name: 'vanishing', headers: { 'x-vanishing-context': 'true' } },
   { name: 'recursive', headers: { 'x-svc-rlm': 'true' } },
-  { name: 'family', savings: { tiers: onlyFamilyLock, agents: true } },
+  { name: 'family', savings: { tiers: onlyFamilyLock, agents: true, keep: 0 } },
   { name: 'automatic', savings: { agents: false } },
   { name: 'automatic with agents', savings: { agents: true } },
+  { name: 'automatic without a floor', savings: { agents: true, keep: 0 } },
 ]
 
 function toPlan(plan: string | CustomPlan): CustomPlan {

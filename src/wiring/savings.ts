@@ -62,6 +62,14 @@ export interface SavingsOptions {
    */
   readonly agents?: boolean
   /**
+   * Share of the evidence, from 0 to 1, that tiers 2, 3 and 4 keep without a header. They send as much as the published
+   * measurements require for it, and decline where that saves too little. 0 for the smallest prompts. A size in
+   * `vanishing` and custom tiers are not bound by it. See docs/tiers/evidence.md.
+   *
+   * @default 0.97
+   */
+  readonly keep?: number
+  /**
    * If set, no tier changes a request without a savings header. The gateway tries the tiers on this share of such
    * requests, from 0 to 1, and logs the rewrites. @default none: the tiers run
    */
@@ -95,6 +103,7 @@ export const checkSavings: OptionCheck = optionsOf({
     (value) => Array.isArray(value) || typeof value === 'function',
   ),
   agents: oneOf(true, false),
+  keep: numberFrom(0, 1),
   shadow: numberFrom(0, 1),
   promptCache: oneOf('auto', 'off'),
 })

@@ -37,6 +37,7 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType
     after: () => () => undefined,
     yieldToEventLoop,
     agents: true,
+    keep: 0,
     ...options,
   })
 }

@@ -254,3 +254,17 @@ describe('savings.promptCache', () => {
     expect((await sendRequest(stage, message(secondTurn), explain)).body['prompt_cache']).toEqual({ markers: 3 })
   })
 })
+
+describe('the block of a shortened prompt', () => {
+  it('is not marked, because the next turn replaces it', async () => {
+    const memory = createMemory({ store: { get: () => undefined, set: async () => {} }, now: () => START })
+    const block = user('[Earlier parts of this conversation that may matter for the next message:]\n\nuser: hello')
+    const first = [user(prose(1, 3000)), assistant('Yes.')]
+    const shortened = [...first, block, assistant('[…]'), user('Why?')]
+    const request = { model: CACHED, tokens: 6000, owner: 'k', now: START }
+    await markForCache(memory, { ...request, prompt: promptOf(first.slice(0, 1)) })
+    const marked = await markForCache(memory, { ...request, prompt: promptOf(shortened) })
+    const isMarked = ({ parts }: Message) => parts.some(({ native }) => native?.value['cache_control'] !== undefined)
+    expect(marked?.prompt.messages.map(isMarked)).toEqual([true, true, false, false, false])
+  })
+})
