@@ -139,6 +139,8 @@ export interface ProviderCall {
   readonly headers: Readonly<Record<string, string>>
   /** Called once when the upstream responds with status 200. Vendors bill such calls. */
   readonly onAccepted?: () => void
+  /** Called before the request is sent, with the names that `ProviderAnswer.ignored` will contain. */
+  readonly onIgnored?: (names: readonly string[]) => void
 }
 
 /** Timeouts for upstream calls, in milliseconds. */

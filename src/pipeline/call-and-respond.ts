@@ -54,6 +54,7 @@ class RoutedCall implements UpstreamCall {
   readonly #planned: Planned
   readonly #prompt: Prompt
   readonly #translate: Translate | undefined
+  #ignoredByCall: readonly string[] | undefined
   #dropped: Map<Route['model'], readonly string[]> | undefined
 
   constructor(planned: Planned, plan: UpstreamPlan, translate?: Translate) {
@@ -76,6 +77,15 @@ class RoutedCall implements UpstreamCall {
     const { prompt, ignored } = this.#translate(this.#prompt, route)
     this.#dropped = (this.#dropped ?? new Map()).set(route.model, ignored)
     return withOutputLimit(prompt, route, planned)
+  }
+
+  onIgnored(route: Route, names: readonly string[]): void {
+    this.#ignoredByCall = this.ignoredFor(route, names)
+  }
+
+  /** The fields that the current call drops, for headers that leave before the provider answers. */
+  ignoredSoFar(route: Route): readonly string[] {
+    return this.#ignoredByCall ?? this.ignoredFor(route, [])
   }
 
   ignoredFor({ model }: Route, ignoredByProvider: readonly string[]): readonly string[] {
@@ -110,7 +120,7 @@ async function openStream(planned: Planned, routed: RoutedCall, services: Servic
   await waitForStream(opening, planned, services.runtime)
   if (counting !== undefined) await counting
   if (planned.answer !== undefined) return planned as Answered
-  return setAnswer(planned, { kind: 'opening', opening }, undefined, routed.ignoredFor(routes[0], []))
+  return setAnswer(planned, { kind: 'opening', opening }, undefined, routed.ignoredSoFar(routes[0]))
 }
 
 async function openAfterPlanning(

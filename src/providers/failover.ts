@@ -278,6 +278,7 @@ class OutgoingCall<P extends Prompt | undefined> {
   readonly headers: ProviderCall['headers']
   readonly cancellation: Cancellation
   readonly onAccepted: () => void
+  readonly onIgnored: (names: readonly string[]) => void
 
   constructor({ options, call, candidate, record }: UpstreamAttempt, prompt: P) {
     const { runtime, timeouts } = options
@@ -291,6 +292,7 @@ class OutgoingCall<P extends Prompt | undefined> {
     this.onAccepted = () => {
       record.isBillable = true
     }
+    this.onIgnored = (names) => call.onIgnored?.(candidate, names)
   }
 
   get signal(): AbortSignal {

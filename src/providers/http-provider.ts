@@ -119,6 +119,7 @@ async function stream(
 ): Promise<ProviderAnswer<AnswerSource>> {
   const target = isPromise(loadingTarget) ? await loadingTarget : loadingTarget
   const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
+  call.onIgnored?.(ignored)
   const url = urlFor(target.create, call, true)
   const format = redactingFormat(target)
   const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream, format })

@@ -27,6 +27,8 @@ export interface UpstreamRequest {
   /** Start of `timeouts.total`, in milliseconds since 1970. */
   readonly startedAt: number
   readonly attempts: Attempts
+  /** Called before a request is sent, with the fields that the route's provider drops. */
+  onIgnored?(route: Route, names: readonly string[]): void
 }
 
 export interface UpstreamCall extends UpstreamRequest {

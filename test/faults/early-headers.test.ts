@@ -119,6 +119,25 @@ describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])(
   },
 )
 
+it.each([
+  ['message endpoint, chat upstream', { top_k: 5 }, 'top_k'],
+  ['chat endpoint, message upstream', { seed: 1 }, 'seed'],
+])(
+  'a stream that begins before its vendor responds names the fields that it drops: %s',
+  async (name, fields, ignored) => {
+    const endpoint = FORMAT_PAIRS.find((pair) => pair.name === name) ?? CHAT
+    const { opened, open } = gate()
+    const { response } = await startSilent({ ...endpoint, body: { ...endpoint.body, ...fields } }, async (request) => {
+      await opened
+      return whole(request)
+    })
+    open()
+
+    expect(response.headers.get('x-svc-ignored')).toBe(ignored)
+    expect(await response.text()).toContain('At')
+  },
+)
+
 it('a stream that has begun still gets its content from another vendor if the first one fails before its content', async () => {
   const { opened, open } = gate()
   const endpoint = { ...CHAT, body: { ...CHAT.body, model: 'large' } }
