@@ -14,20 +14,19 @@ export interface Canonical {
 export function canonicalize(text: string): Canonical {
   const composed = compose(text)
   const written = tokenize(composed.trim())
-  const items = isOpenToWording(composed, written) ? formOf(written) : undefined
+  const items = formOf(composed, written)
   // Texts that consist only of pleasantries or punctuation must remain different.
   return items === undefined || items.length === 0
     ? { items: written.map(toExactToken), language: 'none', text: composed }
     : { items, language: 'english', text: composed }
 }
 
-function isOpenToWording(text: string, tokens: readonly Token[]): boolean {
-  return !hasMarkedText(text) && !mentionsTextWork(text) && isEnglish(tokens.map(correctSwappedLetters))
-}
-
-/** Returns undefined for several sentences, and for marks that may set off a text to work on. */
-function formOf(written: readonly Token[]): readonly Token[] | undefined {
-  const items = removePleasantries(removePlease(rewriteWords(written.map(correctSwappedLetters))))
+/** Returns undefined for a text to work on, for another language than English, and for several sentences. */
+function formOf(text: string, written: readonly Token[]): readonly Token[] | undefined {
+  if (hasMarkedText(text) || mentionsTextWork(text)) return undefined
+  const tokens = written.map(correctSwappedLetters)
+  if (!isEnglish(tokens)) return undefined
+  const items = removePleasantries(removePlease(rewriteWords(tokens)))
   return items.every((item, index) => isOrdinary(item, items[index + 1])) ? items : undefined
 }
 

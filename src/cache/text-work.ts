@@ -1,23 +1,51 @@
+import { words } from './english.ts'
+
 /**
  * Recognizes texts that are to be worked on (proofread, translated, classified, counted), in which each letter and mark may
  * change the answer. A false match only requires identical text for a hit.
  */
 
-/** Work on a text that the same message contains. The text need not be marked: `proofread i has a cat`. */
-const TEXT_WORK =
-  /(?<!\p{L})(?:translat\w*|proofread\w*|correct\w*|rewrit\w*|rephras\w*|paraphras\w*|reword\w*|summar\w*|edit(?:s|ed|ing|or)?|classif\w*|categori\w*|label\w*|extract\w*|transcri\w*|transliterat\w*|shorten\w*|repeat\w*|echo|sentiments?|tone|gramma\w*|(?:mis)?spel\w*|sentences?|texts?|paragraphs?|passages?|phras\w*|quot\w*|captions?|headlines?|below(?! (?:the|an?)\b)|following|says?(?! (?:about|on|in)\b)|mean|means|meanings?|languages?|letters?|characters?|words?|wording|syllables?|rhym\w*|pronounc\w*|pronunciation|punctuat\w*|apostrophes?|commas?|hyphen\w*|capitali\w*|uppercase|lowercase|anagrams?|palindromes?|vowels?|consonants?|abbreviat\w*|acronyms?|synonyms?|antonyms?|defin(?:e|es|ed|ing|ition|itions)|etymolog\w*|slang|dialects?|verbs?|nouns?|adjectives?|adverbs?|plurals?|typos?|alphabet\w*|verbatim|literal\w*|contractions?|idioms?|lyrics?|poems?|poetry|haikus?|tokeni[sz]\w*|regex\w*|keywords?)(?!\p{L})/iu
+/** Words of work on a text that the same message contains. The text need not be marked: `proofread i has a cat`. */
+const WORK_WORDS = words(
+  `edit edits edited editing editor echo sentiment sentiments tone sentence sentences text texts paragraph paragraphs passage
+  passages caption captions headline headlines following mean means meaning meanings language languages letter letters
+  character characters word words wording syllable syllables apostrophe apostrophes comma commas uppercase lowercase anagram
+  anagrams palindrome palindromes vowel vowels consonant consonants acronym acronyms synonym synonyms antonym antonyms define
+  defines defined defining definition definitions slang dialect dialects verb verbs noun nouns adjective adjectives adverb
+  adverbs plural plurals typo typos verbatim contraction contractions idiom idioms lyric lyrics poem poems poetry haiku haikus
+  keyword keywords`,
+)
+/** All words that begin with one of these. */
+const WORK_STEMS = words(
+  `translat proofread correct rewrit rephras paraphras reword summar classif categori label extract transcri transliterat
+  shorten repeat gramma spel misspel phras quot rhym pronounc pronunciation punctuat hyphen capitali abbreviat etymolog
+  alphabet literal tokeni regex`,
+)
+const STEM_LENGTHS = [...new Set([...WORK_STEMS].map((stem) => stem.length))]
+/** These words mean no work before some others: `say about`, `below the bridge`. */
+const WORK_UNLESS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ['say', words('about on in')],
+  ['says', words('about on in')],
+  ['below', words('the a an')],
+])
+const WORD = /\p{L}+/gu
 
 /** Work on the messages that follow, in a system prompt or an earlier message. */
 const TEXT_TASK =
   /(?<!\p{L})(?:fix\w*|convert\w*|transform\w*|formats?|reformat\w*|continu\w*|complete|completes|count\w*|rat(?:e|es|ed|ing)|rank\w*|scor(?:e|es|ed|ing)|grad(?:e|es|ed|ing)|judg\w*|criti\w*|review\w*|evaluat\w*|assess\w*|analy\w*|detect\w*|identif\w*|tag|tags|tagging|pars(?:e|es|ed|ing|er)|moderat\w*|spam|toxic\w*|polite\w*|register|style|voice|improv\w*|polish\w*|clarity|normali[sz]\w*|outputs?|inputs?|returns?|terminal|shell|console|interpreter|compiler|simulat\w*|act as|pretend\w*|role[- ]?play\w*|repl(?:y|ies) (?:to|with)|respond (?:to|with)|answer with|messages?|emails?|tweets?|titles?|lines?|names?|entit\w*|json|yaml|xml|html|markdown|sql|case|english|french|german|spanish|italian|latin|what\w*ver|what (?:the user|i|they|users?) (?:write|writes|say|says|type|types|send|sends))(?!\p{L})/iu
 
 export function mentionsTextWork(text: string): boolean {
-  return TEXT_WORK.test(text)
+  const found = text.toLowerCase().match(WORD) ?? []
+  return found.some((word, index) => {
+    if (WORK_WORDS.has(word) || STEM_LENGTHS.some((length) => WORK_STEMS.has(word.slice(0, length)))) return true
+    const exceptions = WORK_UNLESS.get(word)
+    return exceptions !== undefined && !exceptions.has(found[index + 1] ?? '')
+  })
 }
 
 /** Returns true if the messages after this text may be data for a task that it describes. */
 export function mayDescribeTask(text: string): boolean {
-  return TEXT_WORK.test(text) || TEXT_TASK.test(text)
+  return mentionsTextWork(text) || TEXT_TASK.test(text)
 }
 
 /** Marks that set off a text to work on, other than a colon or a dash, which may also follow a courtesy. */
