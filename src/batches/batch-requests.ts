@@ -209,11 +209,7 @@ function withoutElements(bytes: Uint8Array, requests: Scan['requests']): Uint8Ar
   return emptied
 }
 
-export function internalRequest(
-  path: string,
-  headers: Readonly<Record<string, string>>,
-  body: JsonObject,
-): HttpRequest {
+export function internalRequest(path: string, headers: Readonly<Record<string, string>>, body: string): HttpRequest {
   return {
     method: 'POST',
     path,
@@ -221,7 +217,7 @@ export function internalRequest(
     origin: '',
     header: (name) => (name === 'content-type' ? 'application/json' : headers[name]),
     headerNames: () => [...Object.keys(headers), 'content-type'],
-    body: () => new TextEncoder().encode(JSON.stringify(body)),
+    body: () => new TextEncoder().encode(body),
     onDisconnect: () => {},
   }
 }

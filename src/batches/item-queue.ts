@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { quotaOf, type Settlement, type Store, type WriteOptions } from '../core/store.ts'
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
+import { memberText } from '../core/splice-json.ts'
 import {
   type Batch,
   changeBatch,
@@ -40,6 +41,8 @@ export interface ItemResult {
 export interface StoredRequest {
   readonly customId: string
   readonly params: JsonObject
+  /** The text of `params` as received. */
+  readonly body: string
 }
 
 interface ItemQueueOptions extends BatchRepositoryOptions {
@@ -104,9 +107,11 @@ export class ItemQueue {
   }
 
   async readRequest(claim: ItemClaim): Promise<StoredRequest | undefined> {
-    const value = parseJson((await this.#store.get(keyOf('request', claim))) ?? '')
+    const text = (await this.#store.get(keyOf('request', claim))) ?? ''
+    const value = parseJson(text)
     const { custom_id: customId, params } = isJsonObject(value) ? value : {}
-    return typeof customId === 'string' && isJsonObject(params) ? { customId, params } : undefined
+    if (typeof customId !== 'string' || !isJsonObject(params)) return undefined
+    return { customId, params, body: memberText(text, 'params') ?? JSON.stringify(params) }
   }
 
   async readResult(claim: ItemClaim): Promise<ItemResult | undefined> {
@@ -194,7 +199,7 @@ function outcomeOf(value: string): ItemOutcome {
 
 /** Removes line breaks, which an upstream's JSON may contain between tokens. */
 function toOneLine(json: string): string {
-  return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
+  return json.replace(/[\r\n]+/g, ' ')
 }
 
 function writeResult({ line, settlement }: ItemResult): string {

@@ -1,3 +1,4 @@
+import type { Span } from './prompt.ts'
 import { asObject, isEscapedAt, parseJson } from './json.ts'
 
 /** The raw JSON texts of new values. Undefined removes a member. */
@@ -45,8 +46,14 @@ export function setMembers(text: string, changes: RawChanges): string {
 
 /** Returns the text of a member's value, or undefined if the text is not an object with this member. */
 export function memberText(text: string, name: string): string | undefined {
+  const span = memberSpan(text, name)
+  return span && text.slice(span.start, span.end)
+}
+
+/** Returns the position of a member's value, or undefined if the text is not an object with this member. */
+export function memberSpan(text: string, name: string): Span | undefined {
   const member = childrenOf(text, '{')?.findLast((child) => child.name === name)
-  return member && text.slice(member.valueStart, member.valueEnd)
+  return member && { start: member.valueStart, end: member.valueEnd }
 }
 
 /** Returns the texts of an array's elements, or undefined if the text is not an array. */

@@ -52,6 +52,8 @@ export interface StoredTurn {
   /** The entire conversation of the request, as items of the format. */
   readonly input: readonly Json[]
   readonly answer: JsonObject
+  /** The JSON texts of `input` and `answer`. They keep numbers that the values cannot represent. */
+  readonly texts: { readonly input: string; readonly answer: string }
 }
 
 export interface References {

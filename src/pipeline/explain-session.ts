@@ -257,7 +257,7 @@ const KEY: VirtualKey = {
 }
 
 async function parse({ body, format, at }: ReadRequest, services: Services): Promise<Parsed> {
-  const request = internalRequest('', {}, body)
+  const request = internalRequest('', {}, JSON.stringify(body))
   const start = { id: 'explain', startedAt: at, request, sink: new CollectedResponse(), format }
   const exchange = new Exchange(start, { isConnected: false, isDetached: false })
   exchange.key = KEY
@@ -272,7 +272,7 @@ function isolate(services: Services, meter: Meter, clock: { readonly now: number
   return {
     ...others,
     meter,
-    turns: { ...services.turns, recall: (_format, _key, body) => ({ body }) },
+    turns: { ...services.turns, recall: (_format, _key, body) => body },
     smallModel: (route) => simulateSmallModel(services.smallModel(route), meter),
     margin: () => 1,
     limits: { ...services.limits, vendorTools: 'allow', surcharges: 'allow' },

@@ -36,12 +36,11 @@ export function parsePrompt(
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
-  const recalled = services.turns.recall(format, key, parsed.body)
-  return chain(waitForStore(exchange, recalled, services), ({ body: completeBody, restrictRoutes }) => {
-    const { body, received } = parsed
-    const isUnchanged = completeBody === body
-    const receivedPrompt = isUnchanged ? format.readPrompt(body, received) : format.readPrompt(completeBody)
-    const bytes = isUnchanged ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
+  const recalled = services.turns.recall(format, key, parsed)
+  return chain(waitForStore(exchange, recalled, services), ({ body: completeBody, received, restrictRoutes }) => {
+    const { body } = parsed
+    const receivedPrompt = format.readPrompt(completeBody, received)
+    const bytes = completeBody === body ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
     const recalledPrompt = { requestBody: body, receivedPrompt, bytes, restrictRoutes }
     return chain(exchange.needsPauses ? yieldToEventLoop() : undefined, () =>
       validateAndSetPrompt(exchange, recalledPrompt, services),

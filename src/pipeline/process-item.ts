@@ -178,7 +178,7 @@ function createExchange(
   const start = {
     id: requestIdOf(runtime.uuid()),
     startedAt: runtime.now(),
-    request: internalRequest('/v1/messages', batch.headers, request.params),
+    request: internalRequest('/v1/messages', batch.headers, request.body),
     sink,
     format: messagesClient,
   }

@@ -5,6 +5,7 @@ import type { BodyLimits } from '../core/http.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type { Meter, Provider, Route, Runtime, Timeouts } from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'
+import type { ReceivedBody } from '../core/prompt.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import type { Ledger } from '../governance/ledger.ts'
@@ -101,14 +102,19 @@ export interface SharedAnswer {
   readonly promptTokens: number
 }
 
-export interface RecalledBody {
+export interface BodyToRecall {
   readonly body: JsonObject
+  /** Absent if the body must be serialized again. */
+  readonly received?: ReceivedBody | undefined
+}
+
+export interface RecalledBody extends BodyToRecall {
   /** Present if a provider stores the referenced responses. */
   readonly restrictRoutes?: (resolved: ResolvedModel) => ResolvedModel
 }
 
 export interface Turns {
-  recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
+  recall(format: ClientFormat, key: VirtualKey, received: BodyToRecall): MaybePromise<RecalledBody>
   store(answered: Answered, serialized: string | undefined): MaybePromise<void>
   find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
   /** Returns the conversation without the answer. */

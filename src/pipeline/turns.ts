@@ -3,12 +3,15 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import type { StoredTurn, TurnFormat } from '../formats/format.ts'
+import { ItemTexts, writeResolved } from '../formats/responses/item-texts.ts'
+import { memberText } from '../core/splice-json.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { removeForeignItemIds, typedItemIds } from '../formats/responses/item-ids.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { MAX_ITEMS } from '../formats/responses/items.ts'
 import { toResolvedModel } from './admission.ts'
 import { type Answered, type ResolvedModel, storingProvider } from './exchange.ts'
-import type { RecalledBody, Turns } from './services.ts'
+import type { BodyToRecall, RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS
@@ -30,7 +33,7 @@ const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
 export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
-  recall(format: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
+  recall(format: TurnFormat, key: VirtualKey, parsed: BodyToRecall): Promise<RecalledBody>
   store(answered: Answered, format: TurnFormat, turn: StoredTurn): Promise<void>
 }
 
@@ -50,7 +53,7 @@ export function createTurns(store: TurnStore): StoredTurns {
     findInput: async (key, id) => (await findTurn(store, key, id))?.input,
     findProvider: async (key, id) => (isValidId(id) ? store.get(providerStoreKey(key, id)) : undefined),
     storeProvider,
-    recall: (format, key, body) => recall(store, format, key, body),
+    recall: (format, key, parsed) => recall(store, format, key, parsed),
     store: async (answered, format, turn) => {
       const { key } = answered
       const provider = storingProvider(answered)
@@ -72,20 +75,31 @@ export function createTurns(store: TurnStore): StoredTurns {
   }
 }
 
-async function recall(store: TurnStore, format: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody> {
+async function recall(
+  store: TurnStore,
+  format: TurnFormat,
+  key: VirtualKey,
+  { body, received }: BodyToRecall,
+): Promise<RecalledBody> {
   const { previousTurnId, referencedTurnIds, foreignItemIds } = format.referencesIn(body)
   const ids = previousTurnId === undefined ? foreignItemIds : [previousTurnId, ...foreignItemIds]
   const providers = await findProviders(store, key, ids)
   const isStoredHere = previousTurnId !== undefined && !providers.has(previousTurnId)
+  const referenced = await findReferenced(store, key, referencedTurnIds)
   const turns = {
     previousTurn: isStoredHere ? await findTurn(store, key, previousTurnId) : undefined,
-    referencedAnswers: await findReferenced(store, key, referencedTurnIds),
+    referencedAnswers: new Map([...referenced].map(([id, { answer }]) => [id, answer])),
     upstreamIds: new Set(providers.keys()),
   }
   const [provider, secondProvider] = new Set(providers.values())
   if (secondProvider !== undefined) throw severalProviders(String(provider), secondProvider)
+  const resolved = await checkItemIds(store, key, format.resolveReferences(body, turns))
+  const isUnchanged = resolved === body || received === undefined
+  const answers = [...referenced.values(), ...(turns.previousTurn === undefined ? [] : [toAnswer(turns.previousTurn)])]
+  const bytes = isUnchanged ? received : writeResolved(resolved, body, received, await itemTexts(turns, answers))
   return {
-    body: await checkItemIds(store, key, format.resolveReferences(body, turns)),
+    body: resolved,
+    received: bytes,
     ...(provider !== undefined && {
       restrictRoutes: (resolved: ResolvedModel) => restrictToProvider(resolved, provider),
     }),
@@ -138,17 +152,18 @@ async function readPart(store: TurnStore, location: TurnLocation): Promise<strin
 async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<StoredTurn | undefined> {
   const [answerText, inputText] = await Promise.all(PARTS.map((part) => readPart(store, { key, id, part })))
   const answer = parseAnswer(answerText)
-  if (answer === undefined || inputText === undefined) return undefined
-  return { id, answer, input: asArray(JSON.parse(inputText) as Json) }
+  if (answer === undefined || answerText === undefined || inputText === undefined) return undefined
+  const input = asArray(JSON.parse(inputText) as Json)
+  return { id, answer, input, texts: { answer: answerText, input: inputText } }
 }
 
 async function findReferenced(
   store: TurnStore,
   key: VirtualKey,
   ids: readonly string[],
-): Promise<ReadonlyMap<string, JsonObject>> {
+): Promise<ReadonlyMap<string, StoredAnswer>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`items of more than ${MAX_REFERENCES} responses`)
-  const answers = new Map<string, JsonObject>()
+  const answers = new Map<string, StoredAnswer>()
   let length = 0
   await mapInSlices(ids, MAX_CONCURRENT_READS, async (id) => {
     const text = await readPart(store, { key, id, part: 'answer' })
@@ -157,14 +172,36 @@ async function findReferenced(
       throw tooManyReferences(`responses with more than ${MAX_RECALLED_LENGTH} characters in total`)
     }
     const answer = parseAnswer(text)
-    if (answer !== undefined) answers.set(id, answer)
+    if (answer !== undefined && text !== undefined) answers.set(id, { answer, text })
   })
   return answers
 }
 
+interface StoredAnswer {
+  readonly answer: JsonObject
+  readonly text: string
+}
+
+async function itemTexts(
+  { previousTurn }: { readonly previousTurn: StoredTurn | undefined },
+  answers: readonly StoredAnswer[],
+): Promise<ItemTexts> {
+  const texts = new ItemTexts()
+  for (const { answer, text } of answers) {
+    texts.add(asArray(answer['output']), memberText(text, 'output'))
+    await yieldToEventLoop()
+  }
+  if (previousTurn !== undefined) texts.add(previousTurn.input, previousTurn.texts.input)
+  await yieldToEventLoop()
+  return texts
+}
+
+function toAnswer({ answer, texts }: StoredTurn): StoredAnswer {
+  return { answer, text: texts.answer }
+}
+
 /** If the turn cannot be stored, requests that refer to it are rejected. */
-async function writeTurn(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
-  const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
+async function writeTurn(store: TurnStore, key: VirtualKey, { id, texts }: StoredTurn): Promise<void> {
   if (texts.answer.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
   const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', key.id) }
   await Promise.allSettled(PARTS.map((part) => store.set(partStoreKey({ key, id, part }), texts[part], options)))

@@ -99,7 +99,7 @@ export async function explainSavings(
     const dependencies = { store: memoryStore({ now: planRuntime.now }), meter, runtime: planRuntime }
     const observer = { onShadow: () => {}, onShadowFailure: () => {} }
     const waterfall = createSavings(own, dependencies, observer)
-    const steering = readSteering(internalRequest('', lowerCaseNames(headers), {}), { canExplain: false })
+    const steering = readSteering(internalRequest('', lowerCaseNames(headers), ''), { canExplain: false })
     return { name, steering, waterfall, markPrompt: createPromptMarker(own, dependencies) }
   }
   const plans = [OFF, ...chosen.map(toPlan).filter(({ name }) => name !== OFF.name)].map(createSetup)

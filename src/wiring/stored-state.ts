@@ -218,8 +218,8 @@ function lazyIdempotency(options: IdempotencyOptions): Replay['idempotency'] {
 export function lazyTurns(store: Store, runtime: Pick<Runtime, 'now'>): Turns {
   const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
   return {
-    recall: ({ turns: format }, key, body) =>
-      format === undefined ? { body } : load().then((turns) => turns.recall(format, key, body)),
+    recall: ({ turns: format }, key, { body, received }) =>
+      format === undefined ? { body, received } : load().then((turns) => turns.recall(format, key, { body, received })),
     store: (answered, serialized) => {
       const { turns: format } = answered.format
       if (format === undefined || serialized === undefined) return undefined

@@ -27,6 +27,7 @@ import { readResponseSettings, readResponseTools } from '../settings.ts'
 import { writeResponseStatus, RESPONSE_USAGE_FIELDS, writeUsage } from '../usage.ts'
 import { readCompletion, LAST_EVENTS } from './answer-reader.ts'
 import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem, echoedFields } from './items.ts'
+import { inputText } from './item-texts.ts'
 import { customAndNamespacedTools, omittedName, OutputWriter, type ResponseEvent } from './output-items.ts'
 
 const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
@@ -170,9 +171,17 @@ function quoteId(id: string): string {
 function turnToStore({ prompt, requestBody }: WriteContext, serialized: string): StoredTurn | undefined {
   if ((requestBody ?? prompt.native.value)['store'] === false) return undefined
   const value: unknown = JSON.parse(serialized)
-  const answer = isJsonObject(value) ? (asObject(value['response']) ?? value) : {}
+  const nested = isJsonObject(value) ? asObject(value['response']) : undefined
+  const answer = nested ?? asObject(value) ?? {}
   const id = asString(answer['id'])
-  return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
+  if (id === undefined) return undefined
+  const { value: body, received } = prompt.native
+  const input = inputItems(body['input'])
+  const texts = {
+    answer: (nested && memberText(serialized, 'response')) ?? serialized,
+    input: (received && inputText(received, body['input'])) ?? JSON.stringify(input),
+  }
+  return { id, input, answer, texts }
 }
 
 function createStreamWriter(context: WriteContext): StreamWriter {

@@ -6,11 +6,9 @@ import { failureOf } from '../chat/support.ts'
 
 const { turns } = responsesClient
 const message = { id: 'msg_77_0', type: 'message', role: 'assistant', content: [] }
-const turn: StoredTurn = {
-  id: 'resp_77',
-  input: [{ role: 'user', content: 'One' }],
-  answer: { id: 'resp_77', output: [message] },
-}
+const conversation = { input: [{ role: 'user', content: 'One' }], answer: { id: 'resp_77', output: [message] } }
+const texts = { input: JSON.stringify(conversation.input), answer: JSON.stringify(conversation.answer) }
+const turn: StoredTurn = { id: 'resp_77', ...conversation, texts }
 const nothing: RecalledTurns = { previousTurn: undefined, referencedAnswers: new Map(), upstreamIds: new Set<string>() }
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 

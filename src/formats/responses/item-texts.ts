@@ -1,0 +1,46 @@
+import { decodeUtf8 } from '../../core/http.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { ReceivedBody } from '../../core/prompt.ts'
+import { elementTexts, memberText, replaceMembers } from '../../core/splice-json.ts'
+import { toReceivedBody } from '../parse-body.ts'
+
+/** The JSON texts of items as received. They keep numbers that the parsed items cannot represent. */
+export class ItemTexts {
+  readonly #texts = new Map<Json, string>()
+
+  /** `text` is the JSON text of the list. */
+  add(items: readonly Json[], text: string | undefined): void {
+    const texts = text === undefined ? undefined : elementTexts(text)
+    if (texts?.length !== items.length) return
+    items.forEach((item, index) => isJsonObject(item) && this.#texts.set(item, texts[index] ?? ''))
+  }
+
+  /** Serializes items whose text is unknown. */
+  write(items: readonly Json[]): string {
+    return `[${items.map((item) => this.#texts.get(item) ?? JSON.stringify(item)).join(',')}]`
+  }
+}
+
+/** Returns a body whose references have been resolved, with its other fields and its unchanged items as received. */
+export function writeResolved(
+  { input, previous_response_id: previousId }: JsonObject,
+  original: JsonObject,
+  received: ReceivedBody,
+  texts: ItemTexts,
+): ReceivedBody | undefined {
+  const text = textOf(received)
+  texts.add(asArray(original['input']), memberText(text, 'input'))
+  const removed = previousId === undefined ? { previous_response_id: undefined } : {}
+  const resolved = replaceMembers(text, { input: texts.write(asArray(input)), ...removed })
+  return resolved === undefined ? undefined : toReceivedBody(resolved)
+}
+
+/** Returns the text of the input items of a request. */
+export function inputText(received: ReceivedBody, input: Json | undefined): string | undefined {
+  const text = memberText(textOf(received), 'input')
+  return text !== undefined && typeof input === 'string' ? `[{"role":"user","content":${text}}]` : text
+}
+
+function textOf({ text, bytes }: ReceivedBody): string {
+  return text ?? decodeUtf8(bytes)
+}
