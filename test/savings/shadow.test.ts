@@ -127,11 +127,11 @@ describe('a shadow trial', () => {
     const store = memoryStore()
     const tried = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
-    await savingsOf({ shadow: 1 }, store).trial(jobOf(prompt, { small: tried.small }))
+    await savingsOf({ shadow: 1, keep: 0 }, store).trial(jobOf(prompt, { small: tried.small }))
     expect(tried.modelCalls).toHaveLength(1)
 
     const real = smallModel('Facts and values: the real one says 1234.')
-    const { waterfall } = savingsOf({}, store)
+    const { waterfall } = savingsOf({ keep: 0 }, store)
     const { rewrite } = await waterfall(jobOf(next(prompt), { small: real.small }))
     expect(rewrite?.tier).toBe(4)
     const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join()
@@ -159,7 +159,7 @@ describe('a shadow trial', () => {
   })
 
   it('continues the trial of the last turn, so its summary is paid once', async () => {
-    const { trial } = savingsOf({ shadow: 1 }, memoryStore())
+    const { trial } = savingsOf({ shadow: 1, keep: 0 }, memoryStore())
     const { small, modelCalls } = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
     await trial(jobOf(prompt, { small }))
