@@ -60,6 +60,7 @@ const STEERING_HEADERS = [
   'X-Savings-Level',
   'X-Vanishing-Context',
   'X-Svc-RLM',
+  'X-Svc-Force',
   'X-Svc-Cache-Threshold',
   'X-Svc-Explain',
   'X-Svc-Detach',

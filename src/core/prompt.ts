@@ -79,7 +79,7 @@ export interface ToolCallPart {
   readonly type: 'tool-call'
   readonly id: string
   readonly name: string
-  /** The JSON text of the arguments. May be invalid, because models write it. */
+  /** The JSON text of the arguments, or the text of a custom tool. May be invalid JSON, because models write it. */
   readonly input: string
   readonly native?: Native
 }

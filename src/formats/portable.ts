@@ -3,7 +3,6 @@ import { type Message, type Part, type Prompt, type Settings, type UpstreamDiale
 import { sourceFormatOf } from './unsupported-fields.ts'
 import { nameSet } from './parse-body.ts'
 import { asObject, asString, type JsonObject } from '../core/json.ts'
-import { readContent } from './responses/items.ts'
 import { pairResults, removeOrphans, removeToolSearch } from './tool-history.ts'
 import { collectToolset, CUSTOM_INPUT, portableName, type Toolset } from './toolset.ts'
 
@@ -149,6 +148,7 @@ function portableMessage(message: Message, toolset: Toolset, ignoredFields: Set<
 function portablePart(part: Part, toolset: Toolset, ignoredFields: Set<string>): Part | undefined {
   const value = part.native?.dialect === 'responses' ? part.native.value : {}
   const type = asString(value['type']) ?? ''
+  if (type === 'custom_tool_call') return customCall(value, toolset)
   if (part.type === 'tool-call') {
     const namespace = asString(value['namespace'])
     if (namespace === undefined) return part
@@ -156,8 +156,6 @@ function portablePart(part: Part, toolset: Toolset, ignoredFields: Set<string>):
     return { ...call, name: portableName(toolset, part.name, namespace) }
   }
   if (part.type !== 'opaque') return part
-  if (type === 'custom_tool_call') return customCall(value, toolset)
-  if (type === 'custom_tool_call_output') return customResult(value)
   if (type === 'additional_tools') return undefined
   if (!VENDOR_ITEMS.has(type)) return part
   ignoredFields.add(`input (${type})`)
@@ -172,11 +170,6 @@ function customCall(value: JsonObject, toolset: Toolset): Part {
     name: portableName(toolset, name, asString(value['namespace'])),
     input: JSON.stringify({ [CUSTOM_INPUT]: asString(value['input']) ?? '' }),
   }
-}
-
-function customResult(value: JsonObject): Part {
-  const content = readContent(value['output'], 'input.output')
-  return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
 }
 
 function portableSettings({ settings, native }: Prompt, toolset: Toolset): Settings {

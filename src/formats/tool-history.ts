@@ -66,8 +66,8 @@ const ORPHAN_NAMES = { call: 'input (function_call)', result: 'input (function_c
 
 function untranslatedCallId(part: Part): readonly string[] {
   if (part.type !== 'opaque') return []
-  const { type, call_id: id } = part.native.value
-  return typeof id === 'string' && typeof type === 'string' && !type.startsWith('custom_tool_call') ? [id] : []
+  const id = asString(part.native.value['call_id'])
+  return id === undefined ? [] : [id]
 }
 
 interface Turn {

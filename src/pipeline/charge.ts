@@ -34,6 +34,10 @@ import type { Services } from './services.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
+function strategyOf({ rewrite, strategy }: UpstreamPlan['optimization']): string {
+  return rewrite?.strategy ?? strategy ?? PASSTHROUGH
+}
+
 /** `completion` is called only if the usage may be incomplete. */
 export interface BilledAnswer {
   readonly usage: Usage | undefined
@@ -102,7 +106,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
 
 function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: NanoUsd): Bill | undefined {
   const { margin, reservation } = planned
-  const { spent, rewrite } = plan.optimization
+  const { spent } = plan.optimization
   const actual = add(
     spent,
     plan.attempts.cost(() => plan.counts.sent),
@@ -118,7 +122,7 @@ function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: Na
     billed: toNanoUsd(Math.min(scale(billedCost, margin), reserved)),
     margin,
     cache: 'MISS',
-    strategy: rewrite?.strategy ?? PASSTHROUGH,
+    strategy: strategyOf(plan.optimization),
     isEstimated: true,
   }
 }
@@ -155,7 +159,7 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
   const bill = makeBill({
     price: model.price,
     margin,
-    strategy: optimization.rewrite?.strategy ?? PASSTHROUGH,
+    strategy: strategyOf(optimization),
     localCounts: optimization.rewrite === undefined ? undefined : counts,
     usage,
     ceiling: {

@@ -117,6 +117,7 @@ const ITEM_HEADERS = [
   'x-savings-level',
   'x-vanishing-context',
   'x-svc-rlm',
+  'x-svc-force',
 ]
 const MAX_HEADER_LENGTH = 1000
 

@@ -1,6 +1,4 @@
 import {
-  hasOnlyToolResults,
-  lastUserIndex,
   type Message,
   type Part,
   type Prompt,
@@ -12,60 +10,9 @@ import {
 import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
 import { type Query, termsOf } from './keywords.ts'
+import { type Segment, splitConversation, type SplitConversation } from './segments.ts'
 
-/** The unit of selection, so that a tool call stays with its result. */
-export interface Segment {
-  readonly kind: 'user' | 'assistant' | 'tool-use'
-  readonly messages: readonly Message[]
-  readonly indexes: readonly number[]
-}
-
-/** System messages belong to no segment, because they are never cut. */
-interface SplitConversation {
-  readonly old: readonly Segment[]
-  /** The live turn: the segment with the last user message (the last segment if there is none) and all later ones. */
-  readonly live: readonly Segment[]
-}
-
-export function splitConversation(messages: readonly Message[]): SplitConversation {
-  const segments = segmentsOf(messages)
-  const questionIndex = lastUserIndex(messages)
-  const liveIndex = segments.findLastIndex(({ indexes }) => questionIndex === -1 || (indexes[0] ?? 0) <= questionIndex)
-  const start = Math.max(0, liveIndex)
-  return { old: segments.slice(0, start), live: segments.slice(start) }
-}
-
-function segmentsOf(messages: readonly Message[]): Segment[] {
-  const segments: { kind: Segment['kind']; messages: Message[]; indexes: number[] }[] = []
-  const unansweredCalls = new Set<string>()
-  for (const [index, message] of messages.entries()) {
-    if (message.role === 'system') continue
-    const last = segments.at(-1)
-    const belongsToLast = message.role === 'assistant' ? unansweredCalls.size > 0 : hasToolResults(message)
-    if (last?.kind === 'tool-use' && belongsToLast) {
-      last.messages.push(message)
-      last.indexes.push(index)
-    } else {
-      segments.push({ kind: kindOf(message), messages: [message], indexes: [index] })
-      unansweredCalls.clear()
-    }
-    for (const part of message.parts) {
-      if (part.type === 'tool-call') unansweredCalls.add(part.id)
-      else if (part.type === 'tool-result') unansweredCalls.delete(part.callId)
-    }
-  }
-  return segments
-}
-
-function hasToolResults(message: Message): boolean {
-  return message.role !== 'assistant' && message.parts.some((part) => part.type === 'tool-result')
-}
-
-function kindOf(message: Message): Segment['kind'] {
-  if (message.parts.some((part) => part.type === 'tool-call')) return 'tool-use'
-  if (message.role === 'user' && !hasOnlyToolResults(message)) return 'user'
-  return message.role === 'assistant' ? 'assistant' : 'tool-use'
-}
+export type { Segment } from './segments.ts'
 
 export interface Conversation {
   readonly prompt: Prompt
@@ -277,10 +224,3 @@ export function hasStandingInstruction(segment: Segment): boolean {
   const text = segment.kind === 'user' ? textOfSegment(segment) : ''
   return text.length <= MAX_MATCHED_LENGTH && STANDING_INSTRUCTION.test(text)
 }
-
-/** Returns true if the prompt declares tools, or if an earlier turn has calls, results or items of an unknown type. */
-export function usesTools({ tools, messages }: Prompt): boolean {
-  return tools.length > 0 || messages.some(({ parts }) => parts.some(({ type }) => TOOL_PARTS.has(type)))
-}
-
-const TOOL_PARTS: ReadonlySet<Part['type']> = new Set(['tool-call', 'tool-result', 'opaque'])

@@ -8,7 +8,6 @@ import type { TierJob } from './tier.ts'
 export interface Cut {
   readonly prompt: Prompt
   readonly tokens: number
-  readonly sentCount: number
   readonly result: SelectionResult
   readonly notice: string
 }
@@ -98,14 +97,17 @@ async function planLayout(context: CutContext): Promise<Layout> {
   const liveSize = await countSegments(context, turns.live)
   const liveCap = options.liveCap ?? options.cap
   const isLiveTooLong = baseTokens + liveSize + noticeTokens > liveCap
-  const maxTokens = isLiveTooLong ? 0 : liveCap - baseTokens - liveSize
+  const fixed = [...turns.old, ...turns.live.slice(1)].filter(isFixed)
+  const fixedSize = await countSegments(context, turns.old.filter(isFixed))
+  const maxTokens = isLiveTooLong ? 0 : Math.max(0, liveCap - baseTokens - liveSize - fixedSize)
   const newest = await newestSegments(context, maxTokens)
-  const old = turns.old.slice(0, turns.old.length - newest.length)
+  const old = turns.old.filter((segment) => !isFixed(segment) && !newest.includes(segment))
   const exchangeTokens =
     newest.length > 0 ? 0 : Math.max(0, Math.min(options.exchangeTokens ?? 0, maxTokens - noticeTokens))
   const exchange = await lastExchange(context, old, exchangeTokens)
-  const steps = isLiveTooLong ? turns.live.slice(1) : []
-  const pinned = [...exchange, ...newest, ...(isLiveTooLong ? turns.live.slice(0, 1) : turns.live)]
+  const steps = isLiveTooLong ? turns.live.slice(1).filter((segment) => !isFixed(segment)) : []
+  const live = isLiveTooLong ? turns.live.slice(0, 1) : turns.live
+  const pinned = [...new Set([...fixed, ...exchange, ...newest, ...live])]
   const answer = old.at(-1)
   const isAnswerTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
@@ -118,6 +120,10 @@ async function planLayout(context: CutContext): Promise<Layout> {
   }
 }
 
+function isFixed(segment: Segment): boolean {
+  return segment.isFixed === true
+}
+
 async function newestSegments(context: CutContext, maxTokens: number): Promise<readonly Segment[]> {
   const { turns } = context.conversation
   const { minNewest } = context.options
@@ -125,7 +131,7 @@ async function newestSegments(context: CutContext, maxTokens: number): Promise<r
   const newest: Segment[] = []
   let messageCount = turns.live.flatMap((segment) => segment.messages).length
   let tokens = 0
-  for (const segment of turns.old.toReversed()) {
+  for (const segment of turns.old.filter((candidate) => !isFixed(candidate)).toReversed()) {
     if (messageCount >= minNewest.messages && tokens >= minNewest.tokens) break
     const size = await countSegments(context, [segment])
     if (tokens + size > maxTokens) break
@@ -159,8 +165,7 @@ async function assemble(context: CutContext, result: SelectionResult, fixedNotic
   const notice = fixedNotice ?? (await options.createNotice?.(cut, removedTokens)) ?? cutNotice(removedTokens)
   const prompt = rebuildPrompt(conversation, selection, { notice })
   const tokens = await tools.meter.countPrompt(prompt, job.signal)
-  const sentCount = conversation.turns.old.filter((segment) => selection.has(segment)).length
-  return { prompt, tokens, sentCount, result, notice }
+  return { prompt, tokens, result, notice }
 }
 
 async function countSegments({ job, tools }: CutContext, segments: readonly Segment[]): Promise<number> {
@@ -201,7 +206,8 @@ export async function repeatCut(job: TierJob, snapshot: Snapshot, tools: Selecti
       selection.set(segment, excerptSegment(segment, picked))
     }
   }
-  for (const segment of [...segments.slice(snapshot.from), ...turns.live.slice(0, 1)]) {
+  // A later part may fix a segment that was cut before.
+  for (const segment of [...segments.filter(isFixed), ...segments.slice(snapshot.from), ...turns.live.slice(0, 1)]) {
     selection.set(segment, segment.messages)
   }
   const prompt = rebuildPrompt(conversation, selection, snapshot)
@@ -234,7 +240,7 @@ function rebuildPrompt(
     const sent = replacements.has(index) ? replacements.get(index) : message
     if (sent !== undefined) indexed.push({ message: sent, index })
   }
-  const unchanged = new Set([questionIndex, questionIndexAtCut])
+  const unchanged = new Set([questionIndex, questionIndexAtCut, block?.before])
   const messages =
     prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
   return { ...prompt, messages }
@@ -249,7 +255,7 @@ function toInsertion(text: string): IndexedMessage {
   return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
 }
 
-/** Merges newly adjacent messages with the same role, or inserts a gap before one that must stay unchanged. */
+/** Merges newly adjacent messages with the same role. Inserts a gap before one that must stay unchanged or begin with reasoning. */
 function alternateRoles(indexed: readonly IndexedMessage[], unchanged: ReadonlySet<number | undefined>): Message[] {
   const merged: IndexedMessage[] = []
   for (const next of indexed) {
@@ -257,7 +263,7 @@ function alternateRoles(indexed: readonly IndexedMessage[], unchanged: ReadonlyS
     const wereNeighbors = last !== undefined && last.index >= 0 && next.index === last.index + 1
     const isRepeated = last !== undefined && last.message.role === next.message.role && !wereNeighbors
     if (!isRepeated || next.message.role === 'system') merged.push(next)
-    else if (unchanged.has(next.index)) {
+    else if (unchanged.has(next.index) || next.message.parts[0]?.type === 'thinking') {
       const role = next.message.role === 'user' ? 'assistant' : 'user'
       merged.push({ message: { role, parts: [{ type: 'text', text: GAP }] }, index: -1 }, next)
     } else {

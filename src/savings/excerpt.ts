@@ -9,9 +9,9 @@ import {
   textOfPart,
   type TextPart,
   type ToolResultPart,
-  withParts,
 } from '../core/prompt.ts'
 import { hasStandingInstruction, type Segment } from './conversation.ts'
+import { editMessage, editResult, editText, isEditable } from './edit-message.ts'
 import { countTermsWithPauses, type TermCounts, termsOf } from './keywords.ts'
 
 interface TextLocation {
@@ -148,6 +148,7 @@ function skeletonTokens(segment: Segment, estimate: (text: string) => number): n
 }
 
 function maxSnippetTokens(message: Message): number {
+  if (!isEditable(message)) return 0
   if (message.role !== 'user' || hasOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
   const lengths = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
@@ -207,32 +208,22 @@ export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): 
 }
 
 function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Segment['kind']): Message {
-  if (kind === 'user' && snippets.length === 0) return message
+  if ((kind === 'user' && snippets.length === 0) || !isEditable(message)) return message
   const hasToolResult = message.parts.some((part) => part.type === 'tool-result')
   const parts = message.parts.flatMap((part, partIndex): readonly Part[] => {
     const partSnippets = snippets.filter((snippet) => snippet.location.part === partIndex)
     if (part.type === 'tool-result') return [shortenResult(part, partSnippets)]
-    if (part.type === 'thinking') return isDetached(partIndex, message, snippets) ? [] : [part]
     if (part.type !== 'text' || message.role === 'tool' || (message.role === 'user' && hasToolResult)) return [part]
     return shortenText(part, partSnippets)
   })
   if (hasSameParts(parts, message.parts)) return message
-  return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
-}
-
-/** The vendor of the responses format rejects reasoning that is not followed by its text or call. */
-function isDetached(index: number, { role, parts }: Message, snippets: readonly Snippet[]): boolean {
-  if (role !== 'assistant' || parts[index]?.native?.dialect !== 'responses') return false
-  const next = parts.findIndex(({ type }, at) => {
-    return at > index && (type !== 'text' || snippets.some(({ location }) => location.part === at))
-  })
-  return next !== index + 1 && (next === -1 ? index + 1 < parts.length : parts[next]?.type === 'thinking')
+  return editMessage(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
 function shortenText(part: TextPart, snippets: readonly Snippet[]): readonly Part[] {
   if (snippets.length === 0) return []
   const text = joinSnippets(part.text, snippets)
-  return [text === part.text ? part : { type: 'text', text }]
+  return [text === part.text ? part : editText(part, text)]
 }
 
 function hasSameParts(parts: readonly Part[], others: readonly Part[]): boolean {
@@ -246,7 +237,7 @@ function shortenResult(part: ToolResultPart, snippets: readonly Snippet[]): Tool
   })
   if (hasSameParts(remaining, part.content)) return part
   const content: readonly Part[] = remaining.length > 0 ? remaining : [{ type: 'text', text: GAP }]
-  return { type: 'tool-result', callId: part.callId, content, failed: part.failed }
+  return editResult(part, content)
 }
 
 function joinSnippets(text: string, snippets: readonly Snippet[]): string {

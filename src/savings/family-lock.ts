@@ -101,7 +101,8 @@ export function createFamilyLock(
     const { system, turns } = conversationOf(job.prompt)
     const { cap, liveCap, minNewest, noticeTokens } = cutOptionsFor(job)
     const live = turns.live.flatMap((segment) => segment.messages)
-    const fixedTokens = estimateMessages([...system, ...live], tools.meter)
+    const fixed = turns.old.filter(({ isFixed }) => isFixed).flatMap(({ messages }) => messages)
+    const fixedTokens = estimateMessages([...system, ...fixed, ...live], tools.meter)
     let capacity = liveCap - fixedTokens
     if (capacity < noticeTokens) return cap
     let messageCount = live.length

@@ -1,6 +1,6 @@
 import type { Prompt } from '../core/prompt.ts'
-import { usesTools } from './conversation.ts'
 import type { KeptEvidence, Tier, TierJob } from './tier.ts'
+import { usesTools } from './uses-tools.ts'
 
 /**
  * - `request`: at most two answers, such as a long document and a question.

@@ -1,11 +1,14 @@
 import { LRUCache } from 'lru-cache'
-import { NO_USAGE, add, costOf, costOfTokens, toNanoUsd, subtract, ZERO, type NanoUsd } from '../core/money.ts'
-import { asArray, asCount, asObject, type Json, parseJson } from '../core/json.ts'
+import { NO_USAGE, costOf, costOfTokens, ZERO, type NanoUsd } from '../core/money.ts'
+import { asObject, type Json, parseJson } from '../core/json.ts'
 import type { Model } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import { fingerprintOf, type Prompt } from '../core/prompt.ts'
 import { conversationOf } from './conversation.ts'
+import { parseSnapshot, type Snapshot } from './snapshot.ts'
 import type { TierJob, TierNumber } from './tier.ts'
+
+export type { Block, Snapshot } from './snapshot.ts'
 
 /** State between turns. No method rejects: a lost value may cost money, but must not fail a request. */
 export interface ConversationMemory {
@@ -76,7 +79,7 @@ export async function rememberLatest(
   memory: ConversationMemory,
   { owner, prompt }: TierJob,
   kind: string,
-  value: number | History | Snapshot,
+  value: number | History | Snapshot | RequestedCut,
 ): Promise<void> {
   const { prefixHashes, segments } = conversationOf(prompt)
   await memory.remember(owner, `${kind}:${prefixHashes.at(segments.length)}`, JSON.stringify(value))
@@ -96,46 +99,12 @@ export async function recallLatest(
   return recallFirst(memory, owner, keys)
 }
 
-/** Earlier parts of the conversation, inserted before the message with the index `before`. */
-export interface Block {
-  readonly before: number
-  readonly text: string
-}
-
-/** Later turns repeat the cut, so that the upstream can read the prompt prefix from its cache. */
-export interface Snapshot {
-  /** Segments from this index on are sent unchanged. */
-  readonly from: number
-  /** One list per sent segment before `from`: its index, then its snippets' indexes, or -1 if it is unchanged. */
-  readonly picks: readonly (readonly number[])[]
-  readonly notice: string
-  /** Index of the first message of the live turn at the time of the cut. A gap inserted before it stays there. */
-  readonly questionIndexAtCut: number
-  /** Sent again on each step of its live turn. The next question gets another block. @default none */
-  readonly block?: Block
-  readonly at: number
-}
-
 export async function recallSnapshot(
   memory: ConversationMemory,
   job: TierJob,
   kind: string,
 ): Promise<Snapshot | undefined> {
-  const { from, picks, notice, questionIndexAtCut, block, at } = asObject(await recallLatest(memory, job, kind)) ?? {}
-  if (typeof from !== 'number' || typeof notice !== 'string' || typeof questionIndexAtCut !== 'number') return undefined
-  return {
-    from,
-    picks: asArray(picks).map((pick) => asArray(pick).filter((index) => typeof index === 'number')),
-    notice,
-    questionIndexAtCut,
-    ...parseBlock(block),
-    at: asCount(at) ?? 0,
-  }
-}
-
-function parseBlock(value: Json | undefined): Pick<Snapshot, 'block'> {
-  const { before, text } = asObject(value) ?? {}
-  return typeof before === 'number' && typeof text === 'string' ? { block: { before, text } } : {}
+  return parseSnapshot(await recallLatest(memory, job, kind))
 }
 
 /** How long upstreams are assumed to cache a prompt after its last use. */
@@ -145,11 +114,26 @@ export function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** If the model has a cache price, all tokens after the first `cachedTokens` count as written to the cache. */
-export function sendingCost(model: Model, tokens: number, cachedTokens: number): NanoUsd {
+/** The beginning of a prompt that its markers make the vendor cache. */
+export interface Cacheable {
+  readonly tokens: number
+  readonly ttlMs: number
+}
+
+/**
+ * If the model has a cache price, the tokens after the first `cachedTokens` count as written to the cache.
+ *
+ * @param cacheable Of a prompt with markers. Without it, the upstream caches the whole prompt.
+ */
+export function sendingCost(model: Model, tokens: number, cachedTokens: number, cacheable?: Cacheable): NanoUsd {
   if (!hasCachePrice(model)) return costOfTokens(model.price, Math.round(tokens), 0)
-  const read = Math.round(Math.min(cachedTokens, tokens))
-  return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
+  const total = Math.round(tokens)
+  const marked = Math.min(total, Math.round(cacheable?.tokens ?? total))
+  const cacheReadTokens = Math.min(marked, Math.round(cachedTokens))
+  const written = marked - cacheReadTokens
+  const writes =
+    (cacheable?.ttlMs ?? 0) > UPSTREAM_CACHE_MS ? { cacheWrite1hTokens: written } : { cacheWriteTokens: written }
+  return costOf({ ...NO_USAGE, inputTokens: total - marked, cacheReadTokens, ...writes }, model.price)
 }
 
 /** Returns the growth between two cuts, in tokens, that minimizes the cost. Returns 0 without a cache price. */
@@ -160,9 +144,19 @@ export function bestGrowth(model: Model, cutCost: NanoUsd, tokensPerTurn: number
   return Math.round(Math.sqrt((2 * cutCost * tokensPerTurn) / Math.max(1, readCost)))
 }
 
+/** `tokens` is the size of the prefix that the upstream caches. */
 export interface SentPrompt {
   readonly tokens: number
   readonly at: number
+  /** @default 5 minutes */
+  readonly ttlMs?: number
+}
+
+/** The last rewrite that a header requested, as it was sent. */
+export interface RequestedCut extends Snapshot, SentPrompt {
+  /** Tokens before the block. */
+  readonly stableTokens: number
+  readonly strategy: string
 }
 
 export interface History {
@@ -192,94 +186,22 @@ export function cacheScopeOf({ id }: Model, { tools }: Prompt): string {
   return `${id}:${fingerprintOf(JSON.stringify(tools.map(({ native }) => native.value)))}`
 }
 
-function historyKindOf({ model, prompt }: TierJob): string {
-  return `sent:${cacheScopeOf(model, prompt)}`
-}
-
-export function isWarm({ at }: { readonly at: number }, now: number): boolean {
-  return at > 0 && now - at <= UPSTREAM_CACHE_MS
+export function isWarm({ at, ttlMs = UPSTREAM_CACHE_MS }: Omit<SentPrompt, 'tokens'>, now: number): boolean {
+  return at > 0 && now - at <= ttlMs
 }
 
 export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
 
-export async function recallHistory(memory: ConversationMemory, job: TierJob): Promise<History> {
-  return parseHistory(await recallLatest(memory, job, historyKindOf(job))) ?? NEW_CONVERSATION
-}
-
-export interface SentRequest {
-  readonly tier?: TierNumber
-  readonly tokens: number
-  /** Tokens that the next turn repeats. @default all */
-  readonly stableTokens?: number
-  readonly cachedTokens: number
-  readonly spent: NanoUsd
-}
-
-export async function rememberSent(
-  memory: ConversationMemory,
-  job: TierJob,
-  history: History,
-  sent: SentRequest,
-): Promise<History> {
-  const { model, tokens, now: at } = job
-  const cost = add(sendingCost(model, sent.tokens, sent.cachedTokens), sent.spent)
-  const unchangedCost = sendingCost(model, tokens, warmTokens(history, job, history))
-  const { tier, stableTokens = sent.tokens } = sent
-  const next: History = {
-    ...history,
-    at,
-    tokens,
-    ...(tier === undefined ? { whole: { tokens, at } } : { rewritten: { tier, tokens: stableTokens, at } }),
-    debt: add(history.debt, subtract(cost, unchangedCost)),
-  }
-  await rememberLatest(memory, job, historyKindOf(job), next)
-  return next
-}
-
-const NEWEST_WEIGHT = 0.5
-/** Minimum fraction that counts as a full read, because upstreams cache only complete blocks. */
-const FULL_READ_SHARE = 0.9
-/** Above 0, because `correctTrust` ignores requests for which no cache read was expected. */
-const MIN_TRUST = 0.01
-
-export async function correctTrust(
-  memory: ConversationMemory,
-  job: TierJob,
-  history: History,
-  { cachedTokens, read }: { readonly cachedTokens: number; readonly read: number },
-): Promise<void> {
-  if (cachedTokens <= 0) return
-  // `cachedTokens` was already multiplied by the trust.
-  const expected = cachedTokens / history.trust
-  const share = read >= expected * FULL_READ_SHARE ? 1 : read / expected
-  const trust = Math.max(MIN_TRUST, (1 - NEWEST_WEIGHT) * history.trust + NEWEST_WEIGHT * share)
-  if (trust !== history.trust) await rememberLatest(memory, job, historyKindOf(job), { ...history, trust })
-}
-
-function parseHistory(value: Json | undefined): History | undefined {
-  const { whole, rewritten, debt, trust = 1 } = asObject(value) ?? {}
-  const last = parseSent(value)
-  const lastWhole = parseSent(whole)
-  const lastRewritten = parseSent(rewritten)
-  if (last === undefined || lastWhole === undefined || lastRewritten === undefined) return undefined
-  if (typeof debt !== 'number' || typeof trust !== 'number') return undefined
-  return {
-    ...last,
-    whole: lastWhole,
-    rewritten: { ...lastRewritten, tier: tierOf(rewritten) },
-    debt: toNanoUsd(debt),
-    trust: Math.min(1, Math.max(MIN_TRUST, trust)),
-  }
+export function toSentPrompt(tokens: number, at: number, cacheable: Cacheable | undefined): SentPrompt {
+  return cacheable === undefined
+    ? { tokens, at }
+    : { tokens: Math.min(tokens, cacheable.tokens), at, ttlMs: cacheable.ttlMs }
 }
 
 export function parseSent(value: Json | undefined): SentPrompt | undefined {
-  const { at, tokens } = asObject(value) ?? {}
-  return typeof at === 'number' && typeof tokens === 'number' ? { at, tokens } : undefined
-}
-
-function tierOf(value: Json | undefined): TierNumber | 0 {
-  const tier = asObject(value)?.['tier']
-  return tier === 2 || tier === 3 || tier === 4 || tier === 5 ? tier : 0
+  const { at, tokens, ttlMs } = asObject(value) ?? {}
+  if (typeof at !== 'number' || typeof tokens !== 'number') return undefined
+  return typeof ttlMs === 'number' ? { at, tokens, ttlMs } : { at, tokens }
 }

@@ -20,6 +20,8 @@ export interface SmallModel {
   /** Reports whether a reply was usable. Failed calls need no report: they count as unusable. @default ignored */
   report?(isUsable: boolean): void
   isPaused?(): boolean
+  /** Returns true if the last reply in this conversation was usable. @default false */
+  isProven?(): boolean
 }
 
 export const EXTRACTIVE = 'extractive'
@@ -28,28 +30,37 @@ export function authorOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? EXTRACTIVE : small.name
 }
 
-const MAX_FAILURES = 2
+/** A failing small model may read a whole conversation per call. */
+const MAX_MODEL_FAILURES = 1
+const MAX_EMBEDDER_FAILURES = 2
 const PAUSE_MS = 5 * 60 * 1000
 const MAX_CONVERSATIONS = 10_000
 
 /** Without a pause, each turn would wait for a failing call. After a pause, one failure starts the next pause. */
 export class FailurePauses {
-  readonly #failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
+  readonly #maxFailures: number
+  readonly #results = new LRUCache<string, { readonly failures: number; readonly at: number }>({
+    max: MAX_CONVERSATIONS,
+  })
   readonly #now: () => number
 
-  constructor(now: () => number) {
+  constructor(now: () => number, maxFailures = MAX_MODEL_FAILURES) {
     this.#now = now
+    this.#maxFailures = maxFailures
   }
 
   isPaused(pauseKey: string): boolean {
-    const failures = this.#failing.get(pauseKey)
-    return failures !== undefined && failures.count >= MAX_FAILURES && this.#now() - failures.at < PAUSE_MS
+    const last = this.#results.get(pauseKey)
+    return last !== undefined && last.failures >= this.#maxFailures && this.#now() - last.at < PAUSE_MS
+  }
+
+  isProven(pauseKey: string): boolean {
+    return this.#results.get(pauseKey)?.failures === 0
   }
 
   report(pauseKey: string, isUsable: boolean): void {
-    const count = (this.#failing.get(pauseKey)?.count ?? 0) + 1
-    if (isUsable) this.#failing.delete(pauseKey)
-    else this.#failing.set(pauseKey, { count, at: this.#now() })
+    const failures = isUsable ? 0 : (this.#results.get(pauseKey)?.failures ?? 0) + 1
+    this.#results.set(pauseKey, { failures, at: this.#now() })
   }
 }
 
@@ -77,7 +88,7 @@ export function pauseAfterFailures(
     }
   }
   const price: SmallModel['price'] = (input, output) => (isPaused() ? ZERO : small.price(input, output))
-  return { name: small.name, ask, price, report, isPaused }
+  return { name: small.name, ask, price, report, isPaused, isProven: () => pauses.isProven(pauseKey) }
 }
 
 const CHARACTERS_PER_TOKEN = 4
@@ -141,7 +152,7 @@ export class SemanticRanker {
 
   constructor(options: SemanticRankerOptions) {
     this.#options = options
-    this.#pauses = new FailurePauses(options.now)
+    this.#pauses = new FailurePauses(options.now, MAX_EMBEDDER_FAILURES)
   }
 
   /** Never rejects. */

@@ -1,6 +1,14 @@
-import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
-import { asObject, type Json, type JsonObject } from '../core/json.ts'
-import type { Model } from '../core/ports.ts'
+import {
+  withParts,
+  type Dialect,
+  type Message,
+  type Native,
+  type Part,
+  type Prompt,
+  type TextPart,
+} from '../core/prompt.ts'
+import { asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import type { Meter, Model } from '../core/ports.ts'
 import {
   add,
   costOf,
@@ -16,7 +24,16 @@ import {
 } from '../core/money.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { createPrefixHashes } from './conversation.ts'
-import { cacheScopeOf, type ConversationMemory, isWarm, parseSent, recallFirst, type SentPrompt } from './memory.ts'
+import {
+  type Cacheable,
+  cacheScopeOf,
+  type ConversationMemory,
+  isWarm,
+  parseSent,
+  recallFirst,
+  type SentPrompt,
+  UPSTREAM_CACHE_MS,
+} from './memory.ts'
 import { isBlock } from './running-cut.ts'
 
 export interface CacheableRequest {
@@ -109,19 +126,44 @@ function minPrefixTokens({ id }: Model): number {
   return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
 }
 
-export function hasCacheBreakpoints({ tools, messages }: Prompt): boolean {
-  return tools.some(hasCacheControl) || messages.some(({ parts }) => parts.some(hasCacheControl))
-}
-
-function hasCacheControl({ native }: Pick<Part, 'native'>): boolean {
-  return native?.value['cache_control'] !== undefined
-}
-
 /** The field `cache_control` of the body makes the vendor place markers. */
-function isMarkedByCaller(prompt: Prompt): boolean {
-  if (prompt.native.value['cache_control'] !== undefined || hasCacheBreakpoints(prompt)) return true
-  const parts = prompt.messages.flatMap((message) => message.parts)
-  return parts.some((part) => part.type === 'tool-result' && part.content.some(hasCacheControl))
+export function isMarkedByCaller({ native, tools, messages }: Prompt): boolean {
+  return markerOf(native) !== undefined || tools.some((tool) => markerOf(tool.native)) || messages.some(markerOfMessage)
+}
+
+function markerOf(native: Native | undefined): JsonObject | undefined {
+  return asObject(native?.value['cache_control'])
+}
+
+function markerOfMessage({ parts, native }: Message): JsonObject | undefined {
+  const part = parts.findLast((candidate) => markerOfPart(candidate) !== undefined)
+  return part === undefined ? markerOf(native) : markerOfPart(part)
+}
+
+function markerOfPart(part: Part): JsonObject | undefined {
+  const marker = markerOf(part.native)
+  if (marker !== undefined || part.type !== 'tool-result') return marker
+  const inner = part.content.findLast((piece) => markerOf(piece.native) !== undefined)
+  return markerOf(inner?.native)
+}
+
+const TTLS: ReadonlyMap<unknown, number> = new Map([['1h', 60 * 60 * 1000]])
+
+/**
+ * Returns the prefix up to the last message with a marker of the caller, and how long the vendor caches it. Returns
+ * undefined for a prompt without markers.
+ */
+export function cacheableOf(prompt: Prompt, meter: Pick<Meter, 'estimatePrompt'>): Cacheable | undefined {
+  const { native, tools, messages } = prompt
+  const automatic = markerOf(native)
+  const toolMarkers = tools.flatMap((tool) => markerOf(tool.native) ?? [])
+  const messageMarkers = messages.map(markerOfMessage)
+  const lastIndex = messageMarkers.findLastIndex((marker) => marker !== undefined)
+  const markers: readonly JsonObject[] = [automatic, ...toolMarkers, ...messageMarkers].filter(isJsonObject)
+  if (markers.length === 0) return undefined
+  const ttlMs = Math.max(...markers.map(({ ttl }) => TTLS.get(ttl) ?? UPSTREAM_CACHE_MS))
+  if (automatic !== undefined) return { tokens: Number.MAX_SAFE_INTEGER, ttlMs }
+  return { tokens: meter.estimatePrompt({ ...prompt, messages: messages.slice(0, lastIndex + 1) }), ttlMs }
 }
 
 /** The vendor allows four markers. It looks back at most 20 blocks, so the previous turn needs its own marker. */

@@ -1,7 +1,7 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { sha256 } from '#hash'
 import { conversationOf, type Segment } from './conversation.ts'
-import { cutToQuery, summaryNotice } from './cut.ts'
+import { cutToQuery, snapshotOf, summaryNotice } from './cut.ts'
 import { kindOf, sizeWithin } from './floor.ts'
 import { mapWithPauses } from './keywords.ts'
 import { type ConversationMemory } from './memory.ts'
@@ -64,7 +64,8 @@ export function createRecursive(
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { turns } = conversationOf(job.prompt)
-    const { chunks, remainder } = await chunkSegments(turns.old, CHUNK_TOKENS, tools)
+    const changeable = turns.old.filter(({ isFixed }) => isFixed !== true)
+    const { chunks, remainder } = await chunkSegments(changeable, CHUNK_TOKENS, tools)
     if (chunks.length === 0) return { declined: 'the older messages do not fill one chunk', spent: ZERO }
     if (chunks.length > MAX_CHUNKS) return { declined: `there are more than ${MAX_CHUNKS} chunks`, spent: ZERO }
     const target = targetFor(job)
@@ -78,7 +79,8 @@ export function createRecursive(
     const cut = await cutToQuery(job, { cap, liveCap: LIVE_CAP, noticeTokens, createNotice, minNewest }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
     const strategy = `Recursive-RLM (controller: ${authorOf(summarizerOf(job))})`
-    return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
+    const rewrite = { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy } as const
+    return { rewrite, spent, snapshot: snapshotOf(job, cut) }
   }
 
   const condense = async (job: TierJob, chunks: readonly string[], maxTokens: number): Promise<Summaries> => {
@@ -105,13 +107,20 @@ export function createRecursive(
     const summaries: string[] = Array.from({ length: texts.length }, () => '')
     let spent: NanoUsd = ZERO
     let next = 0
+    const summarizeNext = async (): Promise<void> => {
+      const index = next++
+      const summary = await summarizeChunk(job, texts[index] ?? '')
+      summaries[index] = summary.text
+      spent = add(spent, summary.spent)
+      await tools.pause()
+    }
     const summarizeRemaining = async (): Promise<void> => {
-      for (let index = next++; index < texts.length; index = next++) {
-        const summary = await summarizeChunk(job, texts[index] ?? '')
-        summaries[index] = summary.text
-        spent = add(spent, summary.spent)
-        await tools.pause()
-      }
+      while (next < texts.length) await summarizeNext()
+    }
+    // A failing model is called once, not once per parallel call.
+    const small = summarizerOf(job)
+    while (next < texts.length && small !== undefined && small.isProven?.() === false && small.isPaused?.() !== true) {
+      await summarizeNext()
     }
     await Promise.all(Array.from({ length: MAX_PARALLEL_CALLS }, summarizeRemaining))
     return { texts: summaries, spent }

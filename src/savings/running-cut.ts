@@ -1,10 +1,11 @@
 import type { Message, Prompt } from '../core/prompt.ts'
-import { conversationOf, asksAboutAnswer, queryOf, usesTools } from './conversation.ts'
+import { conversationOf, asksAboutAnswer, queryOf } from './conversation.ts'
 import { type CutOptions, cutToQuery, repeatCut, type RepeatedCut, snapshotOf } from './cut.ts'
 import { type Block, type ConversationMemory, rememberLatest, type Snapshot } from './memory.ts'
 import { select, type SelectionTools } from './selection.ts'
 import { serializeSegment } from './summary.ts'
 import type { TierJob } from './tier.ts'
+import { usesTools } from './uses-tools.ts'
 
 /**
  * A cut that later turns repeat: a prefix that stays the same from turn to turn, so that the upstream can read it from
@@ -15,6 +16,7 @@ export interface RunningCut {
   readonly tokens: number
   /** Tokens that the next turn repeats. */
   readonly stableTokens: number
+  readonly snapshot: Snapshot
 }
 
 export interface RunningCutOptions {
@@ -68,7 +70,7 @@ export async function continueCut(
   if (extended.tokens > options.cap && isSameQuestion) return undefined
   const sent = extended.tokens > options.cap ? prefix : extended
   await rememberLatest(memory, job, options.kind, { ...sent.snapshot, at: job.now })
-  return { prompt: sent.prompt, tokens: sent.tokens, stableTokens: prefix.tokens }
+  return { prompt: sent.prompt, tokens: sent.tokens, stableTokens: prefix.tokens, snapshot: sent.snapshot }
 }
 
 /** Cuts to `cut.cap` tokens, which leaves room for the block and for later turns. */
@@ -85,7 +87,7 @@ export async function beginCut(
   const withBlock = options.minBlock > 0 ? await continueCut(job, memory, { ...options, snapshot }, tools) : undefined
   if (withBlock !== undefined) return withBlock
   await rememberLatest(memory, job, options.kind, snapshot)
-  return { prompt, tokens, stableTokens: tokens }
+  return { prompt, tokens, stableTokens: tokens, snapshot }
 }
 
 /** Returns the size of the prompt without its block. */

@@ -4,8 +4,8 @@ import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import { estimateMessages } from './choose-tiers.ts'
-import { type Conversation, conversationOf, textOfSegment, usesTools } from './conversation.ts'
-import { cutToQuery } from './cut.ts'
+import { type Conversation, conversationOf, textOfSegment } from './conversation.ts'
+import { type Cut, cutToQuery, snapshotOf } from './cut.ts'
 import { isRequest, kindOf, sizeWithin } from './floor.ts'
 import {
   type ConversationMemory,
@@ -27,7 +27,9 @@ import {
   type TierForecast,
   type TierJob,
   type TierResult,
+  vanishingStrategy,
 } from './tier.ts'
+import { usesTools } from './uses-tools.ts'
 
 /**
  * The mode of the slider.
@@ -56,10 +58,19 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     const shortened = await shorten(job, cap)
     if (shortened === undefined) return { declined: 'no message can be left out', spent: ZERO }
     const { prompt, tokens } = shortened
-    return { rewrite: { prompt, tokens, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
+    const { snapshot, stableTokens } =
+      'snapshot' in shortened ? shortened : { snapshot: snapshotOf(job, shortened), stableTokens: tokens }
+    const strategy = `Savings-Slider (${level}: ${cap} tokens)`
+    return { rewrite: { prompt, tokens, tier: 5, strategy }, spent: ZERO, snapshot, stableTokens }
   }
 
-  const shorten = async (job: TierJob, cap: number): Promise<Pick<RunningCut, 'prompt' | 'tokens'> | undefined> => {
+  /** A lower bound: a cut that is repeated, or a stable one. */
+  const forecast = ({ steering: { level } }: TierJob): TierForecast => {
+    const cap = level === undefined || level === 'off' ? 0 : LEVEL_CAPS[level]
+    return { tokens: cap * PREFIX_SHARE, callCost: ZERO, continues: true }
+  }
+
+  const shorten = async (job: TierJob, cap: number): Promise<RunningCut | Cut | undefined> => {
     const cutOptions = { liveCap: cap, exchangeTokens: cap * EXCHANGE_SHARE, usesEmbeddings: true }
     // Without a cheaper read, a stable prefix saves nothing.
     const isQuery = mode === 'query' || (mode === 'auto' && !hasCachePrice(job.model))
@@ -89,7 +100,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return lastTurnAt > 0 && job.now - lastTurnAt < UPSTREAM_CACHE_MS
   }
 
-  return { tier: 5, wants: ({ steering: { level } }) => level !== undefined && level !== 'off', rewrite }
+  return { tier: 5, wants: ({ steering: { level } }) => level !== undefined && level !== 'off', forecast, rewrite }
 }
 
 interface VanishingOptions {
@@ -143,24 +154,31 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const conversation = conversationOf(job.prompt)
-    const total = conversation.turns.old.length
-    if (total === 0) return { declined: 'the conversation has no earlier sections', spent: ZERO }
+    const { old } = conversation.turns
+    const isRequested = isRequestedByHeader(job, 2)
+    if (old.length === 0 && !isRequested) return { declined: 'the conversation has no earlier sections', spent: ZERO }
     const stored = storeTranscript(memory, job.owner, conversation)
     const { terms, spent } = await askForTerms(job, after)
     await stored
     const cap = capFor(job)
     const liveCap = Math.max(LIVE_CAP, cap)
     const caps = { cap, liveCap, excerptCap: liveCap, minOldTokens: Math.round(cap / 2) }
-    const cut = await cutToQuery(job, { ...caps, searchTerms: terms, usesEmbeddings: true }, tools)
-    if (cut === undefined || cut.result.matches === 0) return { declined: 'no section matches the query', spent }
-    const strategy = `Vanishing-Context (${cut.sentCount} of ${total} sections)`
-    return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 2, strategy }, spent }
+    let cut = await cutToQuery(job, { ...caps, searchTerms: terms, usesEmbeddings: true }, tools)
+    const hasFound = cut !== undefined && cut.result.matches > 0
+    if (!hasFound && !isRequested) return { declined: 'no section matches the query', spent }
+    // As the slider does at this size: the beginning and the end of the conversation.
+    if (!hasFound) cut = await cutToQuery(job, { ...caps, exchangeTokens: cap * EXCHANGE_SHARE }, tools)
+    if (cut === undefined) return { declined: 'no message can be left out', spent }
+    const strategy = vanishingStrategy(old, cut.result.selection)
+    const rewrite = { prompt: cut.prompt, tokens: cut.tokens, tier: 2, strategy } as const
+    return { rewrite, spent, snapshot: snapshotOf(job, cut) }
   }
 
   const forecast = (job: TierJob): TierForecast => {
     const conversation = conversationOf(job.prompt)
-    const live = conversation.turns.live.flatMap((segment) => segment.messages)
-    const fixedTokens = estimateMessages([...conversation.system, ...live], tools.meter)
+    const { old, live } = conversation.turns
+    const fixed = [...old.filter(({ isFixed }) => isFixed), ...live].flatMap((segment) => segment.messages)
+    const fixedTokens = estimateMessages([...conversation.system, ...fixed], tools.meter)
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(fixedTokens, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
     const callCostPerTurn = job.small?.price(TERMS_PROMPT_TOKENS, MAX_REPLY_TOKENS) ?? ZERO

@@ -60,14 +60,12 @@ export interface Summary {
   readonly author: string
 }
 
-const MAX_ATTEMPTS = 2
-
 export async function summarize(job: SummaryJob): Promise<Summary> {
   const { earlier, small, maxTokens, tools, signal } = job
   const input = earlier === undefined ? job.text : `${earlier}\n\n${job.text}`
   const instruction = earlier === undefined ? RULES : `${RULES}\n${EARLIER_SUMMARY_RULE}`
   let spent: NanoUsd = ZERO
-  for (let attempt = 0; small !== undefined && attempt < MAX_ATTEMPTS; attempt++) {
+  if (small !== undefined) {
     try {
       const data = `${START_MARKER}\n${escapeMarkers(input)}\n${END_MARKER}`
       const reply = await small.ask({ instruction, text: data, maxTokens, signal })
@@ -76,9 +74,8 @@ export async function summarize(job: SummaryJob): Promise<Summary> {
       const isUsable = await isSummary(text, input, tools)
       small.report?.(isUsable)
       if (isUsable) return { text, spent, author: small.name }
-      break
     } catch {
-      if (signal.aborted || small.isPaused?.() === true) break
+      // A retry would read the whole text again. The failure pauses the model.
     }
   }
   return { text: await summarizeByExtraction(input, maxTokens, tools), spent, author: EXTRACTIVE }

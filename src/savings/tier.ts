@@ -3,6 +3,8 @@ import type { NanoUsd } from '../core/money.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 import type { Similarities, SmallModel } from './models.ts'
+import type { Segment } from './segments.ts'
+import type { Snapshot } from './snapshot.ts'
 import { headerError, readFlag, type HttpRequest } from '../core/http.ts'
 
 /** 2: vanishing context, 3: recursive summaries, 4: family-locked summary, 5: savings slider. Tier 1 is the cache. */
@@ -13,6 +15,8 @@ export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
   readonly recursive: boolean
+  /** Runs the requested tier even if sending everything is cheaper. @default false */
+  readonly force?: boolean
 }
 
 export interface TierJob {
@@ -51,6 +55,8 @@ export type TierResult =
       readonly continues?: boolean
       /** Tokens that the next turn repeats. @default all */
       readonly stableTokens?: number
+      /** Repeats this rewrite on later turns. Without it, a requested tier cannot be continued. */
+      readonly snapshot?: Snapshot
     }
   | { readonly declined: string; readonly spent: NanoUsd }
 
@@ -99,6 +105,8 @@ export interface TierVerdict {
 
 export interface WaterfallResult {
   readonly rewrite?: Rewrite
+  /** Present if a header requested a tier that would have cost more than sending everything. */
+  readonly strategy?: string
   /** Tokens of the received prompt: counted exactly if there is a rewrite, otherwise as in `TierJob`. */
   readonly tokens: number
   /** Includes the calls of tiers that declined. */
@@ -149,7 +157,7 @@ export function isSteered({ steering }: Pick<TierJob, 'steering'>): boolean {
   return steering.level !== undefined || steering.vanishing || steering.recursive
 }
 
-/** A requested tier runs regardless of its expected cost. */
+/** Returns true for the tier that a header requests. Without `force`, it runs unless sending everything is cheaper. */
 export function isRequestedByHeader({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5
   return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
@@ -162,6 +170,11 @@ export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds):
   if (tier === 2) return !job.steering.recursive && job.tokens > vanishing
   if (tier === 3) return job.steering.recursive || job.tokens > recursive
   return job.tokens > family
+}
+
+export function vanishingStrategy(old: readonly Segment[], selection: ReadonlyMap<Segment, unknown>): string {
+  const kept = old.filter((segment) => selection.has(segment)).length
+  return `Vanishing-Context (${kept} of ${old.length} sections)`
 }
 
 /** Prompt tokens above which tier 5 shortens the prompt, per savings level. */
@@ -184,5 +197,6 @@ export function readSteeringHeaders(request: Pick<HttpRequest, 'header'>): Steer
     ...(level !== undefined && { level }),
     vanishing: readFlag(request, 'X-Vanishing-Context'),
     recursive: readFlag(request, 'X-Svc-RLM'),
+    ...(readFlag(request, 'X-Svc-Force') && { force: true }),
   }
 }

@@ -3,32 +3,25 @@ import { createPause } from '../core/async.ts'
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { chooseTiers, type DeclinedCosts, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
-import { conversationOf, usesTools } from './conversation.ts'
-import { isBelowFloor, lossOf } from './floor.ts'
+import { addSemantics, type Attempt, attemptTier, reasonOf, type Rewritten, withFallback } from './attempt.ts'
+import { chooseTiers, type DeclinedCosts, estimateMessages, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
+import { conversationOf } from './conversation.ts'
 import { createSegmentAnalyzer } from './excerpt.ts'
 import { createFamilyLock } from './family-lock.ts'
+import { isBelowFloor, lossOf } from './floor.ts'
+import { correctTrust, historyElsewhere, recallHistory, rememberSent, type SentRequest } from './history.ts'
 import {
+  type Cacheable,
   type ConversationMemory,
-  correctTrust,
   createMemory,
   type History,
   isWarm,
   NEW_CONVERSATION,
-  recallHistory,
-  rememberSent,
-  type SentRequest,
   warmTokens,
 } from './memory.ts'
-import {
-  FailurePauses,
-  pauseAfterFailures,
-  pauseKeyOf,
-  SemanticRanker,
-  type SmallModel,
-  trackSpending,
-} from './models.ts'
-import { hasCacheBreakpoints } from './prompt-cache.ts'
+import { FailurePauses, pauseAfterFailures, pauseKeyOf, SemanticRanker, type SmallModel } from './models.ts'
+import { cacheableOf, isMarkedByCaller } from './prompt-cache.ts'
+import { rememberCut, runRequested, SEND_EVERYTHING } from './requested.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, createVanishing, type MinTarget, type SliderMode } from './selection-tiers.ts'
 import { createRecursive } from './recursive.ts'
@@ -45,6 +38,7 @@ import {
   type TierVerdict,
   type WaterfallResult,
 } from './tier.ts'
+import { usesTools } from './uses-tools.ts'
 
 // A separate lazy import would split the shared code into more chunks.
 export { createMemory } from './memory.ts'
@@ -71,6 +65,8 @@ export const DEFAULT_KEEP = 0.97
 
 interface WaterfallContext {
   readonly meter: Meter
+  readonly memory: ConversationMemory
+  readonly tools: SelectionTools
   readonly agents: boolean
   readonly keep: number
   readonly tiers: readonly Tier[]
@@ -91,18 +87,27 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     // Up to half of the lowest threshold, no built-in tier will soon run without a header, so no history is needed.
     // With a header, the bill needs it: it states which part of the received prompt the vendor would have cached.
     const isTracked = isSteered(job) || job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
-    const history = isTracked ? await recallHistory(memory, job) : NEW_CONVERSATION
-    const { sentAs, ...result } = await runTiers(job, history, context)
+    const cacheable = isTracked ? cacheableOf(job.prompt, meter) : undefined
+    const known = isTracked ? await recallHistory(memory, job) : undefined
+    const history = isTracked ? (known ?? historyWithoutRecord(job, meter)) : NEW_CONVERSATION
+    const { sentAs, ...result } = await runTiers(job, history, { ...context, cacheable })
     const sentRequest =
       sentAs !== undefined && job.shadow === undefined
         ? { ...sentAs, spent: result.spent }
-        : { tokens: job.tokens, cachedTokens: warmTokens(history.whole, job, history), spent: ZERO }
+        : { tokens: result.tokens, cachedTokens: warmTokens(history.whole, job, history), spent: ZERO, cacheable }
     if (!isTracked) return result
-    const next = await rememberSent(memory, job, history, sentRequest)
-    const { cachedTokens } = sentRequest
+    const next = await rememberSent(memory, { ...job, tokens: result.tokens }, history, {
+      whole: cacheable,
+      sent: sentRequest,
+    })
+    // What another process may have sent is neither billed nor compared with what the vendor reports.
+    const cachedTokens = known === undefined ? 0 : sentRequest.cachedTokens
     const reportCacheRead = (read: number): Promise<void> => correctTrust(memory, job, next, { cachedTokens, read })
     // `trust` describes the prompts that were sent, not those that the vendor would have received without the tiers.
-    const servedShare = Math.min(1, warmTokens(history, job, { trust: 1 }) / Math.max(1, result.tokens))
+    const servedShare = Math.min(
+      1,
+      warmTokens(known ?? NEW_CONVERSATION, job, { trust: 1 }) / Math.max(1, result.tokens),
+    )
     const wasRewritten = sentAs !== undefined || isWarm(history.rewritten, job.now)
     return {
       ...result,
@@ -118,6 +123,14 @@ function commonPrefixTokens({ prompt }: TierJob, rewrite: Rewrite, meter: Meter)
   const differs = prompt.messages.findIndex((message, index) => message !== rewrite.prompt.messages[index])
   const messages = differs === -1 ? prompt.messages : prompt.messages.slice(0, differs)
   return Math.min(rewrite.tokens, meter.estimatePrompt({ ...prompt, messages }))
+}
+
+/** For a header, only what this gateway has sent counts as cached. Without one, another process may have sent it. */
+function historyWithoutRecord(job: TierJob, meter: Meter): History {
+  if (isSteered(job)) return NEW_CONVERSATION
+  const { messages } = job.prompt
+  const answerIndex = messages.findLastIndex(({ role }) => role === 'assistant')
+  return historyElsewhere(job, estimateMessages(messages.slice(answerIndex), meter))
 }
 
 function createContext(
@@ -148,14 +161,19 @@ function createContext(
   ]
   const tiers = typeof options.tiers === 'function' ? options.tiers(builtIn) : (options.tiers ?? builtIn)
   const ranker = embedder && new SemanticRanker({ embedder, after, estimate, now, pause })
-  return { meter, agents, keep, tiers, ranker }
+  return { meter, memory, tools, agents, keep, tiers, ranker }
 }
 
 interface TierRun extends WaterfallResult {
   readonly sentAs?: Omit<SentRequest, 'spent'>
 }
 
-async function runTiers(job: TierJob, history: History, context: WaterfallContext): Promise<TierRun> {
+interface RunContext extends WaterfallContext {
+  /** Of the received prompt. */
+  readonly cacheable: Cacheable | undefined
+}
+
+async function runTiers(job: TierJob, history: History, context: RunContext): Promise<TierRun> {
   const tiers = job.shadow === 'not-tried' ? [] : context.tiers
   const verdicts = new Map<Tier, TierVerdict>()
   const candidates = await selectTiersToTry({ ...context, tiers }, job, history, verdicts)
@@ -169,22 +187,57 @@ async function runTiers(job: TierJob, history: History, context: WaterfallContex
       verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason })
       continue
     }
-    const attempt = await attemptTier(tier, separateTrialState(job), context)
-    const spent = add(declined.spent, attempt.spent)
-    if (isRequestedByHeader(job, tier.tier)) requestedCost = add(requestedCost, attempt.spent)
-    verdicts.set(tier, attempt.verdict)
-    const { rewritten } = attempt
-    if (rewritten === undefined) {
-      declined = { spent, callCost: await lowestCallCost(declined, candidate, separateTrialState(job)) }
-      continue
+    const isRequested = isRequestedByHeader(job, tier.tier)
+    const run = await runTier(tier, isRequested, { job, history, context })
+    const spent = add(declined.spent, run.spent)
+    if (isRequested) requestedCost = add(requestedCost, run.spent)
+    verdicts.set(tier, run.verdict)
+    const { sent } = run
+    if (sent !== undefined) {
+      const { rewrite, tokens, stableTokens, cachedTokens, cacheable } = sent
+      const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, stableTokens, cachedTokens, cacheable }
+      return { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
     }
-    const { rewrite, tokens, continues, stableTokens } = rewritten
-    const isCached = continues && history.rewritten.tier === tier.tier
-    const cachedTokens = isCached ? warmTokens(history.rewritten, job, history) : 0
-    const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, stableTokens, cachedTokens }
-    return { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
+    if (run.sendsEverything) {
+      return { tokens: job.tokens, strategy: SEND_EVERYTHING, spent, requestedCost, verdicts: verdictsInOrder() }
+    }
+    declined = { spent, callCost: await lowestCallCost(declined, candidate, separateTrialState(job)) }
   }
   return { tokens: job.tokens, spent: declined.spent, requestedCost, verdicts: verdictsInOrder() }
+}
+
+interface TierOutcome {
+  readonly spent: NanoUsd
+  readonly verdict: TierVerdict
+  readonly sent?: Rewritten & { readonly cachedTokens: number; readonly cacheable?: Cacheable | undefined }
+  readonly sendsEverything?: boolean
+}
+
+interface TierInput {
+  readonly job: TierJob
+  readonly history: History
+  readonly context: RunContext
+}
+
+async function runTier(tier: Tier, isRequested: boolean, { job, history, context }: TierInput): Promise<TierOutcome> {
+  const attempt = (): Promise<Attempt> => attemptTier(tier, separateTrialState(job), context)
+  if (!isRequested) {
+    const { spent, verdict, rewritten } = await attempt()
+    if (rewritten === undefined) return { spent, verdict }
+    const isCached = rewritten.continues && history.rewritten.tier === tier.tier
+    return {
+      spent,
+      verdict,
+      sent: { ...rewritten, cachedTokens: isCached ? warmTokens(history.rewritten, job, history) : 0 },
+    }
+  }
+  const { memory } = context
+  const result = await runRequested(tier, { ...context, job, history, attempt })
+  if (result.sent !== undefined) await rememberCut(memory, job, result.sent)
+  const verdict: TierVerdict = result.sendsEverything
+    ? { tier: tier.tier, outcome: 'does-not-pay', reason: 'sending everything is cheaper' }
+    : (result.attempt?.verdict ?? { tier: tier.tier, outcome: 'chosen', reason: 'continues the last shortened prompt' })
+  return { ...result, verdict }
 }
 
 async function lowestCallCost(
@@ -213,7 +266,7 @@ async function selectTiersToTry(
     try {
       if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
       else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
-      else if (hasCacheBreakpoints(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
+      else if (isMarkedByCaller(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
       else if (!agents && usesTools(job.prompt)) skip(tier, 'declined', WITHOUT_AGENTS)
       else if (isBelowFloor(tier, job, keep)) skip(tier, 'below-floor', lossOf(tier.keeps?.(job), keep))
       else forecasts.set(tier, await tier.forecast?.(separateTrialState(job)))
@@ -231,19 +284,6 @@ async function selectTiersToTry(
 
 const WITHOUT_AGENTS = 'a conversation with tools is rewritten only for a header, or with savings.agents'
 
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : 'unknown error'
-}
-
-/** Savings are optional, so a failure must not reject the request. */
-async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promise<Value> {
-  try {
-    return await work
-  } catch {
-    return fallback
-  }
-}
-
 async function countNearThreshold(job: TierJob, meter: Meter, thresholds: Thresholds): Promise<TierJob> {
   if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
@@ -257,53 +297,7 @@ function pauseFailingModel(job: TierJob, pauses: FailurePauses): TierJob {
   return { ...job, small: pauseAfterFailures(small, pauses, pauseKeyOf(conversationOf(prompt), owner), signal) }
 }
 
-function addSemantics(job: TierJob, ranker: SemanticRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
-  if (ranker === undefined) return job
-  const semantics: TierJob['semantics'] = {
-    similarities: (conversation) => ranker.compare(conversation, { owner: job.owner, signal: job.signal, onSpent }),
-    price: (conversation) => ranker.price(conversation, job.owner),
-  }
-  return { ...job, semantics }
-}
-
 /** Separates the state of trial runs, whose rewritten prompts are never sent. */
 function separateTrialState(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
-}
-
-interface Attempt {
-  readonly spent: NanoUsd
-  readonly verdict: TierVerdict
-  /** `tokens` is the exact size of the received prompt. */
-  readonly rewritten?: {
-    readonly rewrite: Rewrite
-    readonly tokens: number
-    readonly continues: boolean
-    readonly stableTokens: number
-  }
-}
-
-async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallContext): Promise<Attempt> {
-  let embeddingCost: NanoUsd = ZERO
-  const { small, spent: spentSoFar } = trackSpending(job.small)
-  // A tier cannot report the cost of aborted calls, or of any call if it throws.
-  const totalOf = (reported: NanoUsd): NanoUsd => add(reported > spentSoFar() ? reported : spentSoFar(), embeddingCost)
-  const withoutRewrite = (outcome: 'declined' | 'failed', reason: string, spent: NanoUsd): Attempt => ({
-    spent: totalOf(spent),
-    verdict: { tier: tier.tier, outcome, reason },
-  })
-  const metered = addSemantics({ ...job, small }, ranker, (cost) => {
-    embeddingCost = add(embeddingCost, cost)
-  })
-  try {
-    const result = await tier.rewrite(metered)
-    if ('declined' in result) return withoutRewrite('declined', result.declined, result.spent)
-    const tokens = await meter.countPrompt(job.prompt, job.signal)
-    const { rewrite, spent, continues = false, stableTokens = rewrite.tokens } = result
-    if (rewrite.tokens >= tokens) return withoutRewrite('declined', 'not smaller than the received prompt', spent)
-    const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }
-    return { spent: totalOf(spent), verdict, rewritten: { rewrite, tokens, continues, stableTokens } }
-  } catch (error) {
-    return withoutRewrite('failed', reasonOf(error), ZERO)
-  }
 }

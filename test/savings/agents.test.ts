@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { Json } from '../../src/core/json.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
 import { jobOf, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
@@ -19,6 +20,17 @@ function withEarlier(prompt: Prompt, added: readonly Message[]): Prompt {
   return { ...prompt, messages: [...prompt.messages.slice(0, 2), ...added, ...prompt.messages.slice(2)] }
 }
 
+function withField(prompt: Prompt, name: string, value: Json): Prompt {
+  return { ...prompt, native: { ...prompt.native, value: { ...prompt.native.value, [name]: value } } }
+}
+
+const textTurns = (answer: string): readonly Message[] => [
+  { role: 'assistant', parts: [text(answer)] },
+  { role: 'user', parts: [text('Done.')] },
+]
+const TAGS = textTurns('I read it.\n<read_file>\n<path>a.ts</path>\n</read_file>')
+const EDITS = textTurns('a.ts\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE')
+
 const { tools } = promptOf([], 'openai')
 const call: Message = {
   role: 'assistant',
@@ -31,6 +43,16 @@ const result: Message = {
 const unknown: Part = {
   type: 'opaque',
   native: { dialect: 'responses', value: { type: 'additional_tools', tools: [{ type: 'function', name: 'shell' }] } },
+}
+
+function otherSpellings(plain: Prompt): readonly (readonly [string, Prompt])[] {
+  return [
+    ['declares functions', withField(plain, 'functions', [{ name: 'read_file' }])],
+    ['declares an MCP server', withField(plain, 'mcp_servers', [{ type: 'url', url: 'https://mcp.example' }])],
+    ['switches on a search', withField(plain, 'web_search_options', {})],
+    ['writes its calls as tags', { ...plain, messages: [...plain.messages, ...TAGS] }],
+    ['writes its edits as blocks', { ...plain, messages: [...plain.messages, ...EDITS] }],
+  ]
 }
 
 /** Tokens of `chat(pairs)` just above each threshold: 20k, 50k and 80k. */
@@ -46,6 +68,8 @@ describe.each(SIZES)('a conversation of %d pairs', (pairs, tier) => {
     ['declares tools', { ...plain, tools }],
     ['has a call and its result', withEarlier(plain, [call, result])],
     ['has an item of an unknown type', withEarlier(plain, [{ role: 'user', parts: [unknown] }])],
+    // The size does not matter for these.
+    ...(pairs === SIZES[0][0] ? otherSpellings(plain) : []),
   ]
 
   it('is rewritten without a header if it has no tools', async () => {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Embedder } from '../../src/core/cache.ts'
 import { textOfMessage, type Message } from '../../src/core/prompt.ts'
-import { asksAboutAnswer, splitConversation } from '../../src/savings/conversation.ts'
+import { asksAboutAnswer } from '../../src/savings/conversation.ts'
+import { splitConversation } from '../../src/savings/segments.ts'
 import { jobOf, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { chunkSegments, serializeSegment } from '../../src/savings/summary.ts'
-import { splitConversation } from '../../src/savings/conversation.ts'
+import { splitConversation } from '../../src/savings/segments.ts'
 import { meter } from './bench.ts'
 import { conversation } from './conversation.ts'
 

@@ -1,13 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
-import {
-  conversationOf,
-  createPrefixHashes,
-  hasStandingInstruction,
-  splitConversation,
-} from '../../src/savings/conversation.ts'
+import { conversationOf, createPrefixHashes, hasStandingInstruction } from '../../src/savings/conversation.ts'
 import { stemOf, termsOf } from '../../src/savings/keywords.ts'
 import { createMemory, recallSnapshot } from '../../src/savings/memory.ts'
+import { splitConversation } from '../../src/savings/segments.ts'
 import { parseTerms, storeTranscript } from '../../src/savings/selection-tiers.ts'
 import { summarizeByExtraction } from '../../src/savings/summary.ts'
 import { jobOf, meter, textStore } from './bench.ts'

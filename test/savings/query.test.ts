@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
-import { queryOf, splitConversation } from '../../src/savings/conversation.ts'
+import { queryOf } from '../../src/savings/conversation.ts'
+import { splitConversation } from '../../src/savings/segments.ts'
 import { termsOf } from '../../src/savings/keywords.ts'
 import { text } from './conversation.ts'
 

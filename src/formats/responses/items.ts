@@ -88,8 +88,11 @@ function readItem(value: Json, param: string): InputItem {
     case 'message':
       return { role: roleOf(item, param), parts: readContent(item['content'], `${param}.content`), item }
     case 'function_call':
-      return { role: 'assistant', parts: [readCall(item, native, param)], item }
+      return { role: 'assistant', parts: [readCall(item, native, param, 'arguments')], item }
+    case 'custom_tool_call':
+      return { role: 'assistant', parts: [readCall(item, native, param, 'input')], item }
     case 'function_call_output':
+    case 'custom_tool_call_output':
       return { role: 'tool', parts: [readResult(item, native, param)], item }
     case 'reasoning':
       return { role: 'assistant', parts: [readReasoning(item, native)], item }
@@ -104,12 +107,14 @@ function roleOf(item: JsonObject, param: string): Role {
   return role
 }
 
-function readCall(item: JsonObject, native: Native, param: string): Part {
+const INPUT_KINDS = { arguments: 'the arguments as a JSON string', input: 'the input as a string' } as const
+
+function readCall(item: JsonObject, native: Native, param: string, field: keyof typeof INPUT_KINDS): Part {
   return {
     type: 'tool-call',
     id: stringAt(item['call_id'], `${param}.call_id`),
     name: stringAt(item['name'], `${param}.name`),
-    input: stringAt(item['arguments'], `${param}.arguments`, 'the arguments as a JSON string'),
+    input: stringAt(item[field], `${param}.${field}`, INPUT_KINDS[field]),
     native,
   }
 }
@@ -135,7 +140,7 @@ export function readReasoning(item: JsonObject, native: Native): Part {
   return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }), native }
 }
 
-export function readContent(content: Json | undefined, param: string): readonly Part[] {
+function readContent(content: Json | undefined, param: string): readonly Part[] {
   return readContentParts(content, param, readPart)
 }
 
