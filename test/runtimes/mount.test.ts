@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { buildEvents, startUpstream, type Upstream } from '../support/upstream.ts'
 import { buildProject } from './build-package.ts'
 import { writeMountPrograms } from './mount-programs.ts'
-import { HAS_FRAMEWORKS, NEXT, RUNTIMES, WORKERD } from './runtimes.ts'
+import { HAS_FRAMEWORKS, NEXT, RUNTIMES, skipMissing, WORKERD } from './runtimes.ts'
 
 interface Mount {
   readonly name: string
@@ -81,7 +81,7 @@ afterAll(async () => {
 
 describe.each(mounts)('$name', (mount) => {
   if (mount.command === undefined) {
-    it.skip('is not installed', () => {})
+    skipMissing()
     return
   }
   let urls: readonly string[]

@@ -10,7 +10,7 @@ import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { buildEvents, startUpstream, type Upstream } from '../support/upstream.ts'
 import { buildProject } from './build-package.ts'
-import { RUNTIMES, WORKERD, type InstalledRuntime } from './runtimes.ts'
+import { RUNTIMES, skipMissing, WORKERD, type InstalledRuntime } from './runtimes.ts'
 
 const execute = promisify(execFile)
 const all = [...RUNTIMES, WORKERD]
@@ -32,7 +32,7 @@ afterAll(() => rm(project, { recursive: true, force: true }))
 describe.each(all)('$name', (runtime) => {
   const { command } = runtime
   if (command === undefined) {
-    it.skip('is not installed', () => {})
+    skipMissing()
     return
   }
   let upstream: Upstream

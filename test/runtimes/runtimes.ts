@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { it } from 'vitest'
 
 /** A runtime that starts a program of `programs/`. */
 export interface InstalledRuntime {
@@ -44,6 +45,14 @@ export const NEXT: string | undefined = installed('next/dist/bin/next')
 
 /** Whether the frameworks h3 and hono are installed. */
 export const HAS_FRAMEWORKS: boolean = installed('h3') !== undefined && installed('hono') !== undefined
+
+/** Skips the tests on a runtime that is not installed. With `REQUIRE_RUNTIMES`, as in `.ci/run`, they fail instead. */
+export function skipMissing(): void {
+  const report = process.env['REQUIRE_RUNTIMES'] === undefined ? it.skip : it
+  report('is installed', () => {
+    throw new Error('It is not installed. Run: npm install --prefix .ci/runtimes --no-save --ignore-scripts')
+  })
+}
 
 function installed(path: string): string | undefined {
   const file = join(modules, path)
