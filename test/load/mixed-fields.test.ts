@@ -86,6 +86,7 @@ const FIELDS: Readonly<Record<string, (random: Random) => Json>> = {
   tags: () => ['a', 'b'],
   seed: (random) => integer(random, 9),
   metadata: () => ({ user_id: 'u-1' }),
+  tools: () => [{ type: 'web_search_20250305', name: 'web_search' }],
   top_k: (random) => integer(random, 9),
 }
 const NAMES = Object.keys(FIELDS)
@@ -107,20 +108,27 @@ interface MixedRequest {
 
 const CACHE_CONTROLS: readonly JsonObject[] = [{}, { type: 'ephemeral' }, { type: 'ephemeral', ttl: '1h' }]
 
+const HELLO = [{ role: 'user', content: 'Hi?' }]
+const chat = (model: string) => (): MixedRequest => ({ path: '/v1/chat/completions', body: { model, messages: HELLO } })
+const responses = (model: string) => (): MixedRequest => ({ path: '/v1/responses', body: { model, input: 'Hi?' } })
+const messages = (model: string) => (): MixedRequest => ({ path: '/v1/messages', body: { model, messages: HELLO } })
+
+/** Every client format with every upstream format. */
 const FORMATS: readonly ((random: Random) => MixedRequest)[] = [
-  () => ({ path: '/v1/chat/completions', body: { model: 'chat/large', messages: [{ role: 'user', content: 'Hi?' }] } }),
   (random) => {
     const cache_control = CACHE_CONTROLS[Math.floor(random() * 3)] ?? {}
     const content = [{ type: 'text', text: digits(random), ...(cache_control['type'] && { cache_control }) }]
     return { path: '/v1/messages', body: { model: 'anthropic/large', messages: [{ role: 'user', content }] } }
   },
-  () => ({ path: '/v1/responses', body: { model: 'native/large', input: 'Hi?' } }),
-  () => ({ path: '/v1/responses', body: { model: 'chat/large', input: 'Hi?' } }),
-  () => ({ path: '/v1/messages', body: { model: 'chat/large', messages: [{ role: 'user', content: 'Hi?' }] } }),
-  () => ({
-    path: '/v1/chat/completions',
-    body: { model: 'gemini/large', messages: [{ role: 'user', content: 'Hi?' }] },
-  }),
+  messages('chat/large'),
+  messages('gemini/large'),
+  chat('chat/large'),
+  chat('anthropic/large'),
+  chat('gemini/large'),
+  responses('native/large'),
+  responses('chat/large'),
+  responses('anthropic/large'),
+  responses('gemini/large'),
 ]
 
 function limitField(path: string): string {
@@ -140,7 +148,8 @@ function makeRequest(random: Random): MixedRequest {
     const spelled = spell?.(name) ?? name
     fields[spelled] ??= FIELDS[name]?.(random)
   }
-  if (path !== '/v1/responses' && fields['model'] !== 'gemini/large' && random() < 0.3) fields['stream'] = true
+  // The mock vendor streams the chat and messages formats.
+  if (!['native/large', 'gemini/large'].includes(String(fields['model'])) && random() < 0.3) fields['stream'] = true
   return { path, body: fields as JsonObject }
 }
 
@@ -175,14 +184,20 @@ it(`${BODIES} bodies of mixed fields on one budget are billed what the vendor bi
 
   const random = seeded(SEED)
   const replies: Reply[] = []
+  const served = new Set<string>()
   for (let sent = 0; sent < BODIES; sent += WAVE) {
     const requests = Array.from({ length: Math.min(WAVE, BODIES - sent) }, () => makeRequest(random))
-    replies.push(...(await Promise.all(requests.map(({ path, body }) => sendRequest(at, body, { path })))))
+    const wave = await Promise.all(requests.map(({ path, body }) => sendRequest(at, body, { path })))
+    for (const [index, { status }] of wave.entries()) {
+      if (status === 200) served.add(`${requests[index]?.path} ${String(requests[index]?.body['model'])}`)
+    }
+    replies.push(...wave)
   }
   await store.waitUntilSettled()
 
   const failed = replies.filter(({ status }) => ![200, 400, 402].includes(status))
   expect(failed.map(({ status, text }) => `${status} ${text}`)).toEqual([])
+  expect(served.size).toBe(FORMATS.length)
   expect(replies.filter(({ status }) => status === 200).length).toBeGreaterThan(BODIES / 10)
   expect(replies.filter(({ status }) => status === 402).length).toBeGreaterThan(BODIES / 50)
   expect(store.violations).toEqual([])
