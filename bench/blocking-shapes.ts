@@ -21,6 +21,11 @@ function fields(count: number, value: unknown = 1): Record<string, unknown> {
   return Object.fromEntries(list(count, (index) => [`k${index}`, value]))
 }
 
+/** Objects without a common field, which take longest to parse. */
+function objects(count: number, size: number): readonly object[] {
+  return list(count, (index) => Object.fromEntries(list(size, (field) => [`k${index}_${field}`, 1])))
+}
+
 function nested(depth: number): unknown {
   return depth === 0 ? 1 : [nested(depth - 1)]
 }
@@ -52,6 +57,10 @@ const texts: readonly (readonly [string, () => string])[] = [
 /** Fields that are added to a short request of each format. */
 const extras: readonly (readonly [string, () => object])[] = [
   ['90,000 unknown fields', () => fields(90_000)],
+  ['9,900 unknown fields', () => fields(9900)],
+  ['9 objects of 9,900 fields', () => ({ x: objects(9, 9900) })],
+  ['90 objects of 990 fields', () => ({ x: objects(90, 990) })],
+  ['8,000 objects of 10 fields', () => ({ x: objects(8000, 10) })],
   ['metadata of 45,000 texts', () => ({ metadata: fields(45_000, 'text') })],
   ['metadata of 8 MB', () => ({ metadata: { a: prose.repeat(120_000) } })],
   ['nesting of 60 levels, 1,500 times', () => ({ x: list(1500, () => nested(60)) })],
@@ -203,6 +212,14 @@ export const shapes: readonly Shape[] = [
   responses('20 messages of 1,000 parts', () => ({
     input: list(20, () => ({ role: 'user', content: list(1000, () => ({ type: 'input_text', text: prose })) })),
   })),
+  messages('call with 90 objects of 990 fields', () => ({
+    messages: [
+      ...hello,
+      { role: 'assistant', content: [{ type: 'tool_use', id: 'c', name: 'a', input: { x: objects(90, 990) } }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c', content: 'Done.' }] },
+    ],
+  })),
+  chat('tool with 90 objects of 990 fields', () => ({ tools: [chatTool(0, { x: objects(90, 990) })] })),
   chat('3,300 calls with results', () => ({ messages: chatCalls(3300, (index) => `c${index}`) })),
   chat('3,300 calls with one id', () => ({ messages: chatCalls(3300, () => 'c') })),
   messages('3,300 calls with results', () => ({ messages: messageCalls(3300) })),

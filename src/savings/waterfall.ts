@@ -73,8 +73,14 @@ interface WaterfallContext {
   readonly ranker: SemanticRanker | undefined
 }
 
+/** Reading the conversation takes more than 10 ms for a longer prompt. */
+const MAX_UNPAUSED_MESSAGES = 2000
+
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
   const { meter, now, store } = options
+  const pauseIfLong = async ({ prompt }: TierJob): Promise<void> => {
+    if (prompt.messages.length > MAX_UNPAUSED_MESSAGES) await options.yieldToEventLoop()
+  }
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const memory = createMemory({ store, now })
   const pauses = new FailurePauses(now)
@@ -87,8 +93,10 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     // Up to half of the lowest threshold, no built-in tier will soon run without a header, so no history is needed.
     // With a header, the bill needs it: it states which part of the received prompt the vendor would have cached.
     const isTracked = isSteered(job) || job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
+    await pauseIfLong(job)
     const cacheable = isTracked ? cacheableOf(job.prompt, meter) : undefined
     const known = isTracked ? await recallHistory(memory, job) : undefined
+    await pauseIfLong(job)
     const history = isTracked ? (known ?? historyWithoutRecord(job, meter)) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, { ...context, cacheable })
     const sentRequest =
