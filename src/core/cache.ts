@@ -131,7 +131,7 @@ export function digestJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
   const text = JSON.stringify(value)
-  return text.length <= MAX_PLAIN_LENGTH ? text : runToEnd(digestJsonInSteps(value, hash))
+  return text.length <= MAX_PLAIN_LENGTH ? text : runToEnd(digestJsonInSteps(value, hash, text))
 }
 
 function runToEnd(steps: DigestSteps): string {
@@ -163,12 +163,12 @@ function* hashInSlices(text: string, hash: TextHash): DigestSteps {
 }
 
 /** The digest includes the position of each long string, because the object may contain other nulls. */
-export function* digestJsonInSteps(value: JsonObject, hash: TextHash): DigestSteps {
+export function* digestJsonInSteps(value: JsonObject, hash: TextHash, serialized?: string): DigestSteps {
   const known = digests.get(value)
   if (known !== undefined) return known
   // A replacer function takes several times as long as the rest, and most objects have no long string.
   if (!hasLongString(value)) {
-    const text = JSON.stringify(value)
+    const text = serialized ?? JSON.stringify(value)
     if (text.length <= MAX_PLAIN_LENGTH) return text
     const digest = yield* hashInSlices(text, hash)
     digests.set(value, digest)
