@@ -107,7 +107,7 @@ export interface ClientFormat {
   /** Validates the fields that the gateway uses. Throws `invalid-request`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string
-  /** Returns the names of the content that the format cannot contain. @default none */
+  /** Returns the names of the content of another format that this one cannot contain. @default none */
   readonly omittedContent?: (completion: Completion) => readonly string[]
   createStreamWriter(context: WriteContext): StreamWriter
   readonly writeFailure: WriteFailure

@@ -37,8 +37,8 @@ export function parseBodyInSteps(
   limits: ParseLimits,
   runtime: ParseRuntime,
 ): MaybePromise<ParsedBody> {
-  if (received.length <= SMALL_BODY_BYTES) return parseBody(received, limits)
   const bytes = withoutByteOrderMark(received)
+  if (received.length <= SMALL_BODY_BYTES) return parseWhole(scanWithoutPauses(bytes, limits), bytes, received.length)
   const scanning = scanJson(bytes, limits)
   const first = scanning.next()
   if (first.done !== true)

@@ -176,18 +176,17 @@ export function checkAccess(
       { param: 'model' },
     )
   }
-  checkFields(key, prompt.native.value)
-  if (restrictsModels(key)) checkToolModels(key, prompt, request.routeNames ?? [modelName])
-  if (key.permissions.disableTools === true && hasTools(prompt)) {
+  const { permissions, providers } = key
+  const restrictsModels =
+    permissions.allowedModels !== undefined || providers.some(({ allowedModels }) => allowedModels.length > 0)
+  checkFields(permissions, restrictsModels, prompt.native.value)
+  if (restrictsModels) checkToolModels(key, prompt, request.routeNames ?? [modelName])
+  if (permissions.disableTools === true && hasTools(prompt)) {
     throw new GatewayError('tools-disabled', 'This key may not use tools. Send the request without them.', {
       param: 'tools',
     })
   }
-  checkMaxTokens(prompt.settings.maxTokens, key.permissions.maxTokens)
-}
-
-function restrictsModels({ permissions, providers }: VirtualKey): boolean {
-  return permissions.allowedModels !== undefined || providers.some(({ allowedModels }) => allowedModels.length > 0)
+  checkMaxTokens(prompt.settings.maxTokens, permissions.maxTokens)
 }
 
 /** The vendor of a route calls the models that tools name, such as an adviser. */
@@ -253,9 +252,8 @@ const KNOWN_BY_NORMALIZED_NAME: ReadonlyMap<string, string> = new Map(
 )
 
 /** Other spellings of known fields (`MAX_TOKENS`) and vendor switches could bypass the restrictions of a key. */
-function checkFields(key: VirtualKey, body: JsonObject): void {
-  const { maxTokens, disableTools } = key.permissions
-  if (!restrictsModels(key) && maxTokens === undefined && disableTools !== true) return
+function checkFields({ maxTokens, disableTools }: Permissions, restrictsModels: boolean, body: JsonObject): void {
+  if (!restrictsModels && maxTokens === undefined && disableTools !== true) return
   for (const [name, value] of Object.entries(body)) {
     if (KNOWN_NAMES.has(name) || isUnset(value)) continue
     const normalized = normalizeName(name)

@@ -215,9 +215,19 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
   })
 }
 
+/** Adds a route for each other model that the provider of a route may call. */
+function withOtherModels(routes: readonly Route[], otherModels: readonly string[]): readonly Route[] {
+  return routes.flatMap((route) => {
+    const models = otherModels.flatMap((id) => route.provider.model(id) ?? [])
+    return [route, ...models.map((model) => ({ ...route, model }))]
+  })
+}
+
 /** Returns the worst case over all routes, because a fallback must not cost more than the reserved amount. */
 export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
+  const { routes } = resolved
+  const { otherModels } = size
   const candidateOf = (route: Route): QuoteCandidate => {
     const counter = size.counterFor(route)
     const cacheWrites = size.billedCacheWrites(route)
@@ -226,15 +236,11 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
   return createQuote({
-    candidates: () =>
-      resolved.routes.flatMap((route) => [
-        candidateOf(route),
-        ...size.otherModels(route).map((model) => candidateOf({ ...route, model })),
-      ]),
+    candidates: () => (otherModels === undefined ? routes : withOtherModels(routes, otherModels)).map(candidateOf),
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
-    outputTokens: outputLimit(key, prompt, resolved.routes[0].model),
-    extraOutputTokens: size.extraOutputTokens(resolved.routes[0].model),
+    outputTokens: outputLimit(key, prompt, routes[0].model),
+    extraOutputTokens: size.extraOutputTokens(routes[0].model),
     outputs: size.outputs,
     margin,
   })

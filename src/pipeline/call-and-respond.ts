@@ -217,7 +217,8 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const writeMetrics = metricsWriter(bill, services)
   const body = format.writeCompletion(completion, writeMetrics, createWriteContext(answered, services.runtime))
-  const omitted = format.omittedContent?.(completion) ?? []
+  const isNative = completion.native?.dialect === format.dialect
+  const omitted = isNative ? [] : (format.omittedContent?.(completion) ?? [])
   if (omitted.length > 0) answered.ignoredFields = [...answered.ignoredFields, ...omitted]
   const headers = answerHeaders(bill, answered.ignoredFields, services)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)

@@ -34,10 +34,6 @@ import type { Services } from './services.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-function strategyOf({ rewrite, strategy }: UpstreamPlan['optimization']): string {
-  return rewrite?.strategy ?? strategy ?? PASSTHROUGH
-}
-
 /** `completion` is called only if the usage may be incomplete. */
 export interface BilledAnswer {
   readonly usage: Usage | undefined
@@ -106,7 +102,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
 
 function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: NanoUsd): Bill | undefined {
   const { margin, reservation } = planned
-  const { spent } = plan.optimization
+  const { spent, rewrite, strategy } = plan.optimization
   const actual = add(
     spent,
     plan.attempts.cost(() => plan.counts.sent),
@@ -122,7 +118,7 @@ function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: Na
     billed: toNanoUsd(Math.min(scale(billedCost, margin), reserved)),
     margin,
     cache: 'MISS',
-    strategy: strategyOf(plan.optimization),
+    strategy: rewrite?.strategy ?? strategy ?? PASSTHROUGH,
     isEstimated: true,
   }
 }
@@ -159,7 +155,7 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
   const bill = makeBill({
     price: model.price,
     margin,
-    strategy: strategyOf(optimization),
+    strategy: optimization.rewrite?.strategy ?? optimization.strategy ?? PASSTHROUGH,
     localCounts: optimization.rewrite === undefined ? undefined : counts,
     usage,
     ceiling: {
@@ -172,7 +168,11 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
     vendorCache:
       writes === undefined || (plan.markedPrompt?.markerCount ?? 0) > 0
         ? undefined
-        : { writes, servedShare: cachesReceivedPrompt(route, writes) ? servedShare : 0, commonPrefixTokens },
+        : {
+            writes,
+            servedShare: servedShare > 0 && cachesReceivedPrompt(route, writes) ? servedShare : 0,
+            commonPrefixTokens,
+          },
     extraCost: add(
       optimization.spent,
       attempts.costOfUnusedCalls(() => counts.sent),

@@ -152,8 +152,8 @@ export interface Size {
   readonly outputs: number
   /** Returns the output tokens that the vendor may bill in addition to the output limit. */
   extraOutputTokens(model: Model): number
-  /** Returns the models that the vendor may call for the request besides the route's own, at their own prices. */
-  otherModels(route: Route): readonly Model[]
+  /** Ids of models that the vendor may call for the request besides its own, at their own prices. @default none */
+  readonly otherModels?: readonly string[] | undefined
   counterFor(route: Route): TokenCounter | undefined
   /** Resolves with a local count for token limits. */
   count(): Promise<number>

@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { CacheWrites } from '../core/money.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Model, Provider, Route, Vocabulary } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork, NO_FIELD_COSTS, otherModelsOf } from '../formats/prompt-checks.ts'
 import {
@@ -36,6 +36,7 @@ interface MeasuredPrompt {
 }
 
 export class PromptSize implements Size {
+  otherModels: readonly string[] | undefined = undefined
   readonly #prompt: Prompt
   readonly #bytes: number
   readonly #exchange: Authenticated
@@ -98,11 +99,6 @@ export class PromptSize implements Size {
     return this.#asksForVendorWork ? window * this.#costs.promptReads : Math.min(window, this.#boundFor(route))
   }
 
-  otherModels({ provider }: Route): readonly Model[] {
-    if (!this.#asksForVendorWork || !supportsDialect(provider, this.#prompt.native.dialect)) return []
-    return otherModelsOf(this.#prompt).flatMap((id) => provider.model(id) ?? [])
-  }
-
   counterFor(route: Route): TokenCounter | undefined {
     if (this.#asksForVendorWork) return undefined
     const { tokenizer, tokenFactor } = route.model
@@ -144,7 +140,10 @@ export class PromptSize implements Size {
     const { limits } = this.#services
     const { dialect } = this.#prompt.native
     if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(this.#prompt, this.#costs))
-    if (this.#asksForVendorWork) checkOtherModels(this.#prompt, routes)
+    if (this.#asksForVendorWork) {
+      this.otherModels = otherModelsOf(this.#prompt)
+      checkPrices(this.otherModels, dialect, routes)
+    }
     const { surcharge } = this.#costs
     if (surcharge === undefined || limits.surcharges !== 'refuse') return
     if (routes.some(({ provider }) => supportsDialect(provider, dialect))) throw surcharge()
@@ -180,9 +179,8 @@ function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
 }
 
 /** A vendor bills a model that the gateway has no price for at an unknown price. */
-function checkOtherModels(prompt: Prompt, routes: readonly Route[]): void {
-  const { dialect } = prompt.native
-  for (const id of otherModelsOf(prompt)) {
+function checkPrices(otherModels: readonly string[], dialect: Dialect, routes: readonly Route[]): void {
+  for (const id of otherModels) {
     const unpriced = routes.find(
       ({ provider }) => supportsDialect(provider, dialect) && provider.model(id) === undefined,
     )

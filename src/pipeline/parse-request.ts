@@ -42,9 +42,8 @@ export function parsePrompt(
     const receivedPrompt = format.readPrompt(completeBody, received)
     const bytes = completeBody === body ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
     const recalledPrompt = { requestBody: body, receivedPrompt, bytes, restrictRoutes }
-    return chain(exchange.needsPauses ? yieldToEventLoop() : undefined, () =>
-      validateAndSetPrompt(exchange, recalledPrompt, services),
-    )
+    if (!exchange.needsPauses) return validateAndSetPrompt(exchange, recalledPrompt, services)
+    return yieldToEventLoop().then(() => validateAndSetPrompt(exchange, recalledPrompt, services))
   })
 }
 

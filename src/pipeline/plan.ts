@@ -13,7 +13,6 @@ import {
   type PublishedAnswer,
   type ReplayPlan,
   type RequestOutcome,
-  type UpstreamPlan,
 } from './exchange.ts'
 import type { MarkPrompt, Services, AnswerCache, SharedAnswer } from './services.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
@@ -27,7 +26,10 @@ import { answerHeadersOf } from './measure.ts'
 
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isSentUnchanged(reserved)) return planUnchanged(reserved)
-  return chain(recall(reserved, services), (recalled) => planRecalled(reserved, recalled, services))
+  const recalled = recall(reserved, services)
+  return isPromise(recalled)
+    ? recalled.then((result) => planRecalled(reserved, result, services))
+    : planRecalled(reserved, recalled, services)
 }
 
 function planRecalled(reserved: Reserved, recalled: RecallResult, services: Services): MaybePromise<Planned> {
@@ -36,10 +38,12 @@ function planRecalled(reserved: Reserved, recalled: RecallResult, services: Serv
     const planning = recalled.recalling.then((late) => planRecalled(reserved, late, services))
     // `callUpstream` handles the error.
     planning.catch(() => {})
-    return Object.assign(reserved, { plan: { ...unchangedPlan(reserved, MAY_BE_SHARED), planning } })
+    const planned = planUnchanged(reserved, MAY_BE_SHARED)
+    Object.assign(planned.plan, { planning })
+    return planned
   }
-  const pause = reserved.needsPauses ? yieldToEventLoop() : undefined
-  return chain(pause, () => planPrompt(reserved, recalled, services))
+  if (!reserved.needsPauses) return planPrompt(reserved, recalled, services)
+  return yieldToEventLoop().then(() => planPrompt(reserved, recalled, services))
 }
 
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
@@ -126,15 +130,12 @@ export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'f
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-export function planUnchanged(reserved: Reserved, recalled: RecallMiss = NOT_CACHED): Planned {
-  reserved.plan = unchangedPlan(reserved, recalled)
-  return reserved as Planned
-}
-
-function unchangedPlan({ prompt, size, cancellation }: Reserved, { keeper, spent }: RecallMiss): UpstreamPlan {
+export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_CACHED): Planned {
+  const { prompt, size, cancellation } = reserved
   const optimization = new UnchangedPrompt(size, spent)
   const attempts = new Attempts(cancellation)
-  return { kind: 'upstream', prompt, optimization, counts: optimization, keeper, attempts }
+  reserved.plan = { kind: 'upstream', prompt, optimization, counts: optimization, keeper, attempts }
+  return reserved as Planned
 }
 
 class UnchangedPrompt implements WaterfallResult, PromptCounts {

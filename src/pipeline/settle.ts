@@ -16,6 +16,7 @@ import {
   type Reserved,
   waitForStore,
   type Answered,
+  type UpstreamPlan,
 } from './exchange.ts'
 import type { Observers, Services } from './services.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
@@ -52,9 +53,11 @@ function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, se
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (isPlanned(exchange)) {
-    const planned = exchange
-    storeForLater(planned, outcome, services)
-    void chain(settled, () => reportAnswer(planned, outcome, services))
+    const { plan } = exchange
+    storeForLater(exchange, outcome, services)
+    if (plan.kind === 'upstream' && plan.optimization.reportAnswer !== undefined) {
+      void chain(settled, () => reportAnswer(plan, outcome, services))
+    }
   }
   // The response waits no longer than the store timeout. After that, settlement continues in the background.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
@@ -68,10 +71,9 @@ async function waitUntilStoreTimeout(exchange: Exchange, ended: Promise<void>, s
 }
 
 /** Lets a shadow trial compare the answer with the prompt that it would have sent. */
-function reportAnswer({ plan }: Planned, { completion }: RequestOutcome, { observers }: Services): void {
-  if (plan.kind === 'replay' || plan.optimization.reportAnswer === undefined) return
+function reportAnswer({ optimization }: UpstreamPlan, { completion }: RequestOutcome, { observers }: Services): void {
   try {
-    plan.optimization.reportAnswer(completion?.().parts)
+    optimization.reportAnswer?.(completion?.().parts)
   } catch (cause) {
     observers.reportFailure('the shadow run of a savings tier failed', cause)
   }

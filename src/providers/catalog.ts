@@ -117,8 +117,11 @@ export function createModelDirectory(options: {
   const find = (name: string): CatalogRoute | undefined => {
     const modelName = splitModelName(name)
     const provider = modelName && providers.get(modelName.provider)
-    const model = configured.get(name) ?? (modelName && provider && findUnlisted(name, modelName.id, provider))
-    return provider && model && { name, provider, model }
+    if (modelName === undefined || provider === undefined) return undefined
+    const { id } = modelName
+    const hasConfigured = configuredByStem.size > 0
+    const model = configured.get(name) ?? (hasConfigured ? findUnlisted(name, id, provider) : provider.model(id))
+    return model && { name, provider, model }
   }
   const aliases = aliasRoutes(catalog.aliases ?? [], find)
   return {

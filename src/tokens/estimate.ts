@@ -151,7 +151,8 @@ type MutableWeight = { -readonly [Field in keyof PromptWeight]: PromptWeight[Fie
 /** `bytes` is the size of the body. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight: MutableWeight = { bytes, images: 0, overhead: REQUEST_OVERHEAD, translation: 0, cacheWrites: 'none' }
-  weighMarker(prompt.native.value['cache_control'], weight)
+  const { cache_control: marker } = prompt.native.value
+  if (marker !== undefined) weighMarker(marker, weight)
   for (const message of prompt.messages) {
     weight.overhead += MESSAGE_OVERHEAD
     for (const part of message.parts) weighPart(part, weight)
@@ -202,7 +203,8 @@ function weighOpaque({ input, namespace, tools }: JsonObject, weight: MutableWei
 
 function weighPart(part: Part, weight: MutableWeight): void {
   weight.translation += TRANSLATED_ITEM_TOKENS
-  if (part.native !== undefined) weighMarker(part.native.value['cache_control'], weight)
+  const marker = part.native?.value['cache_control']
+  if (marker !== undefined) weighMarker(marker, weight)
   switch (part.type) {
     case 'image': {
       const data = imageData(part)

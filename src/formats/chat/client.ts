@@ -161,7 +161,7 @@ export const chatClient: ClientFormat = {
   dialect: 'openai',
   readPrompt,
   writeCompletion,
-  omittedContent: ({ parts, native }) => (native?.dialect === 'openai' ? [] : omittedNames(parts, omittedName)),
+  omittedContent: ({ parts }) => omittedNames(parts, omittedName),
   createStreamWriter,
   writeFailure: writeChatFailure,
   writeFailureEvent: writeChatFailureEvent,

@@ -287,7 +287,7 @@ export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,
   writeCompletion,
-  omittedContent: ({ parts, native }) => (native?.dialect === 'anthropic' ? [] : omittedNames(parts, omittedName)),
+  omittedContent: ({ parts }) => omittedNames(parts, omittedName),
   createStreamWriter: () => new MessageStreamWriter(),
   writeFailure: writeMessageFailure,
   writeFailureEvent: writeMessageFailureEvent,

@@ -286,7 +286,7 @@ export const responsesClient: ClientFormat & { readonly turns: TurnFormat } = {
   dialect: 'responses',
   readPrompt,
   writeCompletion,
-  omittedContent: ({ parts, native }) => (native?.dialect === 'responses' ? [] : omittedNames(parts, omittedName)),
+  omittedContent: ({ parts }) => omittedNames(parts, omittedName),
   createStreamWriter,
   writeFailure: writeChatFailure,
   writeFailureEvent: (failure) => writeResponseFailureEvent(failure, 0),
