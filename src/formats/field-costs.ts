@@ -132,6 +132,7 @@ function scanOther(scan: Scan, normalized: string, value: Json, position: Positi
     addCompaction(scan.costs, shorten(position.param))
     return
   }
+  if (normalized === 'fallbacks') addFallbacks(scan, value)
   if (normalized === 'mode' && position.param === 'reasoning' && value !== 'standard') {
     addModelRuns(scan.costs)
     return
@@ -167,7 +168,14 @@ function scanContextManagement(scan: Scan, value: Json): void {
   const { costs } = scan
   if (!mentions(scan, value, /compact/i)) return
   addCompaction(costs, 'context_management')
-  costs.promptReads = 2
+  costs.promptReads += 1
+}
+
+/** Each fallback reads the prompt again, and the vendor bills what the models before it wrote before they declined. */
+function addFallbacks({ costs, body }: Scan, value: Json): void {
+  if (!Array.isArray(value)) return
+  costs.promptReads += Math.min(value.length, MAX_COUNT)
+  costs.extraOutputTokens += Math.min(MAX_COUNT, value.length * countOf(body['max_tokens'] ?? 0))
 }
 
 /** The vendor adds its instructions to the prompt, and the output limit may not apply to the summary. */

@@ -95,8 +95,10 @@ export class PromptSize implements Size {
   }
 
   maxReportableTokens(route: Route): number {
-    const window = upstreamWindowOf(route.model)
-    return this.#asksForVendorWork ? window * this.#costs.promptReads : Math.min(window, this.#boundFor(route))
+    const { provider, model } = route
+    if (!this.#asksForVendorWork) return Math.min(upstreamWindowOf(model), this.#boundFor(route))
+    const others = (this.otherModels ?? []).flatMap((id) => provider.model(id) ?? [])
+    return Math.max(...[model, ...others].map(upstreamWindowOf)) * this.#costs.promptReads
   }
 
   counterFor(route: Route): TokenCounter | undefined {

@@ -93,6 +93,12 @@ describe.each([false, true])('a message that a fallback model answered (streamed
     expect(await billed(await start([declined, served]), stream)).toBeCloseTo(0.01, 9)
   })
 
+  it('is billed for each model if both together read more than a context window', async () => {
+    const partial = iteration('message', 'claude-fable-5', 600_000, 40)
+    const served = iteration('fallback_message', 'claude-opus-4-8', 600_000, 200)
+    expect(await billed(await start([partial, served]), stream)).toBeCloseTo(6.002 + 3.005, 6)
+  })
+
   it('is billed at the requested price for dated and unknown models', async () => {
     const dated = await start([iteration('fallback_message', 'claude-fable-5-20260609', 1000, 200)])
     expect(await billed(dated, stream)).toBeCloseTo(0.02, 9)
@@ -104,8 +110,8 @@ describe.each([false, true])('a message that a fallback model answered (streamed
     const started = await start([iteration('fallback_message', 'costly', 100_000, 500)])
     await billed(started, stream)
     await started.store.waitUntilSettled()
-    // The context window of the fallback, 1,000,000 tokens, and 500 tokens of output at its price.
-    expect(started.store.dailyTotals().billed).toBeLessThanOrEqual((5 + 0.0125) * 1e9)
+    // Both models may read their context window of 1,000,000 tokens and write 500 tokens, at the price of the dearer one.
+    expect(started.store.dailyTotals().billed).toBeLessThanOrEqual((20 + 0.05) * 1e9)
     expect(started.store.dailyTotals().billed).toBeGreaterThan(0)
   })
 
