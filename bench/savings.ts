@@ -37,8 +37,9 @@ async function timed(
   loop.enable()
   await yieldToEventLoop()
   const startedAt = performance.now()
-  const { rewrite } = await waterfall(job)
+  const { rewrite, reportSent } = await waterfall(job)
   const ms = performance.now() - startedAt
+  await reportSent?.()
   await yieldToEventLoop()
   loop.disable()
   if (rewrite === undefined) throw new Error('The waterfall did not shorten the prompt.')

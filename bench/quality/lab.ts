@@ -21,7 +21,7 @@ export const MODEL: Model = {
   price: { input: 3, output: 15 },
 }
 
-/** Returns a waterfall with a new, empty store. */
+/** Returns a waterfall with a new, empty store, whose prompts the vendor processes. */
 export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnType<typeof createWaterfall> {
   const texts = new Map<string, string>()
   const store = {
@@ -34,7 +34,13 @@ export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnTyp
     const timer = setTimeout(callback, ms)
     return () => clearTimeout(timer)
   }
-  return createWaterfall({ meter, store, now: () => START, after, yieldToEventLoop, agents: true, keep: 0, ...options })
+  const fixed = { meter, store, now: () => START, after, yieldToEventLoop }
+  const waterfall = createWaterfall({ ...fixed, agents: true, keep: 0, ...options })
+  return async (job) => {
+    const result = await waterfall(job)
+    await result.reportSent?.()
+    return result
+  }
 }
 
 export const NO_STEERING: Steering = { vanishing: false, recursive: false }

@@ -203,7 +203,7 @@ class PlanRun {
     const { model, provider } = planned.resolved.routes[0]
     const { dialect } = provider
     const usage = await this.#vendor.receive({ prompt: upstreamPlan.prompt, model, dialect, now: parsed.startedAt })
-    await upstreamPlan.optimization.reportCacheRead?.(usage.cacheReadTokens)
+    await upstreamPlan.optimization.reportSent?.(usage.cacheReadTokens)
     await upstreamPlan.markedPrompt?.report(usage)
     return [{ run: this, planned, plan: upstreamPlan, usage }]
   }

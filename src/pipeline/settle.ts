@@ -103,12 +103,11 @@ function storeForLater(planned: Planned, outcome: RequestOutcome, { observers, r
       if (recentOutputs.size > MAX_RECENT_KEYS) recentOutputs.delete(recentOutputs.keys().next().value ?? '')
     }
     const { optimization, markedPrompt } = plan
-    if (optimization.reportCacheRead === undefined && markedPrompt === undefined) return
+    if (optimization.reportSent === undefined && markedPrompt === undefined) return
     const usage = outcome.completion?.().usage
-    if (usage === undefined) return
-    // In later turns of the conversation, the reported cache reads determine whether a shorter prompt saves money.
-    void optimization.reportCacheRead?.(usage.cacheReadTokens)
-    void markedPrompt?.report(usage)
+    // Later turns assume that the vendor has cached this prompt. Otherwise, a rejected request would make them cheaper.
+    if ((outcome.bill?.optimizedTokens ?? 0) > 0) void optimization.reportSent?.(usage?.cacheReadTokens)
+    if (usage !== undefined) void markedPrompt?.report(usage)
   } catch (cause) {
     observers.reportFailure('an answer could not be stored for later requests', cause)
   }

@@ -123,8 +123,11 @@ export interface WaterfallResult {
   readonly commonPrefixTokens?: number
   /** Tokens of the sent prompt that the vendor's cache is expected to serve. @default 0 */
   readonly expectedCacheRead?: number
-  /** Corrects the expected cache reads of later turns. Never rejects. Absent if no history is stored for the prompt. */
-  reportCacheRead?(tokens: number): Promise<void>
+  /**
+   * Records that the vendor has processed the sent prompt, and the cache read that it reported, for later turns of the
+   * conversation. Never rejects. Absent if no history is stored for the prompt.
+   */
+  reportSent?(cacheRead?: number): Promise<void>
   /** Reports the answer, or undefined if it is incomplete. Never throws. Present for shadow trials. */
   reportAnswer?(answer: readonly Part[] | undefined): void
 }

@@ -104,13 +104,14 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
         ? { ...sentAs, spent: result.spent }
         : { tokens: result.tokens, cachedTokens: warmTokens(history.whole, job, history), spent: ZERO, cacheable }
     if (!isTracked) return result
-    const next = await rememberSent(memory, { ...job, tokens: result.tokens }, history, {
-      whole: cacheable,
-      sent: sentRequest,
-    })
     // What another process may have sent is neither billed nor compared with what the vendor reports.
     const cachedTokens = known === undefined ? 0 : sentRequest.cachedTokens
-    const reportCacheRead = (read: number): Promise<void> => correctTrust(memory, job, next, { cachedTokens, read })
+    // A prompt that the vendor has not processed is not in its cache, and its caller has not paid for it.
+    const reportSent = async (read?: number): Promise<void> => {
+      const measured = { ...job, tokens: result.tokens }
+      const next = await rememberSent(memory, measured, history, { whole: cacheable, sent: sentRequest })
+      if (read !== undefined) await correctTrust(memory, job, next, { cachedTokens, read })
+    }
     // `trust` describes the prompts that were sent, not those that the vendor would have received without the tiers.
     const servedShare = Math.min(
       1,
@@ -122,7 +123,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
       ...(wasRewritten && { servedShare }),
       ...(result.rewrite !== undefined && { commonPrefixTokens: commonPrefixTokens(job, result.rewrite, meter) }),
       expectedCacheRead: cachedTokens,
-      reportCacheRead,
+      reportSent,
     }
   }
 }

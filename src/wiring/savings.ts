@@ -185,8 +185,12 @@ export function createSavings(
     const { createRecallMeter } = await import('../savings/shadow-recall.ts')
     return createRecallMeter(yieldToEventLoop)
   })
-  const observe = async (job: TierJob, answered: Promise<readonly Part[] | undefined>): Promise<void> => {
-    const { rewrite, tokens, spent } = await waterfall(job)
+  const observe = async (
+    job: TierJob,
+    trial: Promise<WaterfallResult>,
+    answered: Promise<readonly Part[] | undefined>,
+  ): Promise<void> => {
+    const { rewrite, tokens, spent } = await trial
     if (rewrite === undefined) return
     const { strategy, tier, tokens: optimizedTokens, prompt: sent } = rewrite
     const answer = await answered
@@ -199,10 +203,16 @@ export function createSavings(
     if (isSteered(job)) return waterfall(job)
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
     const shadow = dependencies.runtime.random() < share ? 'tried' : 'not-tried'
+    const trial = waterfall({ ...job, shadow })
     let reportAnswer: WaterfallResult['reportAnswer']
     const answered = new Promise<readonly Part[] | undefined>((resolve) => (reportAnswer = resolve))
-    observe({ ...job, shadow }, answered).catch(observer.onShadowFailure)
-    return { ...unchangedResult(job), ...(reportAnswer !== undefined && { reportAnswer }) }
+    observe(job, trial, answered).catch(observer.onShadowFailure)
+    const reportSent = async (read?: number): Promise<void> => {
+      // `observe` reports a failed trial.
+      const { reportSent: report } = await trial.catch(() => unchangedResult(job))
+      await report?.(read)
+    }
+    return { ...unchangedResult(job), reportSent, ...(reportAnswer !== undefined && { reportAnswer }) }
   }
   return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall })
 }

@@ -29,8 +29,9 @@ export function textStore(): { readonly store: WaterfallOptions['store']; readon
   return { store, entries }
 }
 
+/** Returns a waterfall whose prompts the vendor processes. */
 export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType<typeof createWaterfall> {
-  return createWaterfall({
+  const waterfall = createWaterfall({
     meter,
     store: textStore().store,
     now: () => 1e12,
@@ -40,6 +41,11 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType
     keep: 0,
     ...options,
   })
+  return async (job) => {
+    const result = await waterfall(job)
+    await result.reportSent?.()
+    return result
+  }
 }
 
 /** Creates a small model that answers with `reply` and records its prompts. */

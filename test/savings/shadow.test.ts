@@ -6,7 +6,7 @@ import type { Runtime } from '../../src/core/ports.ts'
 import type { Store } from '../../src/core/store.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { createSavings, type SavingsOptions, type ShadowRecord } from '../../src/wiring/savings.ts'
-import type { Tier, TierJob, Waterfall } from '../../src/savings/tier.ts'
+import type { Tier, TierJob, Waterfall, WaterfallResult } from '../../src/savings/tier.ts'
 import { jobOf, meter, MODEL, smallModel } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -71,7 +71,13 @@ function savingsOf(
       throw cause
     },
   }
-  const waterfall = createSavings({ agents: true, ...options }, { store, meter, runtime }, observer)
+  const savings = createSavings({ agents: true, ...options }, { store, meter, runtime }, observer)
+  const send = async (job: TierJob): Promise<WaterfallResult> => {
+    const result = await savings(job)
+    await result.reportSent?.()
+    return result
+  }
+  const waterfall: Waterfall = Object.assign(send, { isTooSmall: savings.isTooSmall })
   const trial = async (job: TierJob): Promise<ShadowRecord> => {
     const reported = new Promise<ShadowRecord>((resolve) => reports.push(resolve))
     const result = await waterfall(job)

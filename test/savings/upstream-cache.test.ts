@@ -33,9 +33,9 @@ async function tiersOf(reported: (warm: number) => number): Promise<readonly (nu
   let warm = 0
   for (let turn = 0; turn < 24; turn++) {
     const job = jobOf(prompt, { model: CACHED, small })
-    const { rewrite, tokens, reportCacheRead } = await waterfall(job)
+    const { rewrite, tokens, reportSent } = await waterfall(job)
     tiers.push(rewrite?.tier)
-    await reportCacheRead?.(reported(warm))
+    await reportSent?.(reported(warm))
     warm = tokens
     prompt = next(prompt, turn)
   }
