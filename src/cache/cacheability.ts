@@ -11,6 +11,7 @@ import {
   type Prompt,
   type TextPart,
 } from '../core/prompt.ts'
+import { mayBeWorkedOn } from './stand-alone.ts'
 
 export interface CacheKeyOptions {
   readonly owner: string
@@ -25,7 +26,7 @@ export interface CacheKey {
   /** A hit requires the same scope. It covers all that affects the answer except the text of a text-only question. */
   readonly scope: string
   readonly id: string
-  /** The normalized text of the last user message. */
+  /** The text of the last user message: as received if it may be worked on, otherwise normalized. */
   readonly text: string
   /** The text of the preceding user message, to which a short question may refer. */
   readonly previousText: string
@@ -60,14 +61,17 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   // The upstream stores the messages of a thread. A replayed answer has one choice and no log probabilities.
   const isCacheable = thread === undefined && (prompt.settings.choices ?? 1) <= 1 && !wantsLogprobs(prompt.native)
   if (last === undefined || !isCacheable) return undefined
-  const text = normalizeText(textOf(last))
+  const received = textOf(last)
+  const normalized = normalizeText(received)
+  const isExact = normalized !== received && mayBeWorkedOn(prompt, normalized)
+  const text = isExact ? received : normalized
   const keyText = new KeyText()
   keyText.add('owner', options.owner)
   keyText.add('model', options.modelName)
   if (options.headers) keyText.add('headers', options.headers)
   addSettings(keyText, prompt)
   prompt.messages.forEach((message, index) =>
-    index === questionIndex ? addQuestion(keyText, message) : addMessage(keyText, message),
+    index === questionIndex ? addQuestion(keyText, message, isExact) : addMessage(keyText, message),
   )
   const isOwnDigest = (digested: string): boolean => options.isLocal === true && digested.length <= MAX_PLAIN_LENGTH
   const scope = isOwnDigest(keyText.text) ? flatten(keyText.text) : sha256(keyText.text)
@@ -126,23 +130,21 @@ function addMessage(keyText: KeyText, message: Message): void {
   }
   const { role, parts } = message
   keyText.add('from', role)
-  // White space at the end of an assistant message is significant, because the answer may continue it.
-  const isTrimmed = role !== 'assistant' && parts.length === 1
   for (const part of parts) {
-    if (part.type === 'text') keyText.add('text', isTrimmed ? normalizeText(part.text) : part.text)
+    if (part.type === 'text') keyText.add('text', part.text)
   }
 }
 
-function addQuestion(keyText: KeyText, message: Message): void {
+function addQuestion(keyText: KeyText, message: Message, isExact: boolean): void {
   keyText.add('question', serializeOtherFields(message.native, MESSAGE_FIELDS))
   const hasOnlyText = message.parts.every((part) => part.type === 'text')
   if (hasOnlyText && message.parts.length > 1) keyText.add('parts', lengthsOf(message.parts))
-  const isLong = !hasOnlyText && textOf(message).length > MAX_NORMALIZED_LENGTH
+  const isKept = isExact || (!hasOnlyText && textOf(message).length > MAX_NORMALIZED_LENGTH)
   for (const part of message.parts) {
     if (part.type !== 'text') keyText.add('part', serializeNative(part.native, part))
     else if (!isPlainText(part)) keyText.add('text of', serializeOtherFields(part.native, ['text']))
     // The position of an image between the texts is significant.
-    if (part.type === 'text' && !hasOnlyText) keyText.add('text', isLong ? part.text : normalizeText(part.text))
+    if (part.type === 'text' && !hasOnlyText) keyText.add('text', isKept ? part.text : normalizeText(part.text))
   }
 }
 
@@ -230,8 +232,17 @@ const LEADING_EMPTY_LINES = /^(?:[^\S\n]*\n)+/
 /** Composing needs time in proportion to the square of the number of consecutive combining marks. */
 const MANY_MARKS = /(?:^|\P{M})\p{M}{31}/u
 
+const LETTER_WITH_MARKS = /\p{L}\p{M}+/gu
+
+/**
+ * Composes letters and their marks. Leaves all else that NFC changes, because those are other characters, such as the
+ * signs of kelvin and ohm, that have another number of bytes or another meaning for a program.
+ */
 export function compose(text: string): string {
-  return MANY_MARKS.test(text) ? text : text.normalize('NFC')
+  if (!NON_ASCII.test(text) || MANY_MARKS.test(text)) return text
+  return text.replace(LETTER_WITH_MARKS, (letter) =>
+    [...letter].every((character) => character.normalize('NFC') === character) ? letter.normalize('NFC') : letter,
+  )
 }
 
 const REFUSAL =

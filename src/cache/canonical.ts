@@ -1,7 +1,7 @@
 import { compose } from './cacheability.ts'
 import { isEnglish, NEGATIONS, QUESTION_WORDS, rewriteWords, words } from './english.ts'
 import { countWords, lineOf, MAX_SEARCHED_TOKENS, QUESTION_WORD, rewordQuestion } from './rewordings.ts'
-import { hasMarkedText, mentionsTextWork } from './text-work.ts'
+import { hasMarkedText, isAboutWording, mayBeAboutSpelling, mayQuote, mentionsTextWork } from './text-work.ts'
 import { correctSwappedLetters, isPlainWord, tokenize, type Token } from './tokenize.ts'
 
 export interface Canonical {
@@ -9,6 +9,8 @@ export interface Canonical {
   /** `none`: every character is significant, as in a text to work on or in a language other than English. */
   readonly language: 'english' | 'none'
   readonly text: string
+  /** False if a misspelling may be the subject of the text. */
+  readonly mayHaveTypos: boolean
 }
 
 export function canonicalize(text: string): Canonical {
@@ -17,16 +19,16 @@ export function canonicalize(text: string): Canonical {
   const items = formOf(composed, written)
   // Texts that consist only of pleasantries or punctuation must remain different.
   return items === undefined || items.length === 0
-    ? { items: written.map(toExactToken), language: 'none', text: composed }
-    : { items, language: 'english', text: composed }
+    ? { items: written.map(toExactToken), language: 'none', text, mayHaveTypos: false }
+    : { items, language: 'english', text, mayHaveTypos: !mayBeAboutSpelling(composed) }
 }
 
 /** Returns undefined for a text to work on, for another language than English, and for several sentences. */
 function formOf(text: string, written: readonly Token[]): readonly Token[] | undefined {
-  if (hasMarkedText(text) || mentionsTextWork(text)) return undefined
-  const tokens = written.map(correctSwappedLetters)
+  if (hasMarkedText(text) || mentionsTextWork(text) || isAboutWording(text)) return undefined
+  const tokens = mayBeAboutSpelling(text) ? written : written.map(correctSwappedLetters)
   if (!isEnglish(tokens)) return undefined
-  const items = removePleasantries(removePlease(rewriteWords(tokens)))
+  const items = removePleasantries(removePlease(rewriteWords(tokens, mayQuote(text))))
   return items.every((item, index) => isOrdinary(item, items[index + 1])) ? items : undefined
 }
 
@@ -39,11 +41,14 @@ function isOrdinary(item: Token, next: Token | undefined): boolean {
   return ORDINARY_SYMBOLS.includes(item.raw) && !(item.isSpaced && (next === undefined || next.isSpaced))
 }
 
-/** Omits articles of English texts, which say little about the similarity of two questions. */
+/** Omits articles of English texts and a mark after a final name, which say little about the similarity of two questions. */
 export function textToEmbed({ items, language }: Canonical): string {
   if (language === 'none') return items.map((item) => item.key).join(' ')
-  const keys = items.map((item) => item.key).filter((key) => key !== 'the' && key !== 'a' && key !== 'an')
-  return keys.join(' ').toLowerCase()
+  const isMarkOfName = ({ kind }: Token, index: number): boolean =>
+    kind === 'stop' && items[index - 1]?.kind === 'word' && items[index - 1]?.raw !== items[index - 1]?.key
+  const keys = items.filter((item, index) => !isMarkOfName(item, index)).map((item) => item.key)
+  const significant = keys.filter((key) => key !== 'the' && key !== 'a' && key !== 'an')
+  return significant.join(' ').toLowerCase()
 }
 
 function toExactToken(token: Token): Token {
@@ -67,7 +72,8 @@ const INDIRECT_QUESTION =
   '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
 
 const OPENINGS = [
-  /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
+  // `Good morning` contains the time of day.
+  /^(?:hi|hello|hey|greetings)(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
   new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
   /^(?:please|kindly) (?:, )?(?=\S)/,
   /^(?:ok|okay|so|well|by the way|in fact|just|anyway|just (?:wondering|curious|checking)|out of (?:pure )?curiosity|if possible|if you do not mind|if you can|if i may ask) , (?=\S)/,
@@ -98,7 +104,7 @@ const OPENINGS = [
 
 /** The first words of `OPENINGS`. A text that begins with another word needs no search. */
 const FIRST_WORDS = words(
-  `hi hello hey greetings good please kindly ok okay so and well by in just anyway out if sorry excuse apologies
+  `hi hello hey greetings please kindly ok okay so and well by in just anyway out if sorry excuse apologies
   i my the one another a quick short small question help can could will would is tell let inform show teach explain
   enlighten clarify give do does any may have at`,
 )
@@ -107,6 +113,9 @@ const FIRST_WORDS = words(
 const CLAUSE_OPENING = new RegExp(
   `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
 )
+
+/** Thanks after a comma and before a question mark are part of the question: `what is the subtext of fine, thanks?` */
+const THANKS_IN_QUESTION = /, (?:many )?(?:thanks|thank you|cheers)[a-z ]* \?/
 
 /** Thanks and `please` at the end of a text, after a punctuation mark, unlike in `how do you say thank you`. */
 const ENDING =
@@ -128,15 +137,25 @@ const ABOUT_PLEASANTRIES = words(
 
 function removePleasantries(tokens: readonly Token[]): readonly Token[] {
   let items = tokens
-  let isClause = false
+  let [isClause, isAsked] = [false, false]
   for (;;) {
     const opening = openingOf(items)
     if (opening === undefined) break
     items = items.slice(countWords(opening))
     isClause = CLAUSE_OPENING.test(opening)
+    isAsked ||= ASKING.test(opening)
   }
-  return rewordQuestion(removeMe(removeFinalMark(removeEnding(items))), isClause)
+  const ended = removeEnding(items)
+  const mark = finalMarkOf(ended, isClause || isAsked)
+  if (mark === undefined) return rewordQuestion(removeMe(ended), isClause)
+  const question = rewordQuestion(removeMe(ended.slice(0, -1)), isClause)
+  const last = question.at(-1)
+  // After a name, the mark may be part of it: `the band Therapy?`
+  return last === undefined || (last.kind === 'word' && last.raw === last.key) ? question : [...question, mark]
 }
+
+/** Openings to which the question mark of a request belongs: `could you explain`. */
+const ASKING = /^(?:can|could|would|will|do|does|is|any|may|have) /
 
 function removeMe(items: readonly Token[]): readonly Token[] {
   if (items.length > MAX_SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
@@ -156,7 +175,7 @@ function openingOf(items: readonly Token[]): string | undefined {
 
 function removeEnding(items: readonly Token[]): readonly Token[] {
   const line = lineOf(items.slice(-MAX_SEARCHED_TOKENS))
-  if (!/please|thank|cheers/.test(line)) return items
+  if (!/please|thank|cheers/.test(line) || THANKS_IN_QUESTION.test(line)) return items
   if (items.some((item) => ABOUT_PLEASANTRIES.has(item.key))) return items
   const finalPlease = items.length <= MAX_SEARCHED_TOKENS ? FINAL_PLEASE.exec(line)?.[0] : undefined
   const ending = ENDING.exec(line)?.[0] ?? finalPlease
@@ -188,14 +207,23 @@ const CODE_WORDS = words(
 /** Excludes letters and abbreviations. */
 const ORDINARY_WORD = /^[A-Za-z]['a-z]+$/
 
-/** Removes one `?` or `.` after the last word of a question or request. All other marks are significant. */
-function removeFinalMark(items: readonly Token[]): readonly Token[] {
+/** Verbs of requests, after which a question mark may be part of a name: `explain nil?` */
+const REQUEST_STARTERS = words(
+  'explain describe list suggest recommend compare give show tell find write create generate make draft help please',
+)
+
+/** Returns a `?` after the last word of a question, or a `.`, also of a request. All other marks are significant. */
+function finalMarkOf(items: readonly Token[], isAsked: boolean): Token | undefined {
   const [first, word, mark] = [items[0], items.at(-2), items.at(-1)]
-  if (first === undefined || word === undefined || mark?.kind !== 'stop') return items
+  if (first === undefined || word === undefined || mark?.kind !== 'stop') return undefined
+  const isRequest = REQUEST_STARTERS.has(first.key)
   const isQuestion = (STARTERS.has(first.key) && !NO_QUESTION.has(first.key)) || QUESTION_WORDS.has(items[1]?.key ?? '')
   const isPlainEnd = word.kind === 'word' && ORDINARY_WORD.test(word.raw) && !mark.isSpaced
-  if (!isQuestion || !isPlainEnd || (mark.raw !== '?' && mark.raw !== '.')) return items
-  return items.some((item) => CODE_WORDS.has(item.key)) ? items : items.slice(0, -1)
+  if (!isQuestion || !isPlainEnd || (mark.raw !== '.' && (mark.raw !== '?' || (isRequest && !isAsked))))
+    return undefined
+  if (items.some((item) => CODE_WORDS.has(item.key))) return undefined
+  // `tell me who it is.` asks a question.
+  return isRequest || !isAsked ? mark : { ...mark, raw: '?', key: '?' }
 }
 
 /** Removes the courtesy in `could you please describe`. */

@@ -46,10 +46,8 @@ const CONTRACTIONS: ReadonlyMap<string, readonly string[]> = new Map([
   ),
   ...[
     ["can't", 'can not'],
-    ['cant', 'can not'],
     ['cannot', 'can not'],
     ["won't", 'will not'],
-    ['wont', 'will not'],
     ['gimme', 'give me'],
     ['lemme', 'let me'],
     ["shan't", 'shall not'],
@@ -123,10 +121,11 @@ export function isEnglish(tokens: readonly Token[]): boolean {
 
 const ENGLISH_WORD = /^[a-z]+(?:'[a-z]+)*$/
 
-export function rewriteWords(tokens: readonly Token[]): readonly Token[] {
+/** @param mayQuote True if a contraction may be quoted and is therefore significant. */
+export function rewriteWords(tokens: readonly Token[], mayQuote: boolean): readonly Token[] {
   const rewritten: Token[] = []
   for (const [index, token] of tokens.entries()) {
-    const expanded = token.kind === 'word' ? expand(token, tokens, index) : undefined
+    const expanded = token.kind === 'word' && !mayQuote ? expand(token, tokens, index) : undefined
     for (const word of expanded ?? [token]) {
       const plain = isPlainWord(word) ? normalizeWord(word.key) : undefined
       if (plain === undefined) rewritten.push(word)

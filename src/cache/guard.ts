@@ -1,7 +1,14 @@
 import { STARTERS, type Canonical } from './canonical.ts'
 import { NEGATIONS, QUESTION_WORDS, words } from './english.ts'
 import { isPlainWord, type Token } from './tokenize.ts'
-import { isFunctionWordTypo, isSafeTypo, isUniqueCorrection, removePossessives, type Lexicon } from './typos.ts'
+import {
+  isDeliberate,
+  isFunctionWordTypo,
+  isSafeTypo,
+  isUniqueCorrection,
+  removePossessives,
+  type Lexicon,
+} from './typos.ts'
 
 export type Difference =
   | 'number'
@@ -22,6 +29,7 @@ interface TypoOptions {
 /** Returns the first difference that could change the answer. */
 export function findDifference(left: Canonical, right: Canonical, options: TypoOptions): Difference | undefined {
   const isExact = left.language === 'none' || right.language === 'none'
+  const mayHaveTypos = left.mayHaveTypos && right.mayHaveTypos
   const state: ComparisonState = {
     left: left.items,
     right: right.items,
@@ -29,7 +37,7 @@ export function findDifference(left: Canonical, right: Canonical, options: TypoO
       hasUsualLetters: options.lexicon.hasUsualLetters,
     }),
     typos: [],
-    maxTypos: isExact ? 0 : options.maxTypos,
+    maxTypos: mayHaveTypos ? options.maxTypos : 0,
   }
   const length = Math.max(left.items.length, right.items.length)
   for (let index = 0; index < length; index += 1) {
@@ -102,13 +110,21 @@ function hasSameCase(a: Token, b: Token, { left, right }: ComparisonState, index
   return !NAMES.has(a.key) || [next, otherNext].every((item) => item !== undefined && item.raw === item.key)
 }
 
+/** The next word may be a name in lower case. */
+const BEFORE_NAMES = words(
+  `user users username usernames handle nickname alias login server servers host hostname hosts named called name domain
+  repo repository namespace bucket branch @`,
+)
+
 function typoBetween(a: Token, b: Token, state: ComparisonState, index: number): string | undefined {
   if (!isSpelledPlainly(a, index) || !isSpelledPlainly(b, index)) return undefined
+  if (BEFORE_NAMES.has(state.left[index - 1]?.key ?? '')) return undefined
   const [left, right] = removePossessives(a.key, b.key)
   const classes = [state.lexicon(left), state.lexicon(right)]
   const [word, typo] = classes[0] === 'common' ? [left, right] : [right, left]
   const isKnown = classes.every((item) => item === 'common' || item === 'real')
   if (isKnown || !classes.includes('common') || (index === 0 && !STARTERS.has(word))) return undefined
+  if (state.lexicon.hasUsualLetters?.(word) === false || isDeliberate(word, typo)) return undefined
   const isName = (item: Token): boolean => item.raw !== item.key && item.key.startsWith(typo)
   if (index > 0 && (state.left.some(isName) || state.right.some(isName))) return undefined
   if (isFunctionWordTypo(word, typo)) return typo

@@ -1,6 +1,6 @@
 import { lastUserIndex, textOfMessage, type Native, type Prompt } from '../core/prompt.ts'
 import { words } from './english.ts'
-import { hasMarkedText, mayDescribeTask, mentionsTextWork } from './text-work.ts'
+import { hasMarkedText, isAboutWording, mayDescribeTask, mentionsTextWork } from './text-work.ts'
 
 /** In UTF-16 code units. A longer text rarely is one question. */
 const MAX_LENGTH = 500
@@ -69,4 +69,10 @@ export function hasTextTask({ messages, native }: Pick<Prompt, 'messages' | 'nat
   const last = lastUserIndex(messages)
   const others = messages.filter(({ role }, index) => index !== last && (role === 'system' || role === 'user'))
   return others.length > 0 && (!isQuestion(text) || others.some((message) => mayDescribeTask(textOfMessage(message))))
+}
+
+/** Returns true if the text may be worked on, so that even white space at its ends and its Unicode form are significant. */
+export function mayBeWorkedOn(prompt: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
+  if (hasMarkedText(text) || PAYLOAD.test(text) || ANNOUNCEMENT.test(text)) return true
+  return mentionsTextWork(text) || isAboutWording(text) || hasTextTask(prompt, text)
 }

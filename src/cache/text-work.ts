@@ -48,6 +48,28 @@ export function mayDescribeTask(text: string): boolean {
   return mentionsTextWork(text) || TEXT_TASK.test(text)
 }
 
+/** Questions about wording, characters or courtesy itself, in which each courtesy and spelling may change the answer. */
+const ABOUT_WORDING =
+  /(?<!\p{L})(?:greet\w*|(?:im)?polite\w*|rude\w*|courte\w*|manners|(?:in)?formal\w*|subtext|insult\w*|memes?|stand\w? for|(?:react|respond|repl)\w* to|siri|alexa|chatbots?|md5|sha|crc|hash\w*|checksums?|base ?\d\d|(?:en|de)cod\w*|(?:en|de)crypt\w*|cipher\w*|morse|ascii|unicode|utf|bytes?|code ?points?|whitespace|(?:this|that) (?:question|message|request|prompt)|the message|thanking|thanked)(?!\p{L})|(?<!\p{L})(?:i|you|we|to) thank/iu
+
+export function isAboutWording(text: string): boolean {
+  return ABOUT_WORDING.test(text)
+}
+
+/** Questions about what people type, in which a misspelling may be the subject. Excludes `type of`. */
+const ABOUT_TYPING = /(?<!\p{L})(?:typ(?:e|es|ed|ing)(?! of)|writ(?:e|es|ing|ten)|contain\w*|misread\w*)(?!\p{L})/iu
+/** Words before or after a line or title, in which `can't` and `cannot` differ. */
+const QUOTING =
+  /(?<!\p{L})(?:lines?|songs?|sing|sings|sang|chorus|films?|movies?|novels?|albums?|titles?|titled|shorter|shortest|longer|story|stories|jokes?|slogans?|scripts?)(?!\p{L})/iu
+
+export function mayBeAboutSpelling(text: string): boolean {
+  return ABOUT_TYPING.test(text)
+}
+
+export function mayQuote(text: string): boolean {
+  return ABOUT_TYPING.test(text) || QUOTING.test(text)
+}
+
 /** Marks that set off a text to work on, other than a colon or a dash, which may also follow a courtesy. */
 const MARKED_TEXT =
   /[\n\r\t\v\f\u2028\u2029"`“”„‟«»‹›「」『』《》‘({[\]})<>=;|\\*_•→]|(?<![\p{L}\p{N}])['’]|['’](?![\p{L}\p{N}])|\.{2}|…/u

@@ -193,9 +193,18 @@ function letterSwaps(word: string): readonly string[] {
   ).filter((swapped) => swapped !== word)
 }
 
-export function correctSwappedLetters(token: Token): Token {
+/** No article or verb follows these words. There, the letters are the subject: `why is teh a meme` */
+const BEFORE_NOUNS: ReadonlySet<string> = new Set('the your their'.split(' '))
+const NOT_NOUNS: ReadonlySet<string> = new Set('a an the is are was were of in so'.split(' '))
+
+export function correctSwappedLetters(token: Token, index: number, tokens: readonly Token[]): Token {
   const word = commonWordOf(token)
-  return word === undefined ? token : { ...token, kind: 'word', raw: word, key: word }
+  const next = tokens[index + 1]
+  const isSubject =
+    next?.kind === 'stop' ||
+    next === undefined ||
+    (word !== undefined && BEFORE_NOUNS.has(word) && NOT_NOUNS.has(next.key))
+  return word === undefined || (isSubject && index > 0) ? token : { ...token, kind: 'word', raw: word, key: word }
 }
 
 function commonWordOf(token: Token): string | undefined {

@@ -132,6 +132,23 @@ export function isSafeTypo(word: string, typo: string): boolean {
   return word.length >= (isNeighborKey(word.charAt(from), typo.charAt(from)) ? min.changed : min.anyLetter)
 }
 
+/** Names that the lexicon contains as common words. An unknown word near one may be another name. */
+const BRANDS = words(
+  `google facebook twitter youtube netflix instagram microsoft android iphone amazon paypal spotify whatsapp linkedin reddit
+  wikipedia samsung toyota honda tesla nvidia intel oracle adobe yahoo ebay uber airbnb disney starbucks walmart`,
+)
+/** New words that are spelled like a misspelling on purpose. */
+const SLANG = words(
+  `hodl hodls hodled hodling hodler hodlers teh pwn pwned smol doggo doggos pupper birb snek thicc thicco boi bois kool phat
+  luv grrl gurl noob newb haxor warez wierdo rekt stonk stonks cheezburger hooman sowwy luser filk zine blox kewl`,
+)
+const LENGTHENED = /([aeiouy])\1\1/
+
+/** Returns true for a spelling that is chosen on purpose, such as a brand, slang or a lengthened vowel (`sooo`). */
+export function isDeliberate(word: string, typo: string): boolean {
+  return BRANDS.has(word) || SLANG.has(typo) || LENGTHENED.test(typo)
+}
+
 function isNeighborKey(left: string, right: string): boolean {
   return KEYBOARD_ROWS.some((row) => row.includes(left + right) || row.includes(right + left))
 }

@@ -68,7 +68,7 @@ describe('the guard', () => {
     ['Describe the water cycle.', 'Would you please describe the water cycle?'],
     ['Why do cats purr?', 'Would you explain why cats purr?'],
     ['Suggest a name for my dog.', 'Could you suggest a name for my dog?'],
-    ['Who is Robert de Niro?', 'who is Robert de Niro'],
+    ['Who is Robert de Niro?', 'who is Robert de Niro?'],
     ['How do I park a van?', 'how do i park a van'],
   ])('accepts %s | %s', (left, right) => {
     expect(difference(left, right)).toBeUndefined()

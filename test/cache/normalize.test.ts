@@ -69,7 +69,7 @@ it('the cache key leaves the texts beside an image unchanged if together they ar
     }
     return cacheKeyOf(prompt, { owner: 'key', modelName: 'a/b' })?.scope
   }
-  const long = 'word '.repeat(12_000)
+  const long = 'tree '.repeat(12_000)
   expect(scopeOf([`${long}a `])).toBe(scopeOf([`${long}a`]))
   expect(scopeOf([`${long}a `, long])).not.toBe(scopeOf([`${long}a`, long]))
 })

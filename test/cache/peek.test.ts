@@ -10,7 +10,7 @@ describe('peek', () => {
     const before = cache.stats()
 
     const same = await cache.peek({ ...question, prompt: chatPrompt('What is the capital of France?') })
-    const similar = await cache.peek({ ...question, prompt: chatPrompt("What's the capital of France") })
+    const similar = await cache.peek({ ...question, prompt: chatPrompt("What's the capital of France?") })
     const other = await cache.peek({ ...question, prompt: chatPrompt('How deep is the sea?') })
 
     expect(same).toMatchObject({ hit: true, similarity: 1 })

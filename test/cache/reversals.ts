@@ -443,7 +443,7 @@ export const SAME: readonly (readonly [string, string])[] = [
   ['What is the capital of France?', "I'd like to know: what is the capital of France?"],
   ['What is the capital of France?', 'Hi there! What is the capital of France? Thanks!'],
   ['What is the capital of France?', 'Any chance you could tell me what the capital of France is?'],
-  ['What is the capital of France?', "Quick question - what's the capital of France please"],
+  ['What is the capital of France?', "Quick question - what's the capital of France please?"],
   ['Why is the sky blue?', 'I was wondering why the sky is blue'],
   ['Why is the sky blue?', 'Just curious, why is the sky blue?'],
   ['Why is the sky blue?', 'Does anyone know why the sky is blue?'],
@@ -465,11 +465,11 @@ export const SAME: readonly (readonly [string, string])[] = [
   ['Where is the station?', 'Where is the station, please?'],
   ['Is Anna in Rome?', 'Is Anna in Rome? Thank you so much!'],
   // Contractions, spelling and final marks
-  ['What is the capital of France?', "what's the capital of France"],
+  ['What is the capital of France?', "what's the capital of France?"],
   ['It is not working, what should I do?', "It isn't working, what should I do?"],
   ['I cannot log in', "I can't log in"],
   ['What color is the sky?', 'What colour is the sky?'],
-  ['Who is Robert de Niro?', 'who is Robert de Niro'],
+  ['Who is Robert de Niro?', 'who is Robert de Niro?'],
   ['How do I park a van?', 'how do i park a van'],
   // Typos
   ['What is the capital of France?', 'What is the captial of France?'],
@@ -478,7 +478,7 @@ export const SAME: readonly (readonly [string, string])[] = [
   ['How do I get a different password?', 'How do I get a diffrent passsword?'],
   ['Which continent is the largest?', 'Which continetn is the largest?'],
   // Forms of one question
-  ['How do I reverse a list in Python?', 'How to reverse a list in Python'],
+  ['How do I reverse a list in Python?', 'How to reverse a list in Python?'],
   ['How do I cook rice?', 'What are the steps to cook rice?'],
   ['How do I cook rice?', 'Steps to cook rice'],
   ['How much does a passport cost?', 'What is the price of a passport?'],

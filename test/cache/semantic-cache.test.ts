@@ -18,7 +18,7 @@ import {
 } from './fixture.ts'
 
 const CAPITAL = 'What is the capital of France?'
-const ALIKE = "what's the capital of France"
+const ALIKE = "what's the capital of France?"
 
 const directives = (given: Partial<CacheDirectives>): { readonly directives: CacheDirectives } => ({
   directives: { allowsRead: true, allowsWrite: true, ...given },
