@@ -55,8 +55,9 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
   let costs = costsOf(run, job.tokens)
   const last = await recallCut(run.memory, job)
   const forecast = await withFallback(undefined, (async () => tier.forecast?.(job))())
+  // A prompt that is too small is left to the tier, which declines.
   const expected =
-    forecast === undefined
+    forecast === undefined || forecast.tokens >= job.tokens
       ? ZERO
       : costs.of(forecast.tokens, forecast.continues === true ? warmOf(last, run) : 0, undefined, forecast.callCost)
   // The estimate may be far too low.

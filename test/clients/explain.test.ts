@@ -140,7 +140,7 @@ describe('a request with X-Svc-Explain', () => {
     })
     written.length = 0
 
-    const { body } = await explain(started, createConversation(300), { [header]: 'true' })
+    const { body } = await explain(started, createConversation(300), { [header]: 'true', 'x-svc-force': 'true' })
 
     expect(body).toMatchObject({ tier: { chosen: tier } })
     const { theoretical_usd: theoretical = 0, actual_usd: actual = 0 } = body['cost'] as Record<string, number>

@@ -152,7 +152,8 @@ describe('a shadow trial', () => {
     const { store, written } = watchedStore()
     const prompt = chat()
     const shadowed = savingsOf({ shadow: 0.5, tiers: [newestOnly] }, store, random)
-    const job = jobOf(prompt, { model: CACHED })
+    // A model without a cache price, because a conversation that another process may have sent is not tried.
+    const job = jobOf(prompt, { model: MODEL })
     if (random < 0.5) await shadowed.trial(job)
     else await shadowed.waterfall(job)
     await written
@@ -160,6 +161,7 @@ describe('a shadow trial', () => {
     const { waterfall } = savingsOf({ tiers: [newestOnly] }, store)
     const known = await waterfall(jobOf(next(prompt), { model: CACHED }))
     expect(known.verdicts.map(({ outcome }) => outcome)).toEqual(['does-not-pay'])
+    expect(known.expectedCacheRead).toBeGreaterThan(0)
     const unknown = await savingsOf({ tiers: [newestOnly] }, memoryStore()).waterfall(jobOf(prompt, { model: MODEL }))
     expect(unknown.rewrite?.strategy).toBe('Newest only')
   })
