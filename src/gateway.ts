@@ -16,7 +16,6 @@ import { listedStemOf } from './providers/vendor.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { Metrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
-import { createSingleFlight } from './replay/shared-work.ts'
 import type { MetricsReports } from './routes/info.ts'
 import { guardStore } from './stores/store-rules.ts'
 import { memoryStore } from './stores/memory.ts'
@@ -30,14 +29,7 @@ import {
   lazyAuthorize,
   lazyFetch,
 } from './wiring/endpoints.ts'
-import {
-  createCache,
-  createDryRun,
-  createPromptMarker,
-  createSavings,
-  shadowFields,
-  smallModelFor,
-} from './wiring/savings.ts'
+import { createCache, createDryRun, createPromptMarker, createSavings, smallModelFor } from './wiring/savings.ts'
 import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './wiring/explain-plans.ts'
 import {
   createGovernance,
@@ -212,11 +204,11 @@ export function createGateway(options: GatewayOptions): Gateway {
     rateLimits,
     metrics,
     audit: {
-      read: async (query) => (await import('./records/audit-query.ts')).readAudit(observers.audit, query),
+      read: async (query) => (await import('./wiring/fallback-handler.ts')).readAudit(observers.audit, query),
     },
     savings: {
       explain: async (input, explainOptions = {}) => {
-        const { explainSavings } = await import('./wiring/explain-plans.ts')
+        const { explainSavings } = await import('./wiring/fallback-handler.ts')
         return explainSavings(input, explainOptions, { savings: options.savings ?? {}, services })
       },
     },
@@ -256,7 +248,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
-    ...(cache !== undefined && { answerCache: { cache, singleFlight: createSingleFlight({ timeout }) } }),
+    ...(cache !== undefined && { answerCache: { cache, followTimeout: timeout } }),
     resolve: createResolve(directory, runtime.random),
     provider: directory.provider,
     ledger: governance.ledger,
@@ -268,9 +260,9 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
       savings,
       { store, meter, runtime },
       {
-        onShadow: (record, job) => {
+        onShadow: (record, fields) => {
           metrics.recordTrial(record)
-          log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job))
+          log.event('INFO', 'shadow', runtime.now(), fields)
         },
         onShadowFailure: (cause) => observers.reportFailure('the shadow run of a savings tier failed', cause),
       },

@@ -2,7 +2,6 @@ import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { bodyError, decodeUtf8, joinBytes, LARGE_BODY_BYTES, parseJsonText } from '../core/http.ts'
 import { type ReceivedBody, isSafeModelName } from '../core/prompt.ts'
-import { memberSpan } from '../core/splice-json.ts'
 import { scanJson, scanWithoutPauses, type JsonScan, type ParseLimits, type Steps } from './scan-json.ts'
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 
@@ -105,22 +104,10 @@ function createParsedBody(body: unknown, { scan, bytes, text, size }: ScannedBod
   return { body, hasRepeatedKeys, maxSerializedBytes, received }
 }
 
-/** Returns undefined if the text is not an object with a model. The object must not repeat a key. */
-export function toReceivedBody(text: string): ReceivedBody | undefined {
-  const span = memberSpan(text, 'model')
-  if (span === undefined) return undefined
-  const bytes = encoder.encode(text)
-  if (bytes.length === text.length) {
-    return bytes.length <= MAX_SPLICED_TEXT_BYTES ? { bytes, modelSpan: span, text } : { bytes, modelSpan: span }
-  }
-  const [start, end] = [span.start, span.end].map((index) => encoder.encode(text.slice(0, index)).length)
-  return start === undefined || end === undefined ? undefined : { bytes, modelSpan: { start, end } }
-}
-
 const encoder = new TextEncoder()
 const OPEN_BRACE = 123
 /** Maximum size in bytes at which joining strings is faster than joining bytes. */
-const MAX_SPLICED_TEXT_BYTES = 64 * 1024
+export const MAX_SPLICED_TEXT_BYTES = 64 * 1024
 
 export function replaceModel(received: ReceivedBody, model: string, addedFields: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received

@@ -47,6 +47,9 @@ import {
 } from './usage-report.ts'
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
+export { callInProcess } from '../core/field-names.ts'
+export { createKeyring } from './keyring.ts'
+
 /**
  * Operations on one kind of record, with the same checks and effects as the HTTP admin API. Field names are in camel
  * case. The names of the HTTP API (`budget_limit_cents`) are also accepted.

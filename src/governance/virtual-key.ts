@@ -199,7 +199,7 @@ function checkToolModels(key: VirtualKey, prompt: Prompt, routeNames: readonly s
     if (mayUse(key, id, names)) continue
     throw new GatewayError(
       'model-not-allowed',
-      `This key may not use the model ${id.slice(0, MAX_SHOWN_LENGTH)}, which a tool names. GET /v1/models lists the models of this key.`,
+      `This key may not use the model ${id.slice(0, MAX_SHOWN_LENGTH)}, which a tool names.`,
       { param: 'tools' },
     )
   }

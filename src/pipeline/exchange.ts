@@ -1,3 +1,4 @@
+import type { NanoUsd } from '../core/money.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import { Cancellation, isPromise, type MaybePromise } from '../core/async.ts'
@@ -301,3 +302,13 @@ export function createWriteContext(
 ): WriteContext {
   return { prompt, createdSeconds: Math.floor(startedAt / 1000), now, requestId: id, requestBody }
 }
+
+export interface RecallMiss {
+  readonly keeper: AnswerKeeper
+  /** Cost of the cache's verifier. */
+  readonly spent: NanoUsd
+}
+
+export type Recalled = { readonly replay: ReplayPlan } | RecallMiss
+/** `recalling` resolves after the headers of the stream have left. */
+export type RecallResult = Recalled | { readonly recalling: Promise<Recalled> }

@@ -19,7 +19,7 @@ import { createReader as responsesReader } from '../formats/responses/answer-rea
 import { createSseParser, type SseParser } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, type LiveStream, publishStream, type StreamLocation } from '../replay/live-stream.ts'
-import type { Leader } from '../replay/shared-work.ts'
+import type { Leader } from '../replay/single-flight.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { hitBill } from './charge.ts'
 import {

@@ -188,11 +188,9 @@ function checkPrices(otherModels: readonly string[], dialect: Dialect, routes: r
     )
     if (unpriced === undefined) continue
     const name = `${unpriced.provider.name}/${id.slice(0, MAX_SHOWN_LENGTH)}`
-    throw new GatewayError(
-      'invalid-model',
-      `The request names the model ${name} beside its own, and the gateway has no price for it. Remove it, or have the operator add it to the models of the provider.`,
-      { param: 'model' },
-    )
+    throw new GatewayError('invalid-model', `The model ${name} has no price. Remove it from the request.`, {
+      param: 'model',
+    })
   }
 }
 

@@ -1,7 +1,7 @@
 import { setMembers } from '../core/splice-json.ts'
 import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
-import { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/cache.ts'
+import { digestWithPauses, longBlockDigests } from '../core/cache.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type Json, type JsonObject, isJsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
@@ -10,12 +10,11 @@ import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { type Planned, newAnswerId } from './exchange.ts'
 
 // Kept in one module, because each additional dynamic import would split shared code into more chunks.
+export { failureHeaders } from '../formats/failures.ts'
 export { portablePrompt } from '../formats/portable.ts'
+export { addCacheMarkers, optimize } from './optimize.ts'
+export { recallFromCache } from './recall.ts'
 export { createClaimStreamSearch, followStream, publishToOtherProcesses } from './follow.ts'
-
-export function digestMedia(prompt: Prompt): Promise<void> {
-  return digestWithPauses(longMediaDigests(prompt, sha256), yieldToEventLoop)
-}
 
 export function digestBlocks(prompt: Prompt): Promise<void> {
   return digestWithPauses(longBlockDigests(prompt, sha256), yieldToEventLoop)

@@ -10,7 +10,6 @@ import { describeFailure } from '../formats/failures.ts'
 import type { Forecast, LimitBalance } from '../governance/balances.ts'
 import type { ReplayedAnswer } from '../replay/idempotency.ts'
 import { hideMarginInAnswer } from './stored-margin.ts'
-import { createSingleFlight } from '../replay/shared-work.ts'
 import type { TierVerdict } from '../savings/tier.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { quote } from './admission.ts'
@@ -114,7 +113,7 @@ function dryRunOf(services: Services): { readonly services: Services; readonly c
     services: {
       ...services,
       ...(answerCache !== undefined && {
-        answerCache: { cache: { ...answerCache.cache, lookUp }, singleFlight: createSingleFlight() },
+        answerCache: { cache: { ...answerCache.cache, lookUp } },
       }),
       ...services.dryRun(),
       smallModel: (route) => simulateSmallModel(services.smallModel(route), services.meter),

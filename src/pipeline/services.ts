@@ -15,7 +15,8 @@ import type { BodyCapacity } from '../http/body.ts'
 import type { LogEventFields } from '../records/request-log.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
-import type { DetachedWork, SingleFlight } from '../replay/shared-work.ts'
+import type { DetachedWork } from '../replay/shared-work.ts'
+import type { SingleFlight } from '../replay/single-flight.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
@@ -93,7 +94,10 @@ export interface RequestBodyLimits extends BodyLimits {
 
 export interface AnswerCache {
   readonly cache: SemanticCache
-  readonly singleFlight: SingleFlight<SharedAnswer, PublishedAnswer>
+  /** Maximum time that a request waits for an identical one. @default unlimited */
+  readonly followTimeout?: { readonly ms: number; readonly after: Runtime['after'] }
+  /** Created with the first request that uses the cache. */
+  singleFlight?: SingleFlight<SharedAnswer, PublishedAnswer>
 }
 
 export interface SharedAnswer {

@@ -42,6 +42,7 @@ import { usesTools } from './uses-tools.ts'
 
 // A separate lazy import would split the shared code into more chunks.
 export { createMemory } from './memory.ts'
+export { createShadow } from './shadow.ts'
 export { markForCache } from './prompt-cache.ts'
 
 export interface WaterfallOptions {

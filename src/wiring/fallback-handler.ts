@@ -21,6 +21,8 @@ import { replayStream } from '../routes/replay.ts'
 // Exported here, because each additional dynamic import would split shared code into more chunks.
 export { writePrometheus } from '../routes/info.ts'
 export { createAuthorize } from '../routes/admin.ts'
+export { readAudit } from '../records/audit-query.ts'
+export { explainSavings } from './explain-plans.ts'
 export { sendFailure } from './failure-response.ts'
 
 export interface EndpointDependencies {

@@ -3,11 +3,9 @@ import { expects, listOf, numberFrom, oneOf, type OptionCheck, optionsOf } from 
 import type { Embedder } from '../core/cache.ts'
 import type { Meter, Runtime, Route, Model } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { costOf, type NanoUsd, NO_USAGE, toDollars, ZERO } from '../core/money.ts'
-import type { Part } from '../core/prompt.ts'
-import type { EvidenceLoss } from '../savings/evidence.ts'
+import { costOf, NO_USAGE, ZERO } from '../core/money.ts'
+import type { ShadowObserver } from '../savings/shadow.ts'
 import type { MarkPrompt, Services } from '../pipeline/services.ts'
-import type { LogEventFields } from '../records/request-log.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
@@ -16,7 +14,6 @@ import {
   type Thresholds,
   type Tier,
   type TierJob,
-  type TierNumber,
   type Waterfall,
   type WaterfallResult,
 } from '../savings/tier.ts'
@@ -108,27 +105,10 @@ export const checkSavings: OptionCheck = optionsOf({
   promptCache: oneOf('auto', 'off'),
 })
 
-export interface ShadowRecord {
-  readonly strategy: string
-  readonly originalTokens: number
-  readonly optimizedTokens: number
-  readonly spent: NanoUsd
-  readonly tier: TierNumber
-  /** Undefined without a complete answer, or if the work was dropped. */
-  readonly evidence: EvidenceLoss | undefined
-  /** True if too much work was waiting, or the prompt is too long. */
-  readonly isDropped: boolean
-}
-
 interface SavingsDependencies {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
-}
-
-interface ShadowObserver {
-  readonly onShadow: (record: ShadowRecord, job: TierJob) => void
-  readonly onShadowFailure: (cause: unknown) => void
 }
 
 /** Omits the embedder, because its calls may cost money. */
@@ -141,22 +121,6 @@ export function createDryRun(
   return {
     waterfall: createSavings(options, dryDependencies, { onShadow: () => {}, onShadowFailure: () => {} }),
     markPrompt: createPromptMarker(options, dryDependencies),
-  }
-}
-
-export function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
-  return {
-    virtual_key_id: job.owner,
-    model: job.modelName,
-    strategy: record.strategy,
-    tier: record.tier,
-    original_tokens: record.originalTokens,
-    optimized_tokens: record.optimizedTokens,
-    small_models_usd: toDollars(record.spent),
-    ...(record.evidence !== undefined && {
-      evidence_facts: record.evidence.facts,
-      evidence_lost: record.evidence.lost,
-    }),
   }
 }
 
@@ -181,39 +145,12 @@ export function createSavings(
   const waterfall = lazyWaterfall(options, dependencies)
   const { shadow: share } = options
   if (share === undefined) return waterfall
-  const recallMeter = lazy(async () => {
-    const { createRecallMeter } = await import('../savings/shadow-recall.ts')
-    return createRecallMeter(yieldToEventLoop)
+  const load = lazy(async () => {
+    const { createShadow } = await import('../savings/waterfall.ts')
+    return createShadow({ waterfall, share, random: dependencies.runtime.random, yieldToEventLoop, observer })
   })
-  const observe = async (
-    job: TierJob,
-    trial: Promise<WaterfallResult>,
-    answered: Promise<readonly Part[] | undefined>,
-  ): Promise<void> => {
-    const { rewrite, tokens, spent } = await trial
-    if (rewrite === undefined) return
-    const { strategy, tier, tokens: optimizedTokens, prompt: sent } = rewrite
-    const answer = await answered
-    const evidence =
-      answer === undefined ? undefined : await (await recallMeter()).measure({ received: job.prompt, sent, answer })
-    const isDropped = answer !== undefined && evidence === undefined
-    observer.onShadow({ strategy, tier, originalTokens: tokens, optimizedTokens, spent, evidence, isDropped }, job)
-  }
-  const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
-    if (isSteered(job)) return waterfall(job)
-    // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
-    const shadow = dependencies.runtime.random() < share ? 'tried' : 'not-tried'
-    const trial = waterfall({ ...job, shadow })
-    let reportAnswer: WaterfallResult['reportAnswer']
-    const answered = new Promise<readonly Part[] | undefined>((resolve) => (reportAnswer = resolve))
-    observe(job, trial, answered).catch(observer.onShadowFailure)
-    const reportSent = async (read?: number): Promise<void> => {
-      // `observe` reports a failed trial.
-      const { reportSent: report } = await trial.catch(() => unchangedResult(job))
-      await report?.(read)
-    }
-    return { ...unchangedResult(job), reportSent, ...(reportAnswer !== undefined && { reportAnswer }) }
-  }
+  const shadowed = async (job: TierJob): Promise<WaterfallResult> =>
+    isSteered(job) ? waterfall(job) : (await load())(job)
   return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall })
 }
 

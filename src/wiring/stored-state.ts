@@ -47,10 +47,7 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
   const shared = createSharedLimits({ store, now, ...cacheOptions })
   const lookup = createKeyLookup({ store, now, ...cacheOptions })
   const load = lazy(async () => {
-    const [{ applyConfiguration, createAdminRecords }, { createKeyring }] = await Promise.all([
-      import('../governance/admin-records.ts'),
-      import('../governance/keyring.ts'),
-    ])
+    const { applyConfiguration, createAdminRecords, createKeyring } = await import('../governance/admin-records.ts')
     const keyring = createKeyring({ store, now, uuid, shared, lookup })
     const records = createAdminRecords({ store, runtime, keyring, shared })
     return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
@@ -139,7 +136,7 @@ function inProcessApi<Api extends Methods<Api>>(
   const method =
     (name: keyof Api) =>
     async (...parameters: never[]): Promise<unknown> => {
-      const [methods, { callInProcess }] = await Promise.all([load(), import('../core/field-names.ts')])
+      const [methods, { callInProcess }] = await Promise.all([load(), import('../governance/admin-records.ts')])
       return callInProcess(parameters, (renamed) => methods[name](...(renamed as never[])))
     }
   return Object.fromEntries(Object.keys(methodNames).map((name) => [name, method(name as keyof Api)])) as Api

@@ -1,7 +1,7 @@
 import { Cancellation } from '../../src/core/async.ts'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createSingleFlight, type FlightEnd, type FlightRole, type Leader } from '../../src/replay/shared-work.ts'
+import { createSingleFlight, type FlightEnd, type FlightRole, type Leader } from '../../src/replay/single-flight.ts'
 
 interface Member {
   readonly key: string

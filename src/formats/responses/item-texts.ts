@@ -1,8 +1,8 @@
 import { decodeUtf8 } from '../../core/http.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { ReceivedBody } from '../../core/prompt.ts'
-import { elementTexts, memberText, replaceMembers } from '../../core/splice-json.ts'
-import { toReceivedBody } from '../parse-body.ts'
+import { elementTexts, memberSpan, memberText, replaceMembers } from '../../core/splice-json.ts'
+import { MAX_SPLICED_TEXT_BYTES } from '../parse-body.ts'
 
 /** The JSON texts of items as received. They keep numbers that the parsed items cannot represent. */
 export class ItemTexts {
@@ -43,4 +43,18 @@ export function inputText(received: ReceivedBody, input: Json | undefined): stri
 
 function textOf({ text, bytes }: ReceivedBody): string {
   return text ?? decodeUtf8(bytes)
+}
+
+const encoder = new TextEncoder()
+
+/** Returns undefined if the text is not an object with a model. The object must not repeat a key. */
+function toReceivedBody(text: string): ReceivedBody | undefined {
+  const span = memberSpan(text, 'model')
+  if (span === undefined) return undefined
+  const bytes = encoder.encode(text)
+  if (bytes.length === text.length) {
+    return bytes.length <= MAX_SPLICED_TEXT_BYTES ? { bytes, modelSpan: span, text } : { bytes, modelSpan: span }
+  }
+  const [start, end] = [span.start, span.end].map((index) => encoder.encode(text.slice(0, index)).length)
+  return start === undefined || end === undefined ? undefined : { bytes, modelSpan: { start, end } }
 }
