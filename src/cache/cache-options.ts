@@ -148,8 +148,8 @@ export interface VerifyHit {
  * the guard rejects, and it can be wrong. Without a small model, every paraphrase is a miss.
  */
 export function smallModelVerifier(): VerifyHit {
-  const verify = async (...parameters: Parameters<VerifyHit>): Promise<Verdict> =>
-    (await import('./small-model-verifier.ts')).verifyBySmallModel(...parameters)
+  const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> =>
+    (await import('./small-model-verifier.ts')).verifyBySmallModel(query.text, entry.text, call)
   return Object.assign(verify, { judgesWording: true })
 }
 

@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { CacheWrites } from '../core/money.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Model, Provider, Route, Vocabulary } from '../core/ports.ts'
-import type { Dialect, Prompt } from '../core/prompt.ts'
+import type { Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork, NO_FIELD_COSTS, otherModelsOf } from '../formats/prompt-checks.ts'
 import {
@@ -144,7 +144,6 @@ export class PromptSize implements Size {
     if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(this.#prompt, this.#costs))
     if (this.#asksForVendorWork) {
       this.otherModels = otherModelsOf(this.#prompt)
-      checkPrices(this.otherModels, dialect, routes)
     }
     const { surcharge } = this.#costs
     if (surcharge === undefined || limits.surcharges !== 'refuse') return
@@ -179,22 +178,6 @@ export class PromptSize implements Size {
 function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
   return overhead + images * IMAGE_TOKENS
 }
-
-/** A vendor bills a model that the gateway has no price for at an unknown price. */
-function checkPrices(otherModels: readonly string[], dialect: Dialect, routes: readonly Route[]): void {
-  for (const id of otherModels) {
-    const unpriced = routes.find(
-      ({ provider }) => supportsDialect(provider, dialect) && provider.model(id) === undefined,
-    )
-    if (unpriced === undefined) continue
-    const name = `${unpriced.provider.name}/${id.slice(0, MAX_SHOWN_LENGTH)}`
-    throw new GatewayError('invalid-model', `The model ${name} has no price. Remove it from the request.`, {
-      param: 'model',
-    })
-  }
-}
-
-const MAX_SHOWN_LENGTH = 100
 
 function refuseVendorWork(param: string | undefined): void {
   if (param === undefined) return

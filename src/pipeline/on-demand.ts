@@ -10,7 +10,6 @@ import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { type Planned, newAnswerId } from './exchange.ts'
 
 // Kept in one module, because each additional dynamic import would split shared code into more chunks.
-export { failureHeaders } from '../formats/failures.ts'
 export { portablePrompt } from '../formats/portable.ts'
 export { addCacheMarkers, optimize } from './optimize.ts'
 export { recallFromCache } from './recall.ts'

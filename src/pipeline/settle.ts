@@ -156,7 +156,7 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))
   // Before the import, because the gateway could close while the module is loaded.
   await release(exchange, { status, failure }, services)
-  const { failureHeaders } = await import('./on-demand.ts')
+  const { failureHeaders } = await import('../formats/failures.ts')
   const head = { 'cache-control': 'no-store', ...failureHeaders(failure) }
   await answerDuplicates(exchange, failure, head, body)
   const rate = failure.details.rate ?? (await rateOf(exchange, services))
