@@ -12,7 +12,6 @@ import { type Planned, newAnswerId } from './exchange.ts'
 // Kept in one module, because each additional dynamic import would split shared code into more chunks.
 export { portablePrompt } from '../formats/portable.ts'
 export { addCacheMarkers, optimize } from './optimize.ts'
-export { recallFromCache } from './recall.ts'
 export { createClaimStreamSearch, followStream, publishToOtherProcesses } from './follow.ts'
 
 export function digestBlocks(prompt: Prompt): Promise<void> {

@@ -114,7 +114,7 @@ const MAY_BE_SHARED: RecallMiss = { keeper: { finish: () => {}, share: () => {} 
 
 type RecallFromCache = typeof recallFromCache
 let loadedRecall: RecallFromCache | undefined
-const loadRecall = lazy(async () => (loadedRecall = (await import('./on-demand.ts')).recallFromCache))
+const loadRecall = lazy(async () => (loadedRecall = (await import('./recall.ts')).recallFromCache))
 
 function recall(reserved: Reserved, services: Services): MaybePromise<RecallResult> {
   const { answerCache } = services
