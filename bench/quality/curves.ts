@@ -1,4 +1,4 @@
-import { textOfMessage } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
 import { loadCases, loadConversations, readCaseLines, type Case } from './data.ts'
 import { meter } from './lab.ts'
 import { createHaystack, percent, shareOf } from './metrics.ts'

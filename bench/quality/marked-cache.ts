@@ -1,5 +1,6 @@
 import { NO_USAGE, type Usage } from '../../src/core/money.ts'
-import { textOfMessage, type Part, type Prompt } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Part, type Prompt } from '../../src/core/prompt.ts'
 import { meter } from './lab.ts'
 
 /** Time for which the vendor keeps a prefix after its last use. */

@@ -1,4 +1,5 @@
-import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Message, type Prompt } from '../../src/core/prompt.ts'
 import { cutToQuery } from '../../src/savings/cut.ts'
 import { createSegmentAnalyzer } from '../../src/savings/excerpt.ts'
 import type { WaterfallResult, TierJob } from '../../src/savings/tier.ts'

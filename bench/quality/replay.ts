@@ -1,5 +1,6 @@
 import type { Price } from '../../src/core/money.ts'
-import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Prompt } from '../../src/core/prompt.ts'
 import type { Steering } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
 import type { ChatMessage } from './data.ts'

@@ -1,4 +1,5 @@
-import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Prompt } from '../../src/core/prompt.ts'
 import { meter } from './lab.ts'
 
 /** Prices of an upstream's prompt cache, as multiples of the input price. */

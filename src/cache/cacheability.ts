@@ -2,15 +2,8 @@ import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
 import { digestJson } from '../core/cache.ts'
 import { asArray, asObject, flatten, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import {
-  lastUserIndex,
-  type Dialect,
-  type Message,
-  type Native,
-  type Part,
-  type Prompt,
-  type TextPart,
-} from '../core/prompt.ts'
+import { lastUserIndex } from '../core/messages.ts'
+import { type Dialect, type Message, type Native, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { mayBeWorkedOn } from './stand-alone.ts'
 
 export interface CacheKeyOptions {

@@ -1,4 +1,5 @@
-import { lastUserIndex, textOfMessage, type Native, type Prompt } from '../core/prompt.ts'
+import { lastUserIndex, textOfMessage } from '../core/messages.ts'
+import { type Native, type Prompt } from '../core/prompt.ts'
 import { words } from './english.ts'
 import { hasMarkedText, isAboutWording, mayDescribeTask, mentionsTextWork } from './text-work.ts'
 

@@ -1,4 +1,4 @@
-import type { ByteSearch } from './json.ts'
+import type { ByteSearch } from './byte-search.ts'
 import { type Usage, NO_USAGE } from './money.ts'
 import type { Dialect, DocumentPart, ImagePart, Native, Part, UpstreamDialect } from './prompt.ts'
 

@@ -1,7 +1,8 @@
 import type { Store } from './store.ts'
 import type { Completion } from './answer.ts'
 import type { Json, JsonObject } from './json.ts'
-import { lastUserIndex, type Part, type Prompt, type Source } from './prompt.ts'
+import { lastUserIndex } from './messages.ts'
+import { type Part, type Prompt, type Source } from './prompt.ts'
 
 /** A stored answer and the request that it answers. */
 export interface CachedAnswer {

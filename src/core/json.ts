@@ -57,7 +57,7 @@ export function isTooDeep(text: string): boolean {
   return text.length > 2 * MAX_DEPTH && readNesting({ depth: 0, isInString: false, isEscaped: false }, text) > MAX_DEPTH
 }
 
-interface JsonNesting {
+export interface JsonNesting {
   depth: number
   isInString: boolean
   /** True if the last chunk ended with the backslash of an escape sequence. */
@@ -77,15 +77,6 @@ export function readNesting(nesting: JsonNesting, text: string): number {
   }
   nesting.depth = depth
   return maxDepth
-}
-
-export function createJsonEndDetector(): (piece: string) => boolean {
-  const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
-  let isOpened = false
-  return (piece) => {
-    isOpened = readNesting(nesting, piece) > 0 || isOpened
-    return isOpened && nesting.depth <= 0
-  }
 }
 
 /** Returns the index of the closing quote, or the length of the chunk if the string continues in the next chunk. */
@@ -182,24 +173,6 @@ export function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'pl
   } catch {
     return 'other'
   }
-}
-
-export interface ByteSearch {
-  readonly bytes: Uint8Array
-  find(pattern: string, from?: number): number
-}
-
-/** Decodes windows-1252, which has one character per byte. */
-const decoder = new TextDecoder('latin1')
-
-/** Strings are searched faster than bytes, so the first search converts the bytes. */
-export function createByteSearch(bytes: Uint8Array): ByteSearch {
-  let text: string | undefined
-  const find = (pattern: string, from = 0): number => {
-    text ??= isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)
-    return text.indexOf(pattern, from)
-  }
-  return { bytes, find }
 }
 
 /** Methods of Node's Buffer, which are faster than a TextDecoder. */

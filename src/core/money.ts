@@ -60,10 +60,6 @@ export function fromDollars(dollars: number): NanoUsd {
   return toNanoUsd(dollars * 1e9)
 }
 
-export function fromCents(amount: number): NanoUsd {
-  return toNanoUsd(amount * 1e7)
-}
-
 export function add(a: NanoUsd, b: NanoUsd): NanoUsd {
   return toNanoUsd(a + b)
 }

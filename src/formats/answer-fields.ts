@@ -1,15 +1,8 @@
 import type { StreamPart, Completion, SseEvent } from '../core/answer.ts'
 import type { Dialect, Native, Part } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
-import {
-  asObject,
-  asString,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  parseJson,
-  type ByteSearch,
-} from '../core/json.ts'
+import { type ByteSearch } from '../core/byte-search.ts'
+import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../core/json.ts'
 
 export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
   return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }

@@ -1,7 +1,8 @@
 import type { Completion, SseEvent, StreamChunk, StreamFormat } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { decodeUtf8 } from '../core/http.ts'
-import type { Json, JsonObject, ByteSearch } from '../core/json.ts'
+import type { ByteSearch } from '../core/byte-search.ts'
+import type { Json, JsonObject } from '../core/json.ts'
 import { elementTexts, memberText, replaceMembers } from '../core/splice-json.ts'
 import type {
   Dialect,

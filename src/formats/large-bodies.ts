@@ -1,13 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { createUtf8Decoder, decodeUtf8, joinBytes, parseJsonText } from '../core/http.ts'
-import {
-  type JsonObject,
-  MAX_DATA_URL_PREFIX_BYTES,
-  type ByteSearch,
-  isNodeBytes,
-  createByteSearch,
-  flatten,
-} from '../core/json.ts'
+import { type ByteSearch, createByteSearch } from '../core/byte-search.ts'
+import { type JsonObject, MAX_DATA_URL_PREFIX_BYTES, isNodeBytes, flatten } from '../core/json.ts'
 import type { Span } from '../core/prompt.ts'
 import { PartJoiner } from './join-json.ts'
 import type { JsonScan, LongString, Steps } from './scan-json.ts'

@@ -1,5 +1,6 @@
 import type { Model } from '../core/ports.ts'
-import { type Message, type Part, type Prompt, type Settings, type UpstreamDialect, withParts } from '../core/prompt.ts'
+import { withParts } from '../core/messages.ts'
+import { type Message, type Part, type Prompt, type Settings, type UpstreamDialect } from '../core/prompt.ts'
 import { sourceFormatOf } from './unsupported-fields.ts'
 import { nameSet } from './parse-body.ts'
 import { asObject, asString, type JsonObject } from '../core/json.ts'

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
-import { fromCents, type NanoUsd, toCents } from '../core/money.ts'
+import { type NanoUsd, toCents, toNanoUsd } from '../core/money.ts'
 import type { DurationCode, Store } from '../core/store.ts'
 import {
   invalidFieldError,
@@ -30,6 +30,8 @@ import {
   UNLIMITED,
   type VirtualKey,
 } from './virtual-key.ts'
+
+const NANO_USD_PER_CENT = 1e7
 
 export interface Keyring {
   read(id: string): Promise<VirtualKey>
@@ -225,7 +227,7 @@ function toTimestamp(text: string | null | undefined): number | null | undefined
 
 function toBudgetAmount(amount: number | null | undefined): NanoUsd | null | undefined {
   if (amount === UNLIMITED) return null
-  return typeof amount === 'number' ? fromCents(amount) : amount
+  return typeof amount === 'number' ? toNanoUsd(amount * NANO_USD_PER_CENT) : amount
 }
 
 function toProviderConfig(input: WireForm<KeyProvider>): ProviderConfig {

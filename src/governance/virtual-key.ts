@@ -170,11 +170,7 @@ export function checkAccess(
 ): void {
   const { prompt, modelName } = request
   if (!mayUse(key, modelName, request.routeNames)) {
-    throw new GatewayError(
-      'model-not-allowed',
-      `This key may not use the model ${modelName.slice(0, MAX_SHOWN_LENGTH)}. GET /v1/models lists the models of this key.`,
-      { param: 'model' },
-    )
+    throw modelNotAllowed(modelName, 'model')
   }
   const { permissions, providers } = key
   const restrictsModels =
@@ -192,17 +188,17 @@ export function checkAccess(
 /** The vendor of a route calls the models that tools name, such as an adviser. */
 function checkToolModels(key: VirtualKey, prompt: Prompt, routeNames: readonly string[]): void {
   for (const id of modelsOfTools(prompt)) {
-    const names = routeNames.flatMap((name) => {
-      const provider = splitModelName(name)?.provider
-      return provider === undefined ? [] : [`${provider}/${id}`]
-    })
-    if (mayUse(key, id, names)) continue
-    throw new GatewayError(
-      'model-not-allowed',
-      `This key may not use the model ${id.slice(0, MAX_SHOWN_LENGTH)}, which a tool names.`,
-      { param: 'tools' },
-    )
+    const names = routeNames.map((name) => `${name.slice(0, name.indexOf('/'))}/${id}`)
+    if (!mayUse(key, id, names)) throw modelNotAllowed(id, 'tools')
   }
+}
+
+function modelNotAllowed(name: string, param: string): GatewayError {
+  return new GatewayError(
+    'model-not-allowed',
+    `This key may not use the model ${name.slice(0, MAX_SHOWN_LENGTH)}. GET /v1/models lists the models of this key.`,
+    { param },
+  )
 }
 
 function hasTools(prompt: Prompt): boolean {

@@ -1,7 +1,7 @@
 import { createParser } from 'eventsource-parser'
 import type { SseEvent } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { ByteSearch } from '../core/json.ts'
+import type { ByteSearch } from '../core/byte-search.ts'
 
 /** The parser checks the size of its buffer only after each feed. */
 const SLICE_BYTES = 16 * 1024

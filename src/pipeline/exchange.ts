@@ -222,20 +222,12 @@ export interface RequestOutcome {
 /** Maximum time that the headers of a stream wait for its content, in milliseconds. Starts at the vendor call. */
 export const MAX_HEADER_WAIT_MS = 5000
 
-/** Returns undefined if the format uses the upstream's id. */
-export function newAnswerId(
-  { format, id }: Pick<Parsed, 'format' | 'id'>,
-  { uuid }: Pick<Runtime, 'uuid'>,
-): string | undefined {
-  return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
-}
-
 export function requestIdOf(uuid: string): string {
   return `req_${hexDigitsOf(uuid)}`
 }
 
 /** Slices are several times faster than `replaceAll`. */
-function hexDigitsOf(uuid: string): string {
+export function hexDigitsOf(uuid: string): string {
   return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24)
 }
 

@@ -1,3 +1,4 @@
+import type { Runtime } from '../core/ports.ts'
 import { isStorable } from '../cache/cacheability.ts'
 import type { AnswerClaim } from '../cache/find-answer.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
@@ -24,7 +25,8 @@ import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { hitBill } from './charge.ts'
 import {
   type AnswerKeeper,
-  newAnswerId,
+  hexDigitsOf,
+  type Parsed,
   type PublishedAnswer,
   type ReplayPlan,
   type Reserved,
@@ -278,4 +280,12 @@ function streamEndedEarly(): GatewayError {
     'upstream',
     'This request shared the answer of an identical request, which ended early. Send the request again.',
   )
+}
+
+/** Returns undefined if the format uses the upstream's id. */
+export function newAnswerId(
+  { format, id }: Pick<Parsed, 'format' | 'id'>,
+  { uuid }: Pick<Runtime, 'uuid'>,
+): string | undefined {
+  return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
 }

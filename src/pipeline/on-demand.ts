@@ -7,7 +7,8 @@ import { type Json, type JsonObject, isJsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import { type Planned, newAnswerId } from './exchange.ts'
+import type { Planned } from './exchange.ts'
+import { newAnswerId } from './follow.ts'
 
 // Kept in one module, because each additional dynamic import would split shared code into more chunks.
 export { portablePrompt } from '../formats/portable.ts'

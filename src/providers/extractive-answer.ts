@@ -4,7 +4,8 @@ import { type Completion, type StreamChunk, toStreamChunks } from '../core/answe
 import { NO_USAGE, type Usage } from '../core/money.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall, Model } from '../core/ports.ts'
-import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from '../core/prompt.ts'
+import { lastUserIndex, textOfMessage } from '../core/messages.ts'
+import { type Part, type Prompt, type Tool } from '../core/prompt.ts'
 import { extractAnswer, extractSummary, forEachSentence, sharedPause } from './extractive-sentences.ts'
 import { fillSchema } from './fill-schema.ts'
 

@@ -1,12 +1,5 @@
-import {
-  type Message,
-  type Part,
-  type Prompt,
-  type Source,
-  type TextSource,
-  textOfMessage,
-  textOfPart,
-} from '../core/prompt.ts'
+import { textOfMessage } from '../core/messages.ts'
+import { type Message, type Part, type Prompt, type Source, type TextSource, textOfPart } from '../core/prompt.ts'
 import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
 import { type Query, termsOf } from './keywords.ts'

@@ -1,11 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import { measureInSlices, type Pause } from '../core/async.ts'
+import { hasOnlyToolResults, textOfMessage } from '../core/messages.ts'
 import {
   fingerprintOf,
-  hasOnlyToolResults,
   type Message,
   type Part,
-  textOfMessage,
   textOfPart,
   type TextPart,
   type ToolResultPart,

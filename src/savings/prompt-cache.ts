@@ -1,12 +1,5 @@
-import {
-  withParts,
-  type Dialect,
-  type Message,
-  type Native,
-  type Part,
-  type Prompt,
-  type TextPart,
-} from '../core/prompt.ts'
+import { withParts } from '../core/messages.ts'
+import { type Dialect, type Message, type Native, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Meter, Model } from '../core/ports.ts'
 import {

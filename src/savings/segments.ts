@@ -1,4 +1,5 @@
-import { hasOnlyToolResults, lastUserIndex, type Message } from '../core/prompt.ts'
+import { hasOnlyToolResults, lastUserIndex } from '../core/messages.ts'
+import { type Message } from '../core/prompt.ts'
 import { linksOf, type PartLinks } from './item-types.ts'
 
 /** The unit of selection, so that a tool call stays with its result. */

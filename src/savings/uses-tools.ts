@@ -1,5 +1,6 @@
 import type { JsonObject } from '../core/json.ts'
-import { type Message, type Part, type Prompt, textOfMessage } from '../core/prompt.ts'
+import { textOfMessage } from '../core/messages.ts'
+import { type Message, type Part, type Prompt } from '../core/prompt.ts'
 
 /** Fields of a body that give the model tools besides `tools`, in the formats of any vendor. */
 const TOOL_FIELDS =

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
-import { textOfMessage, withParts } from '../../src/core/prompt.ts'
+import { textOfMessage, withParts } from '../../src/core/messages.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { lastUserIndex, type Message, type Prompt } from '../../src/core/prompt.ts'
+import { lastUserIndex } from '../../src/core/messages.ts'
+import { type Message, type Prompt } from '../../src/core/prompt.ts'
 import { LEVEL_CAPS, type Steering } from '../../src/savings/tier.ts'
 import { conversation, pairsAreValid, rolesAlternate } from '../savings/conversation.ts'
 import { jobOf, meter, smallModel, waterfallOf } from '../savings/bench.ts'

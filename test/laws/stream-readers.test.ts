@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, describe, expect, it, vi } from 'vitest'
 import { Cancellation } from '../../src/core/async.ts'
-import type * as Json from '../../src/core/json.ts'
+import type * as Bytes from '../../src/core/byte-search.ts'
 import type { ClientFormat, UpstreamFormat } from '../../src/formats/format.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
@@ -37,9 +37,9 @@ const counter = vi.hoisted(() => {
   return { state, step }
 })
 
-vi.mock('../../src/core/json.ts', async (load) => {
-  const original = await load<typeof Json>()
-  const createByteSearch = (bytes: Uint8Array): Json.ByteSearch => {
+vi.mock('../../src/core/byte-search.ts', async (load) => {
+  const original = await load<typeof Bytes>()
+  const createByteSearch = (bytes: Uint8Array): Bytes.ByteSearch => {
     const search = original.createByteSearch(bytes)
     let isConverted = false
     const find = (pattern: string, from?: number): number => {

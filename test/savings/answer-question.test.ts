@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Embedder } from '../../src/core/cache.ts'
-import { textOfMessage, type Message } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Message } from '../../src/core/prompt.ts'
 import { asksAboutAnswer } from '../../src/savings/conversation.ts'
 import { splitConversation } from '../../src/savings/segments.ts'
 import { jobOf, waterfallOf } from './bench.ts'

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { textOfMessage, type Dialect, type Message } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Dialect, type Message } from '../../src/core/prompt.ts'
 import { jobOf, meter, smallModel, textStore, waterfallOf } from './bench.ts'
 import { promptOf, rolesAlternate, text } from './conversation.ts'
 

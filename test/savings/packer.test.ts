@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
-import { textOfMessage, type Message } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Message } from '../../src/core/prompt.ts'
 import type { Snippet } from '../../src/savings/excerpt.ts'
 import { Packer, type PackerEntry } from '../../src/savings/packer.ts'
 import { meter } from './bench.ts'

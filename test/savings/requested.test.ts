@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
 import type { Model } from '../../src/core/ports.ts'
-import { textOfMessage } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
 import { readSteeringHeaders, type Steering } from '../../src/savings/tier.ts'
 import type { SliderMode } from '../../src/savings/selection-tiers.ts'
 import { jobOf, meter, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'

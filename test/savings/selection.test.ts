@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { textOfMessage, type Message } from '../../src/core/prompt.ts'
+import { textOfMessage } from '../../src/core/messages.ts'
+import { type Message } from '../../src/core/prompt.ts'
 import { jobOf, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

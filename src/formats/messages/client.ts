@@ -1,7 +1,7 @@
 import { fileKindOf, omittedNames } from '../answer-fields.ts'
 import type { Completion, StreamPart, FinishReason, SseEvent, StreamChunk } from '../../core/answer.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
-import { type JsonObject, createJsonEndDetector, isJsonObject } from '../../core/json.ts'
+import { type JsonObject, type JsonNesting, readNesting, isJsonObject } from '../../core/json.ts'
 import { memberText, type RawChanges, setMembers } from '../../core/splice-json.ts'
 import { type ClientFormat, readMessageList, type WriteMetrics, type StreamWriter } from '../format.ts'
 import { totalTokens, WIRE_REASONS, writeMessageUsage } from '../usage.ts'
@@ -293,4 +293,14 @@ export const messagesClient: ClientFormat = {
   writeFailureEvent: writeMessageFailureEvent,
   heartbeat: toSseEvent({ type: 'ping' }),
   answerId: messageId,
+}
+
+/** Returns a function that reports whether the pieces so far contain a whole JSON value. */
+function createJsonEndDetector(): (piece: string) => boolean {
+  const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
+  let isOpened = false
+  return (piece) => {
+    isOpened = readNesting(nesting, piece) > 0 || isOpened
+    return isOpened && nesting.depth <= 0
+  }
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { withParts, type Message, type Part, type Prompt } from '../../../src/core/prompt.ts'
+import { withParts } from '../../../src/core/messages.ts'
+import { type Message, type Part, type Prompt } from '../../../src/core/prompt.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, promptOf, writeBody } from './support.ts'
 import { bodyText } from '../../support/body-text.ts'

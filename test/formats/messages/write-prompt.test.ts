@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { withParts, type Message, type Prompt, type Settings } from '../../../src/core/prompt.ts'
+import { withParts } from '../../../src/core/messages.ts'
+import { type Message, type Prompt, type Settings } from '../../../src/core/prompt.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
