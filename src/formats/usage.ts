@@ -96,7 +96,10 @@ export interface IterationUsage {
 
 export const NO_ITERATIONS: IterationUsage = { usage: {}, isComplete: false }
 
-export function readMessageUsage(usage: JsonObject, iterations = readIterations(usage['iterations'])): Partial<Usage> {
+export function readMessageUsage(
+  usage: JsonObject,
+  iterations: IterationUsage = readIterations(usage['iterations']),
+): Partial<Usage> {
   return iterations.isComplete ? iterations.usage : addUsage(readMessageCounts(usage), iterations.usage)
 }
 

@@ -44,7 +44,7 @@ export class FailurePauses {
   })
   readonly #now: () => number
 
-  constructor(now: () => number, maxFailures = MAX_MODEL_FAILURES) {
+  constructor(now: () => number, maxFailures: number = MAX_MODEL_FAILURES) {
     this.#now = now
     this.#maxFailures = maxFailures
   }
