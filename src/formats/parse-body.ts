@@ -107,7 +107,7 @@ function createParsedBody(body: unknown, { scan, bytes, text, size }: ScannedBod
 const encoder = new TextEncoder()
 const OPEN_BRACE = 123
 /** Maximum size in bytes at which joining strings is faster than joining bytes. */
-export const MAX_SPLICED_TEXT_BYTES = 64 * 1024
+export const MAX_SPLICED_TEXT_BYTES: number = 64 * 1024
 
 export function replaceModel(received: ReceivedBody, model: string, addedFields: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received
