@@ -112,21 +112,31 @@ const OFF: CustomPlan = { name: 'off', headers: { 'x-savings-level': 'off' } }
 
 const onlyFamilyLock = (builtIn: readonly Tier[]): readonly Tier[] => builtIn.filter(({ tier }) => tier === 4)
 
+const FORCED = { 'x-svc-force': 'true' }
+
 const BUILT_IN_PLANS: readonly CustomPlan[] = [
   OFF,
   { name: 'markers', savings: { tiers: [], promptCache: 'auto' } },
   { name: 'configured' },
-  ...(['min', 'med', 'max', 'extreme'] as const).map((level) => ({
-    name: `level ${level}`,
-    headers: { 'x-savings-level': level },
-  })),
-  { name: 'vanishing', headers: { 'x-vanishing-context': 'true' } },
-  { name: 'recursive', headers: { 'x-svc-rlm': 'true' } },
+  ...(['min', 'med', 'max', 'extreme'] as const).flatMap((level) =>
+    withForced(`level ${level}`, { 'x-savings-level': level }),
+  ),
+  ...withForced('vanishing', { 'x-vanishing-context': 'true' }),
+  ...withForced('recursive', { 'x-svc-rlm': 'true' }),
   { name: 'family', savings: { tiers: onlyFamilyLock, agents: true, keep: 0 } },
   { name: 'automatic', savings: { agents: false } },
   { name: 'automatic with agents', savings: { agents: true } },
+  ...[0.9, 0.8].map((keep) => ({ name: `automatic with a floor of ${keep}`, savings: { agents: true, keep } })),
   { name: 'automatic without a floor', savings: { agents: true, keep: 0 } },
 ]
+
+/** Returns the plan as it runs by default, and the one that shortens even if sending everything is cheaper. */
+function withForced(name: string, headers: NonNullable<CustomPlan['headers']>): readonly CustomPlan[] {
+  return [
+    { name, headers },
+    { name: `${name}, forced`, headers: { ...headers, ...FORCED } },
+  ]
+}
 
 function toPlan(plan: string | CustomPlan): CustomPlan {
   return typeof plan === 'string' ? (BUILT_IN_PLANS.find(({ name }) => name === plan) ?? OFF) : plan

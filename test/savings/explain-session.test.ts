@@ -144,13 +144,21 @@ const SETTINGS = [
   { plan: 'automatic with agents', savings: { agents: true }, headers: {} },
   { plan: 'level extreme', savings: {}, headers: { 'x-savings-level': 'extreme' } },
   { plan: 'off', savings: {}, headers: { 'x-savings-level': 'off' } },
+  {
+    plan: 'level extreme, forced',
+    savings: {},
+    headers: { 'x-savings-level': 'extreme', 'x-svc-force': 'true' },
+  },
+  { plan: 'automatic with a floor of 0.8', savings: { agents: true, keep: 0.8 }, headers: {} },
   { plan: 'vanishing', savings: {}, headers: { 'x-vanishing-context': 'true' } },
   { plan: 'recursive', savings: {}, headers: { 'x-svc-rlm': 'true' } },
 ]
 
 describe('an explanation of a conversation', () => {
   it.each(
-    KINDS.flatMap((kind, index) => SETTINGS.slice(0, index === 0 ? 6 : 3).map((setting) => ({ ...kind, ...setting }))),
+    KINDS.flatMap((kind, index) =>
+      SETTINGS.slice(0, index === 0 ? SETTINGS.length : 3).map((setting) => ({ ...kind, ...setting })),
+    ),
   )(
     'equals what the gateway then sends and pays: $kind, $format format, $plan with $savings',
     async ({ format, conversation, plan: name, savings, headers }) => {
@@ -265,6 +273,57 @@ describe('an explanation', () => {
     expect(extreme.rewrittenRequests).toBeGreaterThan(0)
     expect(explanation.plans.map(({ plan }) => plan)).toEqual(['off', 'level extreme', 'own'])
     expect(planOf(explanation, 'own').tokensSent).toBeGreaterThan(extreme.tokensSent)
+  })
+
+  it('has a plan per level and header, also forced, and per floor', async () => {
+    const { gateway } = start()
+    const { plans } = await gateway.savings.explain(bodyOf(chatConversation(1, 2), 'chat'))
+
+    expect(plans.map(({ plan }) => plan)).toEqual([
+      'off',
+      'markers',
+      'configured',
+      ...['min', 'med', 'max', 'extreme'].flatMap((level) => [`level ${level}`, `level ${level}, forced`]),
+      'vanishing',
+      'vanishing, forced',
+      'recursive',
+      'recursive, forced',
+      'family',
+      'automatic',
+      'automatic with agents',
+      'automatic with a floor of 0.9',
+      'automatic with a floor of 0.8',
+      'automatic without a floor',
+    ])
+  })
+
+  it('shows what a level would do in a warm conversation only for a forced plan', async () => {
+    const { gateway } = start({ summarizer: 'extractive' })
+    const explanation = await gateway.savings.explain(bodyOf(chatConversation(1, 12), 'chat'), {
+      secondsBetween: SECONDS,
+      plans: ['level extreme', 'level extreme, forced'],
+    })
+    const forced = planOf(explanation, 'level extreme, forced')
+    const unforced = planOf(explanation, 'level extreme')
+
+    expect(unforced.dearerSessions).toBe(0)
+    expect(forced.dearerSessions).toBe(1)
+    expect(forced.tokensSent).toBeLessThan(unforced.tokensSent)
+  })
+
+  it('shows what each floor sends', async () => {
+    const { gateway } = start({ summarizer: 'extractive' })
+    const facts = Array.from({ length: 300 }, (_, at) => `Pump ${at} of row ${at % 17} is quiet today.`)
+    const messages = [
+      ...Array.from({ length: 30 }, (_, at) => ({ role: 'user', content: `Report ${at}. ${facts.join(' ')}` })),
+      { role: 'user', content: 'How is pump 17 of report 4?' },
+    ]
+    const floors = ['automatic with a floor of 0.9', 'automatic with a floor of 0.8', 'automatic without a floor']
+    const explanation = await gateway.savings.explain([{ model: 'chat/model', messages }], { plans: floors })
+    const [off = 0, ...sent] = explanation.plans.map(({ tokensSent }) => tokensSent)
+
+    expect(sent[0]).toBeLessThan(off)
+    expect(sent).toEqual([...new Set(sent)].toSorted((a, b) => b - a))
   })
 
   it('keeps at most 1,000 conversations open', async () => {
