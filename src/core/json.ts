@@ -15,8 +15,9 @@ export function parseJson(text: string): Json | undefined {
   }
 }
 
+/** Returns undefined without parsing if the text does not begin as an object, because a failed parse takes long. */
 export function parseObject(text: string): JsonObject | undefined {
-  return isTooDeep(text) ? undefined : asObject(parseJson(text))
+  return !/^\s*\{/.test(text) || isTooDeep(text) ? undefined : asObject(parseJson(text))
 }
 
 export function asObject(value: unknown): JsonObject | undefined {

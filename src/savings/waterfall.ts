@@ -272,11 +272,12 @@ async function selectTiersToTry(
   }
   const requested: TierCandidate[] = []
   const forecasts = new Map<Tier, TierForecast | undefined>()
+  const isMarked = isMarkedByCaller(job.prompt)
   for (const tier of tiers) {
     try {
       if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
       else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
-      else if (isMarkedByCaller(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
+      else if (isMarked) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
       else if (!agents && usesTools(job.prompt)) skip(tier, 'declined', WITHOUT_AGENTS)
       else if (isBelowFloor(tier, job, keep)) skip(tier, 'below-floor', lossOf(tier.keeps?.(job), keep))
       else forecasts.set(tier, await tier.forecast?.(separateTrialState(job)))

@@ -89,6 +89,22 @@ describe('the chosen tier', () => {
     expect(tokens).toBeGreaterThan(50_000)
   })
 
+  it('is found with one look for the markers of the caller, for any number of tiers', async () => {
+    const prompt = await chatOf(60_000)
+    const lookups = async (tierCount: number): Promise<number> => {
+      let reads = 0
+      const messages = prompt.messages.map((message) => {
+        return Object.defineProperty({ ...message }, 'native', { enumerable: false, get: () => void reads++ })
+      })
+      const tiers = Array.from({ length: tierCount }, (): Tier => {
+        return { tier: 2, wants: () => true, rewrite: () => Promise.reject(new Error('broken')) }
+      })
+      await waterfallOf({ tiers })(jobOf({ ...prompt, messages }))
+      return reads
+    }
+    expect(await lookups(8)).toBe(await lookups(1))
+  })
+
   it('is the same while the store fails', async () => {
     const store = { get: () => Promise.reject(new Error('down')), set: () => Promise.reject(new Error('down')) }
     const { rewrite } = await waterfallOf({ store })(jobOf(await chatOf(60_000), { small: dense }))

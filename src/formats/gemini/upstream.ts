@@ -8,7 +8,7 @@ import {
 import { emptyPromptError, omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseObject } from '../../core/json.ts'
 import type { DocumentPart, ImagePart, Part, Prompt, Settings, ToolChoice, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
 import { appendToBlock, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
@@ -136,7 +136,7 @@ function writePart(part: Part, state: ContentState): readonly JsonObject[] {
       return [writeFile(part, state.path)]
     case 'tool-call':
       state.toolNames.set(part.id, part.name)
-      return [{ functionCall: { id: part.id, name: part.name, args: asObject(parseJson(part.input)) ?? {} } }]
+      return [{ functionCall: { id: part.id, name: part.name, args: parseObject(part.input) ?? {} } }]
     case 'tool-result':
       return writeResult(part, state)
     case 'thinking':
@@ -159,7 +159,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   if (name === undefined) throw contentError(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
-  const response = result.failed ? { error: text } : (asObject(parseJson(text)) ?? { result: text })
+  const response = result.failed ? { error: text } : (parseObject(text) ?? { result: text })
   return [
     { functionResponse: { id: result.callId, name, response } },
     ...files.map((part) => writeFile(part, state.path)),

@@ -1,4 +1,4 @@
-import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
+import { asArray, asString, isJsonObject, type Json, type JsonObject, parseObject } from '../../core/json.ts'
 import type {
   DocumentPart,
   ImagePart,
@@ -123,7 +123,7 @@ function readSource(block: JsonObject, path: string): Source | undefined {
 
 /** The format requires an object, but models sometimes write other text. */
 export function readToolInput(text: string): JsonObject {
-  return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
+  return text.trim() === '' ? {} : (parseObject(text) ?? { raw: text })
 }
 
 /** Returns undefined for blank text and unsigned thinking, which the format rejects. */

@@ -1,5 +1,5 @@
 import type { StreamPart } from '../../core/answer.ts'
-import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
+import { asString, type JsonObject, parseObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
 import { fileKindOf } from '../answer-fields.ts'
 import type { WriteContext } from '../format.ts'
@@ -238,7 +238,7 @@ function textBlock(kind: TextKind, text: string): JsonObject {
 }
 
 function customInput(text: string): string {
-  return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
+  return asString(parseObject(text)?.[CUSTOM_INPUT]) ?? text
 }
 
 function closingEvents(open: OpenItem): readonly ResponseEvent[] {
