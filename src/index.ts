@@ -92,14 +92,8 @@ export type { Budgets, Keys, RateLimits, RecordMethods } from './governance/admi
 export type { WireForm } from './core/field-names.ts'
 
 export { readBill, type ResponseBill } from './billing/bill.ts'
-export type {
-  EventLogRecord,
-  LogEventFields,
-  LoggedCause,
-  LogLevel,
-  LogRecord,
-  RequestLogRecord,
-} from './records/request-log.ts'
+export type { EventLogRecord, LogEventFields, LogLevel, LogRecord, RequestLogRecord } from './records/request-log.ts'
+export type { LoggedCause } from './core/logged-cause.ts'
 export type { AuditPage, AuditQuery, AuditRecord, FinalOutcome, TierOutcome } from './records/audit.ts'
 
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'

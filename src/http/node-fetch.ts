@@ -1,5 +1,6 @@
-import { inspect } from 'node:util'
+import { createStderrLog } from '../core/failure-log.ts'
 import type { HeaderRecord } from '../core/http.ts'
+import { describeCause } from '../core/logged-cause.ts'
 import type { NodeRequest, NodeSink } from './node-http.ts'
 import { plainFailure } from './router.ts'
 import type { FetchHandling } from './served.ts'
@@ -12,14 +13,29 @@ export interface NodeHandling {
 
 /** Serves a Web-standard handler with node:http. Both bodies are streamed, as fast as the other side reads. */
 export function toNodeHandling(served: FetchHandling): NodeHandling {
-  return { handle: (request, sink) => void serveRequest(served, request, sink) }
+  const print = createStderrLog((line) => void process.stderr.write(`${line}\n`))
+  const report: Report = (error) =>
+    print({
+      timestamp: new Date().toISOString(),
+      service: 'sluice',
+      event: 'the fetch handler failed',
+      cause: describeCause(error),
+    })
+  return { handle: (request, sink) => void serveRequest({ served, report }, request, sink) }
 }
 
-async function serveRequest(served: FetchHandling, request: NodeRequest, sink: NodeSink): Promise<void> {
+type Report = (error: unknown) => void
+
+interface Reported {
+  readonly served: FetchHandling
+  readonly report: Report
+}
+
+async function serveRequest(reported: Reported, request: NodeRequest, sink: NodeSink): Promise<void> {
   const caller = new AbortController()
   const { signal } = caller
   request.onDisconnect(() => caller.abort(new DOMException('The client disconnected.', 'AbortError')))
-  const response = await respond(served, request, signal)
+  const response = await respond(reported, request, signal)
   const { status, body } = response
   const headers: HeaderRecord = {}
   for (const [name, value] of response.headers) if (name !== 'set-cookie') headers[name] = value
@@ -37,7 +53,7 @@ async function serveRequest(served: FetchHandling, request: NodeRequest, sink: N
 }
 
 /** Never rejects. */
-async function respond(served: FetchHandling, request: NodeRequest, signal: AbortSignal): Promise<Response> {
+async function respond({ served, report }: Reported, request: NodeRequest, signal: AbortSignal): Promise<Response> {
   let webRequest: Request
   try {
     webRequest = toWebRequest(request, () => request.bodyStream(), signal)
@@ -50,7 +66,7 @@ async function respond(served: FetchHandling, request: NodeRequest, signal: Abor
     if (response instanceof Response) return response
     throw new TypeError('The fetch handler returned no Response.')
   } catch (error) {
-    if (!signal.aborted) process.stderr.write(`sluice: the fetch handler failed: ${inspect(error)}\n`)
+    if (!signal.aborted) report(error)
     return failure(500, 'The server failed to process the request. Contact the operator.')
   }
 }

@@ -1,5 +1,6 @@
 import { isThenable, lazy } from '../core/async.ts'
-import { type FailureKind, GatewayError } from '../core/errors.ts'
+import type { FailureKind } from '../core/errors.ts'
+import { describeCause, errorCodeOf, type LoggedCause } from '../core/logged-cause.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type FinalOutcome, outcomeOf, type FinishedRequest, truncateName, type TierOutcome } from './audit.ts'
 
@@ -47,15 +48,6 @@ export interface RequestLogRecord extends LogLine {
   readonly failure: FailureKind | null
   /** Code of the error that caused the failure, such as `ECONNREFUSED`. Absent if there is none. */
   readonly error_code?: string
-}
-
-/** A thrown value, as it appears in the log. */
-export interface LoggedCause {
-  readonly name: string
-  readonly message: string
-  readonly stack?: string
-  /** Code of the error or of its cause, such as `ECONNREFUSED`. */
-  readonly code?: string
 }
 
 /** Fields of an event. An event has only the fields that apply to it. */
@@ -113,7 +105,9 @@ const MAX_TEXT_LENGTH = 300
 export function createRequestLog(sink: Sink | undefined, stderr?: (line: string) => void): RequestLog {
   const { write, dropped } = guardSink(sink)
   const event: RequestLog['event'] = (level, name, at, fields = {}) => write(eventRecord(level, name, at, fields))
-  const loadPrinter = lazy(async () => (await import('./failure-log.ts')).createStderrLog(stderr))
+  const loadPrinter = lazy(async () =>
+    (await import('../core/failure-log.ts')).createStderrLog(stderr ?? writeToStderr),
+  )
   return {
     event,
     failure: (name, cause, at, fields) => {
@@ -134,6 +128,11 @@ export function createRequestLog(sink: Sink | undefined, stderr?: (line: string)
   }
 }
 
+function writeToStderr(line: string): void {
+  // eslint-disable-next-line no-console -- It writes to stderr on every runtime.
+  console.error(line)
+}
+
 function eventRecord(level: LogLevel, name: string, at: number, fields: EventFields): EventLogRecord {
   return {
     ...fields,
@@ -142,46 +141,6 @@ function eventRecord(level: LogLevel, name: string, at: number, fields: EventFie
     service: SERVICE,
     event: name.slice(0, MAX_TEXT_LENGTH),
   }
-}
-
-const MAX_STACK_LENGTH = 4_000
-const MAX_CAUSE_DEPTH = 8
-
-/** An internal error with a cause is replaced by the cause, because its own message contains no details. */
-export function describeCause(thrown: unknown): LoggedCause {
-  let cause = thrown
-  for (let depth = 0; depth < MAX_CAUSE_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
-    cause = cause.cause
-  }
-  if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, MAX_TEXT_LENGTH) }
-  if (!(cause instanceof Error)) return { name: typeof cause, message: 'A value that is not an Error was thrown.' }
-  const { name, message, stack = '' } = cause
-  const code = errorCodeOf(cause)
-  return {
-    name,
-    message: message.slice(0, MAX_TEXT_LENGTH),
-    stack: stack.slice(0, MAX_STACK_LENGTH),
-    ...(code !== undefined && { code }),
-  }
-}
-
-function isInternal(cause: unknown): cause is GatewayError {
-  return GatewayError.is(cause) && cause.kind === 'internal'
-}
-
-/** Such as ECONNREFUSED, UND_ERR_SOCKET, or ConnectionRefused in Bun. */
-const ERROR_CODE = /^[A-Za-z]\w{2,63}$/
-
-/** Returns the code of the error or of the first error in its causes that has one. */
-export function errorCodeOf(error: unknown, depth = 0): string | undefined {
-  if (typeof error !== 'object' || error === null || depth === MAX_CAUSE_DEPTH) return undefined
-  if ('code' in error && typeof error.code === 'string' && ERROR_CODE.test(error.code)) return error.code
-  const nested = error instanceof AggregateError ? error.errors : []
-  for (const inner of [...nested.slice(0, MAX_CAUSE_DEPTH), 'cause' in error ? error.cause : undefined]) {
-    const code = errorCodeOf(inner, depth + 1)
-    if (code !== undefined) return code
-  }
-  return undefined
 }
 
 function requestRecord(finished: FinishedRequest): RequestLogRecord {

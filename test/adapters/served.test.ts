@@ -99,6 +99,24 @@ describe('a fetch handler on Node', () => {
     expect(report).toHaveBeenCalledExactlyOnceWith(expect.stringContaining('sluice: the fetch handler failed: '))
   })
 
+  it('is reported on one line without secrets, and at most ten times per minute', async () => {
+    const report = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+    const cause = new Error('connect to postgres://app:hunter22@db.example/main failed')
+    const fail = (): Promise<Response> =>
+      Promise.reject(new Error('The lookup of "alice@example.com"\nfailed with token=hunter22', { cause }))
+    const url = await start({ fetch: fail })
+
+    for (let count = 0; count < 12; count += 1) expect((await fetch(url)).status).toBe(500)
+
+    const lines = report.mock.calls.map(([text]) => String(text))
+    expect(lines).toHaveLength(10)
+    expect(lines[0]).toMatch(
+      /sluice: the fetch handler failed: Error: The lookup of "\[removed\]" failed with .* at .*served\.test/,
+    )
+    expect(lines.join('')).not.toMatch(/hunter22|alice/)
+    expect(lines.every((line) => line.indexOf('\n') === line.length - 1)).toBe(true)
+  })
+
   it('breaks the connection when its body fails in the middle', async () => {
     const body = new ReadableStream({
       start: (controller) => controller.enqueue(new TextEncoder().encode('one')),

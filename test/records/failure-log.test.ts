@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { createStderrLog } from '../../src/core/failure-log.ts'
+import { describeCause, errorCodeOf } from '../../src/core/logged-cause.ts'
 import { createGateway, extractive, GatewayError, memoryStore, openaiCompatible } from '../../src/index.ts'
 import type { GatewayOptions } from '../../src/options.ts'
-import { createStderrLog } from '../../src/records/failure-log.ts'
-import { describeCause, errorCodeOf, type LogRecord } from '../../src/records/request-log.ts'
+import type { LogRecord } from '../../src/records/request-log.ts'
 import { PRICE } from '../support/stage.ts'
 import { waitUntil } from '../support/wait-until.ts'
 

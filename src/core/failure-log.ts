@@ -1,22 +1,19 @@
+import type { LoggedCause } from './logged-cause.ts'
+
 /** The fields of an `EventLogRecord` that are printed first or last. The others are printed as `name=value`. */
 interface PrintedFailure {
   readonly timestamp: string
   readonly service: string
   readonly event: string
-  readonly cause?: {
-    readonly name: string
-    readonly message: string
-    readonly code?: string
-    readonly stack?: string
-  }
+  readonly cause?: LoggedCause
 }
 
 const MAX_LINES = 10
 const INTERVAL_MS = 60_000
 const MAX_LINE_LENGTH = 1_000
 
-/** Writes failures to stderr if the gateway has no log. A store outage must not fill the disk, so lines are limited. */
-export function createStderrLog(write: (line: string) => void = writeToStderr): (failure: PrintedFailure) => void {
+/** Prints failures without secrets, one line each. A store outage must not fill the disk, so lines are limited. */
+export function createStderrLog(write: (line: string) => void): (failure: PrintedFailure) => void {
   let startedAt = 0
   let lines = 0
   let suppressed = 0
@@ -44,7 +41,8 @@ function lineOf({ timestamp, event, service, cause, ...others }: PrintedFailure)
   // A message can have lines that begin with `at`, too.
   const place = /^ {4}at .+:\d+:\d+\)?$/m.exec(stack)?.[0].trim() ?? ''
   const error = `${redact(name)}: ${redact(message)}${code === undefined ? '' : ` (${code})`} ${place}`
-  return `${timestamp} ${service}: ${event} [${shown.join(' ')}] ${error}`
+  const fields = shown.length === 0 ? ':' : ` [${shown.join(' ')}]`
+  return `${timestamp} ${service}: ${event}${fields} ${error}`
     .replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
     .trim()
     .slice(0, MAX_LINE_LENGTH)
@@ -65,9 +63,4 @@ const QUOTED = /"[^"]*(?:"|$)|(?<![\p{L}\p{N}])'[^']*(?:'|$)/gu
 
 function redact(message: string): string {
   return SECRETS.reduce((text, pattern) => text.replace(pattern, '[removed]'), message).replace(QUOTED, '"[removed]"')
-}
-
-function writeToStderr(line: string): void {
-  // eslint-disable-next-line no-console -- It writes to stderr on every runtime.
-  console.error(line)
 }
