@@ -4,7 +4,7 @@
  */
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
-import { COMPACTION_TRIGGER, LONG_CONTEXT_BETA } from '../core/prompt.ts'
+import { COMPACTION_TRIGGER, type Dialect, LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { isUnset, nameSet } from './parse-body.ts'
 
 export interface FieldCosts {
@@ -20,6 +20,8 @@ export interface FieldCosts {
   readonly vendorWork?: string
   /** Creates the error for a field that can select a price above the list price. Absent if there is none. */
   readonly surcharge?: () => GatewayError
+  /** Field with models that may answer instead of the requested one, and whose tokens are not reported apart. */
+  readonly alternatives?: { readonly param: string; readonly models: readonly string[] }
 }
 
 type MutableCosts = { -readonly [Name in keyof FieldCosts]: FieldCosts[Name] }
@@ -34,6 +36,7 @@ interface Scan {
 /** A field with more values counts as vendor-side work. */
 const MAX_SCANNED_VALUES = 10_000
 const MAX_PARAM_LENGTH = 100
+const MAX_MODELS = 100
 /** Keeps costs within the range of exact integers. */
 const MAX_COUNT = 2 ** 31
 
@@ -65,11 +68,13 @@ const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
   ['inferencegeo', ['global', 'not_available']],
 ])
 const BETA_LISTS = nameSet('anthropicbeta anthropicbetas betas')
-/** Fields in which some vendors accept betas beside other fields. */
-const BETA_FIELDS = nameSet('extrabody extraheaders additionalmodelrequestfields')
+/** Fields in which some vendors accept further fields, such as betas. */
+const EXTRA_FIELDS = nameSet('extrabody extraheaders additionalmodelrequestfields')
 const PRICE_FIELDS = new Set([...LIST_PRICE_VALUES.keys(), ...BETA_LISTS, 'modalities'])
 /** Fields that choose another model. `model` is here because of its other spellings. */
-const MODEL_CHOICES = nameSet('model models fallbackmodels preset engine deployment deploymentid')
+const MODEL_CHOICES = nameSet('model models fallbackmodels fallbacks preset engine deployment deploymentid')
+/** Of these, the fields with ids of models, which are compared with the price of the requested model. */
+const MODEL_LISTS = nameSet('models fallbackmodels fallbacks')
 
 /** Words in the names of fields by which vendors read stored or remote content, search, or run tools. */
 const WORK_WORDS = new RegExp(
@@ -84,11 +89,13 @@ const MAX_SWITCH_LENGTH = 2000
 /** Fields whose subtrees only concern how the model thinks. */
 const THINKING = /think|reason|^chattemplatekwargs$/
 
-export function costsOfFields(body: JsonObject, names: readonly string[]): FieldCosts {
+/** @param dialect Vendors of the messages format report the tokens of `fallbacks` apart, so that they are billed apart. */
+export function costsOfFields(body: JsonObject, names: readonly string[], dialect: Dialect): FieldCosts {
   const costs: MutableCosts = { outputs: 1, extraOutputTokens: 0, optionalOutputTokens: 0, promptReads: 1 }
   const scan: Scan = { costs, body, remaining: MAX_SCANNED_VALUES }
   for (const name of names) {
     if (ORDINARY_FIELDS.has(name)) continue
+    if (name !== 'fallbacks' || dialect !== 'anthropic') chooseModels(costs, name, body[name] ?? null)
     if (name === COMPACTION_TRIGGER) addCompaction(costs, name)
     else scanField(scan, name, body[name] ?? null, { param: name, isDescription: false })
   }
@@ -143,6 +150,28 @@ function scanOther(scan: Scan, normalized: string, value: Json, position: Positi
   scanValue(scan, value, { ...position, isDescription })
 }
 
+/** A model that the vendor chooses could cost more than the requested one. */
+function chooseModels(costs: MutableCosts, name: string, value: Json): void {
+  const normalized = normalizeName(name)
+  if (EXTRA_FIELDS.has(normalized) && isJsonObject(value)) {
+    for (const inner in value) chooseModels(costs, inner, value[inner] ?? null)
+    return
+  }
+  if (!MODEL_CHOICES.has(normalized) || isUnset(value) || isEmpty(value)) return
+  const models = modelIdsIn(value)
+  const known = costs.alternatives?.models ?? []
+  const param = shorten(name)
+  if (MODEL_LISTS.has(normalized) && models !== undefined) costs.alternatives = { param, models: [...known, ...models] }
+  else costs.surcharge ??= () => surchargeError(param)
+}
+
+/** Returns undefined if the field has another form. */
+function modelIdsIn(value: Json): readonly string[] | undefined {
+  const items: readonly Json[] = Array.isArray(value) ? (value as readonly Json[]) : [value]
+  const ids = items.map((item) => (isJsonObject(item) ? item['model'] : item))
+  return ids.length <= MAX_MODELS && ids.every((id) => typeof id === 'string') ? ids : undefined
+}
+
 function scanValue(scan: Scan, value: Json, position: Position): void {
   if (scan.remaining-- <= 0) {
     scan.costs.vendorWork ??= shorten(position.param)
@@ -195,7 +224,7 @@ function surchargeError(param: string): GatewayError {
 }
 
 function isSurcharged(scan: Scan, normalized: string, value: Json): boolean {
-  if (BETA_LISTS.has(normalized) || BETA_FIELDS.has(normalized)) return mentions(scan, value, LONG_CONTEXT_BETA)
+  if (BETA_LISTS.has(normalized) || EXTRA_FIELDS.has(normalized)) return mentions(scan, value, LONG_CONTEXT_BETA)
   if (normalized === 'modalities') return !Array.isArray(value) || value.some((item) => item !== 'text')
   const values = LIST_PRICE_VALUES.get(normalized)
   return values !== undefined && !values.includes(value)

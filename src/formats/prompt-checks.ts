@@ -2,16 +2,8 @@ import type { FieldCosts } from './field-costs.ts'
 import { nameSet } from './parse-body.ts'
 import { promptTooLongError } from './scan-json.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import {
-  COMPACTION_TRIGGER,
-  type Dialect,
-  type Message,
-  modelsOfTools,
-  type Part,
-  type Prompt,
-  type Tool,
-} from '../core/prompt.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { COMPACTION_TRIGGER, type Dialect, type Message, type Part, type Prompt, type Tool } from '../core/prompt.ts'
 
 /** `limit` is in UTF-16 code units. Only the parsed prompt shows whether a base64 string is media or text. */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
@@ -68,7 +60,7 @@ export function fieldCostsOf({ native: { dialect, value: body } }: Pick<Prompt, 
   }
   if (others === undefined) return NO_FIELD_COSTS
   const names = others
-  return import('./field-costs.ts').then(({ costsOfFields }) => costsOfFields(body, names))
+  return import('./field-costs.ts').then(({ costsOfFields }) => costsOfFields(body, names, dialect))
 }
 
 const ORDINARY_REASONING = nameSet('effort summary generate_summary context')
@@ -96,14 +88,6 @@ const REFERENCE_FIELD = /^(file_id|\w*_?ur[li])$/
 export function findVendorWork({ model, tools, messages }: Prompt, costs: FieldCosts): string | undefined {
   if (SEARCHING_MODEL.test(model)) return 'model'
   return costs.vendorWork ?? findVendorTool(tools) ?? findExternalContent(messages)
-}
-
-/** Only the messages format reports the tokens of such models apart, so that they can be billed at their own prices. */
-export function otherModelsOf(prompt: Prompt): readonly string[] {
-  const { dialect, value } = prompt.native
-  if (dialect !== 'anthropic') return []
-  const fallbacks = asArray(value['fallbacks']).flatMap((fallback) => asString(asObject(fallback)?.['model']) ?? [])
-  return [...fallbacks, ...modelsOfTools(prompt)]
 }
 
 function findVendorTool(tools: readonly Tool[]): string | undefined {

@@ -1,11 +1,10 @@
 import type { MaybePromise } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
 import type { CacheWrites } from '../core/money.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Model, Provider, Route, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
-import { findVendorWork, NO_FIELD_COSTS, otherModelsOf } from '../formats/prompt-checks.ts'
+import { findVendorWork, NO_FIELD_COSTS } from '../formats/prompt-checks.ts'
 import {
   boundByBytes,
   type PromptWeight,
@@ -138,16 +137,11 @@ export class PromptSize implements Size {
   }
 
   /** Throws for fields that the operator does not allow. */
-  checkFields({ routes }: ResolvedModel): void {
-    const { limits } = this.#services
-    const { dialect } = this.#prompt.native
-    if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(this.#prompt, this.#costs))
-    if (this.#asksForVendorWork) {
-      this.otherModels = otherModelsOf(this.#prompt)
-    }
+  checkFields({ routes }: ResolvedModel): Promise<void> | undefined {
     const { surcharge } = this.#costs
-    if (surcharge === undefined || limits.surcharges !== 'refuse') return
-    if (routes.some(({ provider }) => supportsDialect(provider, dialect))) throw surcharge()
+    if (!this.#asksForVendorWork && surcharge === undefined) return undefined
+    const checked = { prompt: this.#prompt, costs: this.#costs, routes, limits: this.#services.limits }
+    return import('./on-demand.ts').then(({ checkFields }) => void (this.otherModels = checkFields(checked)))
   }
 
   get #promptWeight(): PromptWeight {
@@ -177,15 +171,6 @@ export class PromptSize implements Size {
 /** For token limits. Settlement replaces this number with the actual number. */
 function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
   return overhead + images * IMAGE_TOKENS
-}
-
-function refuseVendorWork(param: string | undefined): void {
-  if (param === undefined) return
-  throw new GatewayError(
-    'tools-disabled',
-    `${param} makes the vendor read content or run tools outside of the request, which this gateway does not allow. Send the content itself, and run tools yourself.`,
-    { param, code: 'vendor_tools_disabled' },
-  )
 }
 
 /** A failed count must not fail the request. */

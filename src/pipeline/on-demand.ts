@@ -12,6 +12,7 @@ import { newAnswerId } from './follow.ts'
 
 // Kept in one module, because each additional dynamic import would split shared code into more chunks.
 export { portablePrompt } from '../formats/portable.ts'
+export { checkFields } from './check-fields.ts'
 export { addCacheMarkers, optimize } from './optimize.ts'
 export { createClaimStreamSearch, followStream, publishToOtherProcesses } from './follow.ts'
 

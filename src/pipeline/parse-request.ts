@@ -71,7 +71,6 @@ function validateAndSetPrompt(
   const prompt = withDefaults(receivedPrompt, resolved.routes[0], exchange.request)
   return chain(fieldCostsOf(prompt), (costs) => {
     const size = new PromptSize({ prompt, bytes, costs }, exchange, services)
-    size.checkFields(resolved)
     // The vendor continues background work after the caller has disconnected.
     if (isBackground(prompt)) exchange.detach()
     exchange.requestBody = requestBody
@@ -79,7 +78,7 @@ function validateAndSetPrompt(
     exchange.resolved = resolved
     exchange.size = size
     exchange.margin = marginOf(services, key, resolved.name, resolved.routes[0])
-    return exchange as Parsed
+    return size.checkFields(resolved)?.then(() => exchange as Parsed) ?? (exchange as Parsed)
   })
 }
 

@@ -6,7 +6,7 @@ import { anthropic } from '../../src/index.ts'
 import { post } from '../support/read-stream.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
-import { startUpstream } from '../support/upstream.ts'
+import { startUpstream, type Upstream } from '../support/upstream.ts'
 
 const iteration = (type: string, model: string, input_tokens: number, output_tokens: number): JsonObject => ({
   type,
@@ -25,6 +25,7 @@ afterEach(async () => {
 
 interface Started {
   readonly stage: Stage
+  readonly upstream: Upstream
   readonly store: RecordingStore
 }
 
@@ -59,7 +60,7 @@ async function start(iterations: readonly object[]): Promise<Started> {
     providers: [anthropic({ apiKey: 'sk-test', baseUrl: upstream.url, models })],
   })
   open.push(stage, upstream)
-  return { stage, store }
+  return { stage, upstream, store }
 }
 
 /** Returns the cost of a request in dollars, as the vendor bills it. */
@@ -144,6 +145,20 @@ describe('a model that the request names beside its own', () => {
 
     expect(theoretical).toBeCloseTo(100 + 2.5, 6)
     expect(store.dailyTotals().billed).toBe(102.5e9)
+  })
+
+  it.each(named)('is refused without a price, before the vendor is called, as %s', async (_, fields) => {
+    const { stage, upstream } = await start([])
+    const response = await post(stage, '/v1/messages', { body: bodyWith(fields('claude-of-tomorrow')) })
+    expect(response.status).toBe(404)
+    expect(await response.text()).toContain('claude-of-tomorrow')
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it.each(named)('is accepted with a date after a known name, as %s', async (_, fields) => {
+    const { stage } = await start([])
+    const response = await post(stage, '/v1/messages', { body: bodyWith(fields('claude-opus-4-8-20260609')) })
+    expect(response.status).toBe(200)
   })
 })
 

@@ -329,6 +329,49 @@ describe('a field that chooses a higher price', () => {
   })
 })
 
+describe('a model that the vendor may choose instead, whose tokens it does not report apart', () => {
+  const CHEAP = { ...MODEL, id: 'cheap', price: { input: 1, output: 1 } }
+  const DEAR = { ...MODEL, id: 'dear', price: { input: 1, output: 3 } }
+  const startVendor = (options: Partial<StageOptions> = {}): Promise<RecordedStage> =>
+    start({}, options).then(async (stage) => {
+      const provider = openaiCompatible({
+        name: 'chat',
+        baseUrl: stage.upstream.baseUrl,
+        models: [MODEL, CHEAP, DEAR, { ...CHEAP, id: 'dear-cache', price: { ...CHEAP.price, cacheWrite: 2 } }],
+      })
+      return start({}, { ...options, providers: [provider] })
+    })
+
+  it.each<[string, JsonObject, number]>([
+    ['a model that costs more', { models: ['large', 'dear'] }, 400],
+    ['a model whose cache writes cost more', { models: ['dear-cache'] }, 400],
+    ['a model that costs more, in fallbacks', { fallbacks: [{ model: 'dear' }] }, 400],
+    ['a model that costs more, as text', { fallback_models: 'dear' }, 400],
+    ['a model that costs more, in extra_body', { extra_body: { models: ['dear'] } }, 400],
+    ['a model without a price', { models: ['cheap', 'unknown'] }, 404],
+    ['models in another form', { models: [{ id: 'cheap' }] }, 400],
+    ['another spelling of model', { Model: 'dear' }, 400],
+    ['a preset', { preset: 'best' }, 400],
+    ['an engine', { engine: 'dear' }, 400],
+  ])('is refused before the upstream is called: %s', async (_, field, status) => {
+    const stage = await startVendor()
+    const reply = await sendRequest(stage, { ...CHAT.body, ...field })
+    expect(reply.status).toBe(status)
+    expect(callCount(stage)).toBe(0)
+  })
+
+  it('is accepted if it costs at most as much, or if the operator allows higher prices', async () => {
+    const stage = await startVendor()
+    for (const models of [['cheap'], ['cheap', 'large'], ['vendor/cheap'], []]) {
+      expect((await sendRequest(stage, { ...CHAT.body, models })).status).toBe(200)
+    }
+    const lax = await startVendor({ limits: { surcharges: 'allow' } })
+    for (const field of [{ models: ['dear', 'unknown'] }, { preset: 'best' }]) {
+      expect((await sendRequest(lax, { ...CHAT.body, ...field })).status).toBe(200)
+    }
+  })
+})
+
 describe('implausible usage', () => {
   const enormous = (request: UpstreamRequest): ReturnType<typeof honestReply> => {
     const [input, output] = [1_000_000_000, 1_000_000_000]
@@ -414,8 +457,11 @@ describe('a restricted key', () => {
     expectErrorResponse(await sendRequest(stage, { ...CHAT.body, model: 'chat/any:online' }), refused)
   })
 
-  it('differs from other keys, which may send these fields', async () => {
+  it('differs from other keys, which may send these fields unless they name a model without a price', async () => {
     const stage = await start({})
-    for (const field of fields) expect((await sendRequest(stage, { ...CHAT.body, ...field })).status).toBe(200)
+    for (const field of fields) {
+      const expected = 'Model' in field ? 400 : 'models' in field ? 404 : 200
+      expect((await sendRequest(stage, { ...CHAT.body, ...field })).status).toBe(expected)
+    }
   })
 })

@@ -1,0 +1,91 @@
+/** Checks of requests with vendor-side work, higher prices or further models. Loaded with the first of them. */
+import { GatewayError } from '../core/errors.ts'
+import { asArray, asObject, asString } from '../core/json.ts'
+import type { Price } from '../core/money.ts'
+import type { Model, Route } from '../core/ports.ts'
+import { modelsOfTools, type Prompt } from '../core/prompt.ts'
+import type { FieldCosts } from '../formats/field-costs.ts'
+import { findVendorWork } from '../formats/prompt-checks.ts'
+import { supportsDialect } from '../upstream/attempts.ts'
+import type { Limits } from './services.ts'
+
+interface Checked {
+  readonly prompt: Prompt
+  readonly costs: FieldCosts
+  readonly routes: readonly Route[]
+  readonly limits: Pick<Limits, 'vendorTools' | 'surcharges'>
+}
+
+/**
+ * Throws for fields that the operator does not allow, and for models without a price. Returns the ids of models whose
+ * tokens the vendor reports apart, at their own prices.
+ */
+export function checkFields({ prompt, costs, routes, limits }: Checked): readonly string[] {
+  const { dialect, value } = prompt.native
+  if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(prompt, costs))
+  const native = routes.filter(({ provider }) => supportsDialect(provider, dialect))
+  if (limits.surcharges === 'refuse' && native.length > 0) refuseSurcharges(costs, native)
+  if (dialect !== 'anthropic') return []
+  const fallbacks = asArray(value['fallbacks']).flatMap((fallback) => asString(asObject(fallback)?.['model']) ?? [])
+  const advisers = modelsOfTools(prompt)
+  for (const { provider } of native) {
+    for (const id of fallbacks) if (provider.model(id) === undefined) throw unpricedError(id, 'fallbacks')
+    for (const id of advisers) if (provider.model(id) === undefined) throw unpricedError(id, 'tools')
+  }
+  return [...fallbacks, ...advisers]
+}
+
+function refuseVendorWork(param: string | undefined): void {
+  if (param === undefined) return
+  throw new GatewayError(
+    'tools-disabled',
+    `${param} makes the vendor read content or run tools outside of the request, which this gateway does not allow. Send the content itself, and run tools yourself.`,
+    { param, code: 'vendor_tools_disabled' },
+  )
+}
+
+function refuseSurcharges({ surcharge, alternatives }: FieldCosts, routes: readonly Route[]): void {
+  if (surcharge !== undefined) throw surcharge()
+  if (alternatives === undefined) return
+  const { param, models } = alternatives
+  for (const id of models) for (const route of routes) checkAlternative(id, param, route)
+}
+
+function checkAlternative(id: string, param: string, { provider, model }: Route): void {
+  const alternative = findModel(provider.model, id)
+  if (alternative === undefined) throw unpricedError(id, param)
+  if (isAtMost(alternative.price, model.price)) return
+  const message = `${param} names ${show(id)}, which costs more than the requested model. Request that model, or remove it.`
+  throw new GatewayError('invalid-request', message, { param })
+}
+
+/** Routers name models with the vendor before a slash, and their variants after a colon. */
+function findModel(model: (id: string) => Model | undefined, id: string): Model | undefined {
+  return model(id) ?? model(id.slice(id.indexOf('/') + 1))
+}
+
+function isAtMost({ long, ...price }: Price, limit: Price): boolean {
+  const limits = ratesOf(limit)
+  return [price, long ?? price].every((one) => ratesOf(one).every((rate, index) => rate <= (limits[index] ?? 0)))
+}
+
+function ratesOf({
+  input,
+  output,
+  cacheRead = input,
+  cacheWrite = input,
+  cacheWrite1h = cacheWrite,
+}: Price): readonly number[] {
+  return [input, output, cacheRead, cacheWrite, cacheWrite1h]
+}
+
+function unpricedError(id: string, param: string): GatewayError {
+  const message = `${param} names ${show(id)}, for which the gateway has no price. Remove it, or choose a model that GET /v1/models lists.`
+  return new GatewayError('invalid-model', message, { param })
+}
+
+const MAX_SHOWN_LENGTH = 100
+
+function show(id: string): string {
+  return `the model ${id.slice(0, MAX_SHOWN_LENGTH)}`
+}
