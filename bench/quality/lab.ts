@@ -2,7 +2,7 @@ import type { Model } from '../../src/core/ports.ts'
 import { toNanoUsd } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { SmallModel } from '../../src/savings/models.ts'
-import type { Steering, TierJob } from '../../src/savings/tier.ts'
+import type { Steering, TierJob, WaterfallResult } from '../../src/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
@@ -22,7 +22,7 @@ export const MODEL: Model = {
 }
 
 /** Returns a waterfall with a new, empty store, whose prompts the vendor processes. */
-export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnType<typeof createWaterfall> {
+export function newWaterfall(options: Partial<WaterfallOptions> = {}): (job: TierJob) => Promise<WaterfallResult> {
   const texts = new Map<string, string>()
   const store = {
     get: async (key: string) => texts.get(key),

@@ -38,7 +38,7 @@ export interface Billable {
   readonly margin: number
   readonly strategy: string
   /** Undefined if the prompt was not rewritten. */
-  readonly localCounts?: { readonly original: number; readonly sent: number } | undefined
+  readonly localCounts?: LocalCounts | undefined
   readonly usage: Usage
   readonly ceiling: UsageCeiling
   /** Maximum number of tokens billed for the original prompt if fewer were sent. */
@@ -47,6 +47,16 @@ export interface Billable {
   readonly extraCost: NanoUsd
   /** The vendor's prompt cache, as it would work without the gateway. @default each prompt token has the input price */
   readonly vendorCache?: VendorCache | undefined
+  /** True if the caller wanted the prompt shortened at any cost. It then pays at least for what was sent. */
+  readonly isForced?: boolean
+}
+
+/** Tokens of a rewritten prompt and of the received one, as this gateway counts. */
+export interface LocalCounts {
+  readonly original: number
+  readonly sent: number
+  /** The vendor's tokens per local token of the received prompt. @default that of the sent prompt */
+  readonly vendorRatio?: number | undefined
 }
 
 export interface VendorCache {
@@ -83,15 +93,17 @@ export function makeBill(answer: Billable): Bill {
       ? sent
       : Math.max(sent, Math.min(answer.reservedTokens, originalTokens(localCounts, sent)))
   const usesCache = vendorCache !== undefined && (usage.inputTokens < sent || vendorCache.servedShare > 0)
-  const theoretical = usesCache
+  const charge = costOf(usage, price)
+  const withoutGateway = usesCache
     ? costOf(usageWithoutGateway({ vendorCache, localCounts }, original, usage), price)
     : costOfTokens(price, original, usage.outputTokens)
+  const theoretical = answer.isForced === true && charge > withoutGateway ? charge : withoutGateway
   return {
     originalTokens: original,
     optimizedTokens: sent,
     completionTokens: usage.outputTokens,
     theoretical,
-    actual: add(costOf(usage, answer.price), answer.extraCost),
+    actual: add(charge, answer.extraCost),
     billed: scale(theoretical, answer.margin),
     margin: answer.margin,
     cache: 'MISS',
@@ -135,13 +147,13 @@ function limitWrites(usage: Usage, writes: CacheWrites): Usage {
     : { ...usage, inputTokens: inputTokens + written, cacheWriteTokens: 0, cacheWrite1hTokens: 0 }
 }
 
-function originalTokens(localCounts: NonNullable<Billable['localCounts']>, upstreamCount: number): number {
+function originalTokens(localCounts: LocalCounts, upstreamCount: number): number {
   return Math.max(upstreamCount, Math.round(localCounts.original * tokenRatio(localCounts, upstreamCount)))
 }
 
 /** The upstream's tokens per local token. */
-function tokenRatio({ sent }: NonNullable<Billable['localCounts']>, upstreamCount: number): number {
-  return sent === 0 ? 0 : upstreamCount / sent
+function tokenRatio({ sent, vendorRatio }: LocalCounts, upstreamCount: number): number {
+  return vendorRatio ?? (sent === 0 ? 0 : upstreamCount / sent)
 }
 
 export function makeHitBill(answer: {

@@ -146,7 +146,7 @@ interface BilledUsage {
 }
 
 export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
-  const { margin, size, reservation } = planned
+  const { margin, size, reservation, steering } = planned
   const { optimization, counts, attempts } = plan
   const { model } = route
   const writes = size.billedCacheWrites(route)
@@ -156,7 +156,8 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
     price: model.price,
     margin,
     strategy: optimization.rewrite?.strategy ?? optimization.strategy ?? PASSTHROUGH,
-    localCounts: optimization.rewrite === undefined ? undefined : counts,
+    localCounts: optimization.rewrite && { ...counts, vendorRatio: optimization.vendorRatio },
+    isForced: steering.force === true,
     usage,
     ceiling: {
       promptTokens: size.maxReportableTokens(route),

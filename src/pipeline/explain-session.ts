@@ -1,6 +1,6 @@
 import { CollectedResponse, internalRequest } from '../batches/batch-requests.ts'
 import { createPause } from '../core/async.ts'
-import { add, type NanoUsd, toDollars, type Usage, ZERO } from '../core/money.ts'
+import { add, type NanoUsd, promptTokens, toDollars, type Usage, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { type Message, type Part, type Prompt, textOfPart } from '../core/prompt.ts'
 import { UNLIMITED, type VirtualKey } from '../governance/virtual-key.ts'
@@ -203,7 +203,7 @@ class PlanRun {
     const { model, provider } = planned.resolved.routes[0]
     const { dialect } = provider
     const usage = await this.#vendor.receive({ prompt: upstreamPlan.prompt, model, dialect, now: parsed.startedAt })
-    await upstreamPlan.optimization.reportSent?.(usage.cacheReadTokens)
+    await upstreamPlan.optimization.reportSent?.({ promptTokens: promptTokens(usage), usage })
     await upstreamPlan.markedPrompt?.report(usage)
     return [{ run: this, planned, plan: upstreamPlan, usage }]
   }

@@ -2,9 +2,7 @@ import { sha256 } from '#hash'
 import { digestWithPauses, longMediaDigests } from '../core/cache.ts'
 import { add } from '../core/money.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import { Attempts } from '../upstream/attempts.ts'
-import type { Planned, Reserved } from './exchange.ts'
-import type { RecallMiss } from './exchange.ts'
+import type { Planned } from './exchange.ts'
 import type { MarkPrompt, Services } from './services.ts'
 
 export async function addCacheMarkers(
@@ -26,36 +24,35 @@ export async function addCacheMarkers(
   return planned
 }
 
-/** Lets the savings tiers shorten the prompt. */
-export async function optimize(
-  reserved: Reserved,
-  { keeper, spent }: RecallMiss,
-  services: Services,
-): Promise<Planned> {
-  const { prompt, resolved, size, steering, key, cancellation } = reserved
+/** Lets the savings tiers shorten a prompt that is planned to be sent unchanged. */
+export async function optimize(planned: Planned, services: Services): Promise<Planned> {
+  const { plan, prompt, resolved, size, steering, key, cancellation } = planned
+  if (plan.kind === 'replay') return planned
   const route = resolved.routes[0]
   if (size.mayContainLargeMedia) await digestWithPauses(longMediaDigests(prompt, sha256), yieldToEventLoop)
-  await services.meter.prepare(prompt, cancellation.signal)
-  const rewritten = await services.waterfall({
+  const request = {
     prompt,
     modelName: resolved.name,
     model: route.model,
-    tokens: size.estimate,
     steering,
     owner: key.id,
     small: services.smallModel(route),
     signal: cancellation.signal,
     now: services.runtime.now(),
-  })
-  const optimization = { ...rewritten, spent: add(rewritten.spent, spent) }
-  const { rewrite } = optimization
-  reserved.plan = {
-    kind: 'upstream',
-    prompt: rewrite?.prompt ?? prompt,
-    optimization,
-    counts: { original: optimization.tokens, sent: rewrite?.tokens ?? optimization.tokens },
-    keeper,
-    attempts: new Attempts(cancellation),
   }
-  return reserved as Planned
+  const passed = await services.waterfall.passUnchanged(request, size.bound)
+  if (passed !== undefined) {
+    Object.assign(plan.optimization, passed)
+    return planned
+  }
+  await services.meter.prepare(prompt, cancellation.signal)
+  const rewritten = await services.waterfall({ ...request, tokens: size.estimate })
+  const { rewrite, tokens, spent } = rewritten
+  planned.plan = {
+    ...plan,
+    prompt: rewrite?.prompt ?? prompt,
+    optimization: { ...rewritten, spent: add(spent, plan.optimization.spent) },
+    counts: { original: tokens, sent: rewrite?.tokens ?? tokens },
+  }
+  return planned
 }

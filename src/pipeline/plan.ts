@@ -42,8 +42,9 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
-  if (services.waterfall.isTooSmall({ model, steering }, () => size.bound)) return planUnchanged(reserved, recalled)
-  const optimizing = import('./on-demand.ts').then(({ optimize }) => optimize(reserved, recalled, services))
+  const unchanged = planUnchanged(reserved, recalled)
+  if (services.waterfall.isTooSmall({ model, steering }, () => size.bound)) return unchanged
+  const optimizing = import('./on-demand.ts').then(({ optimize }) => optimize(unchanged, services))
   return optimizing.catch((error: unknown) => {
     recalled.keeper.finish({ status: 500 })
     throw error

@@ -106,7 +106,8 @@ function storeForLater(planned: Planned, outcome: RequestOutcome, { observers, r
     if (optimization.reportSent === undefined && markedPrompt === undefined) return
     const usage = outcome.completion?.().usage
     // Later turns assume that the vendor has cached this prompt. Otherwise, a rejected request would make them cheaper.
-    if ((outcome.bill?.optimizedTokens ?? 0) > 0) void optimization.reportSent?.(usage?.cacheReadTokens)
+    const sentTokens = outcome.bill?.optimizedTokens ?? 0
+    if (sentTokens > 0) void optimization.reportSent?.({ promptTokens: sentTokens, usage })
     if (usage !== undefined) void markedPrompt?.report(usage)
   } catch (cause) {
     observers.reportFailure('an answer could not be stored for later requests', cause)

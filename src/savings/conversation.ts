@@ -1,5 +1,15 @@
 import { textOfMessage } from '../core/messages.ts'
-import { type Message, type Part, type Prompt, type Source, type TextSource, textOfPart } from '../core/prompt.ts'
+import { asObject, type Json } from '../core/json.ts'
+import {
+  type Message,
+  type Native,
+  type Part,
+  type Prompt,
+  type Role,
+  type Source,
+  type TextSource,
+  textOfPart,
+} from '../core/prompt.ts'
 import { digestText } from '../core/cache.ts'
 import { sha256 } from '#hash'
 import { type Query, termsOf } from './keywords.ts'
@@ -24,76 +34,118 @@ export function conversationOf(prompt: Prompt): Conversation {
   const turns = splitConversation(prompt.messages)
   const segments = [...turns.old, ...turns.live]
   const system = prompt.messages.filter((message) => message.role === 'system')
-  const conversation = { prompt, system, turns, segments, prefixHashes: createPrefixHashes(system, segments) }
+  const conversation = { prompt, system, turns, segments, prefixHashes: hashesOfSegments(prompt, segments) }
   conversations.set(prompt, conversation)
   return conversation
 }
 
-/** A prefix has the same hash on every turn. */
-interface PrefixHashes {
-  /** Returns the hash of the system prompt and the first `count` segments, in 64 hex digits. */
+/** Hashes of the first messages or segments of a conversation. A prefix has the same hash on every turn. */
+export interface PrefixHashes {
+  /** Returns the hash of the first `count` messages or segments, in 64 hex digits. */
   at(count: number): string
+}
+
+function hashesOfSegments(prompt: Prompt, segments: readonly Segment[]): PrefixHashes {
+  const first = segments[0]?.indexes[0] ?? prompt.messages.length
+  return { at: (count) => messageHashesOf(prompt).at((segments[count - 1]?.indexes.at(-1) ?? first - 1) + 1) }
+}
+
+const hashesByPrompt = new WeakMap<Prompt, PrefixHashes>()
+
+/** Cached per prompt, because the tiers, the prompt-cache markers and the record of what was sent need them. */
+export function messageHashesOf(prompt: Prompt): PrefixHashes {
+  const cached = hashesByPrompt.get(prompt)
+  if (cached !== undefined) return cached
+  const hashes = createPrefixHashes(prompt.messages)
+  hashesByPrompt.set(prompt, hashes)
+  return hashes
 }
 
 const CHECKPOINT_LENGTH = 8000
 
 /** Hashes each prefix from the preceding checkpoint, so the total cost is linear in the length of the conversation. */
-export function createPrefixHashes(
-  system: readonly Message[],
-  segments: readonly Pick<Segment, 'messages'>[],
-): PrefixHashes {
-  const texts = segments.map((segment) => segment.messages.map(hashInputOfMessage).join('\u0001'))
-  const checkpoints: { readonly count: number; readonly hash: string }[] = []
+export function createPrefixHashes(messages: readonly Message[]): PrefixHashes {
+  const inputs: string[] = []
+  const checkpoints: { readonly count: number; readonly hash: string }[] = [{ count: 0, hash: sha256('') }]
+  let length = 0
 
-  const build = (): void => {
-    let hash = sha256(system.map(hashInputOfMessage).join('\u0001'))
-    checkpoints.push({ count: 0, hash })
-    let from = 0
-    let length = 0
-    for (const [index, text] of texts.entries()) {
-      length += text.length
+  /** Continues up to the message `count`, because most callers need no later prefix. */
+  const build = (count: number): void => {
+    for (const message of messages.slice(inputs.length, count)) {
+      const input = hashInputOfMessage(message)
+      inputs.push(input)
+      length += input.length
       if (length < CHECKPOINT_LENGTH) continue
-      hash = extendHash(hash, texts.slice(from, index + 1))
-      from = index + 1
-      checkpoints.push({ count: from, hash })
+      checkpoints.push({ count: inputs.length, hash: extendHash(checkpoints.at(-1), inputs, inputs.length) })
       length = 0
     }
   }
 
   return {
     at(count) {
-      if (checkpoints.length === 0) build()
+      build(count)
       const last = checkpoints.findLast((checkpoint) => checkpoint.count <= count)
-      if (last === undefined) return ''
-      return last.count === count ? last.hash : extendHash(last.hash, texts.slice(last.count, count))
+      return last?.count === count ? last.hash : extendHash(last, inputs, count)
     },
   }
 }
 
-function extendHash(hash: string, texts: readonly string[]): string {
-  return sha256(`${hash}\u0002${texts.join('\u0002')}`)
+function extendHash(
+  last: { readonly count: number; readonly hash: string } | undefined,
+  inputs: readonly string[],
+  end: number,
+): string {
+  return sha256(`${last?.hash}\u0002${inputs.slice(last?.count, end).join('\u0002')}`)
 }
 
-/** Ignores the native form, and so the markers of the prompt cache. */
-export function hashInputOfMessage(message: Message): string {
-  return `${message.role}\u0003${message.parts.map(hashInputOfPart).join('\u0003')}`
+/**
+ * Includes all that can change how a vendor reads the message, and so whether its prompt cache has it. Ignores markers of
+ * the prompt cache, which callers move on every turn.
+ */
+export function hashInputOfMessage({ role, parts, native }: Message): string {
+  return `${role}\u0003${parts.map(hashInputOfPart).join('\u0003')}${furtherFieldsOf(native, role)}`
 }
 
 function hashInputOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
     case 'thinking':
-      return `${part.type}\u0004${part.text}`
+      return `${part.type}\u0004${part.text}${furtherFieldsOf(part.native)}`
     case 'image':
     case 'document':
-      return `${part.type}\u0004${hashInputOfSource(part.source)}`
+      return `${part.type}\u0004${hashInputOfSource(part.source)}${mediaFieldsOf(part.native)}`
     case 'tool-call':
       return `call\u0004${part.id}\u0004${part.name}\u0004${part.input}`
     case 'tool-result':
-      return `result\u0004${part.callId}\u0004${part.content.map(hashInputOfPart).join('\u0005')}`
+      return `result\u0004${part.callId}\u0004${part.failed}\u0004${part.content.map(hashInputOfPart).join('\u0005')}`
     case 'opaque':
-      return `opaque\u0004${JSON.stringify(part.native.value)}`
+      return `opaque\u0004${JSON.stringify(part.native.value, (name, value: Json) => (name === MARKER ? undefined : value))}`
   }
+}
+
+const MARKER = 'cache_control'
+/** Fields of messages and parts that the hash covers without their native form, or that mark the end of a prefix. */
+const COVERED_FIELDS: ReadonlySet<string> = new Set(
+  `role type content items text thinking signature data tool_calls tool_call_id ${MARKER}`.split(' '),
+)
+
+/** Returns an empty string for most messages and parts. The role of a received message can be `developer`. */
+function furtherFieldsOf(native: Native | undefined, role?: Role): string {
+  if (native === undefined) return ''
+  const received = native.value['role']
+  let fields = role === undefined || received === undefined || received === role ? '' : `\u0004${String(received)}`
+  for (const name in native.value) {
+    if (!COVERED_FIELDS.has(name)) fields += `\u0004${name}\u0004${JSON.stringify(native.value[name])}`
+  }
+  return fields
+}
+
+/** Fields beside the content of a file. `image_url` is an object in the chat format. */
+function mediaFieldsOf(native: Native | undefined): string {
+  if (native === undefined) return ''
+  const { detail = asObject(native.value['image_url'])?.['detail'], title, context, citations, filename } = native.value
+  const fields = [detail, title, context, citations, filename]
+  return fields.every((field) => field === undefined) ? '' : `\u0004${JSON.stringify(fields)}`
 }
 
 function hashInputOfSource(source: Source | TextSource): string {

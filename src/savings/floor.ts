@@ -177,6 +177,11 @@ export function isBelowFloor(tier: Pick<Tier, 'keeps'>, job: TierJob, keep: numb
   return kept !== undefined && kept.share < keep
 }
 
+/** Sizes in tokens at which the published curves change. */
+export const CURVE_SIZES: readonly number[] = Object.values(CURVES)
+  .flatMap((curves) => Object.values(curves).flat())
+  .map(({ received }) => received)
+
 /** Explains the verdict to the operator. */
 export function lossOf(kept: KeptEvidence | undefined, keep: number): string {
   const amount = kept === undefined ? '' : `: about ${percentOf(kept.share)} of the evidence in ${kept.tokens} tokens`

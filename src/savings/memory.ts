@@ -79,7 +79,7 @@ export async function rememberLatest(
   memory: ConversationMemory,
   { owner, prompt }: TierJob,
   kind: string,
-  value: number | History | Snapshot | RequestedCut,
+  value: number | Snapshot | RequestedCut,
 ): Promise<void> {
   const { prefixHashes, segments } = conversationOf(prompt)
   await memory.remember(owner, `${kind}:${prefixHashes.at(segments.length)}`, JSON.stringify(value))
@@ -144,12 +144,16 @@ export function bestGrowth(model: Model, cutCost: NanoUsd, tokensPerTurn: number
   return Math.round(Math.sqrt((2 * cutCost * tokensPerTurn) / Math.max(1, readCost)))
 }
 
-/** `tokens` is the size of the prefix that the upstream caches. */
-export interface SentPrompt {
-  readonly tokens: number
+/** `at` is in milliseconds since 1970, or 0 for never. */
+export interface SentAt {
   readonly at: number
   /** @default 5 minutes */
   readonly ttlMs?: number
+}
+
+/** `tokens` is the size of the prefix that the upstream caches. */
+export interface SentPrompt extends SentAt {
+  readonly tokens: number
 }
 
 /** The last rewrite that a header requested, as it was sent. */
@@ -159,16 +163,17 @@ export interface RequestedCut extends Snapshot, SentPrompt {
   readonly strategy: string
 }
 
-export interface History {
-  readonly at: number
-  readonly tokens: number
+/** What this gateway has sent of a conversation, with sizes as this gateway counts. */
+export interface History extends SentPrompt {
   /** The last prompt that was sent unchanged. */
   readonly whole: SentPrompt
-  readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
+  readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0; readonly isRequested: boolean }
   /** Estimated cost of the conversation minus its cost with unchanged prompts. Negative if the tiers saved money. */
   readonly debt: NanoUsd
   /** Moving average of the fraction of expected cache reads that the upstream reported, from `MIN_TRUST` to 1. */
   readonly trust: number
+  /** The vendor's tokens per estimated token, as reported for the last prompt that was sent unchanged. */
+  readonly vendorRatio?: number
 }
 
 const NEVER_SENT: SentPrompt = { tokens: 0, at: 0 }
@@ -176,17 +181,38 @@ export const NEW_CONVERSATION: History = {
   at: 0,
   tokens: 0,
   whole: NEVER_SENT,
-  rewritten: { ...NEVER_SENT, tier: 0 },
+  rewritten: { ...NEVER_SENT, tier: 0, isRequested: false },
   debt: ZERO,
   trust: 1,
 }
 
-/** Names the cache entries of a vendor that a prompt can read: those of the same model and tools. */
-export function cacheScopeOf({ id }: Model, { tools }: Prompt): string {
-  return `${id}:${fingerprintOf(JSON.stringify(tools.map(({ native }) => native.value)))}`
+/** Fields of a body that do not change which entries of the vendor's cache a prompt can read. Messages are hashed. */
+const FIELDS_WITHOUT_EFFECT: ReadonlySet<string> = new Set(
+  (
+    'messages input system instructions tools model stream stream_options max_tokens max_completion_tokens ' +
+    'max_output_tokens temperature top_p top_k n stop stop_sequences seed user metadata safety_identifier store ' +
+    'presence_penalty frequency_penalty logit_bias logprobs top_logprobs previous_response_id conversation include ' +
+    'truncation prediction cache_control'
+  ).split(' '),
+)
+
+const scopes = new WeakMap<Prompt, string>()
+
+/**
+ * Names the cache entries of a vendor that a prompt can read: those of the same model, tools and fields, such as
+ * `response_format`, `thinking` and `prompt_cache_key`.
+ */
+export function cacheScopeOf({ id }: Model, prompt: Prompt): string {
+  let scope = scopes.get(prompt)
+  if (scope === undefined) {
+    const fields = Object.entries(prompt.native.value).filter(([name]) => !FIELDS_WITHOUT_EFFECT.has(name))
+    const tools = prompt.tools.map(({ native }) => native.value)
+    scopes.set(prompt, (scope = String(fingerprintOf(JSON.stringify([tools, fields])))))
+  }
+  return `${id}:${scope}`
 }
 
-export function isWarm({ at, ttlMs = UPSTREAM_CACHE_MS }: Omit<SentPrompt, 'tokens'>, now: number): boolean {
+export function isWarm({ at, ttlMs = UPSTREAM_CACHE_MS }: SentAt, now: number): boolean {
   return at > 0 && now - at <= ttlMs
 }
 
@@ -200,8 +226,14 @@ export function toSentPrompt(tokens: number, at: number, cacheable: Cacheable | 
     : { tokens: Math.min(tokens, cacheable.tokens), at, ttlMs: cacheable.ttlMs }
 }
 
+export function parseSentAt(value: Json | undefined): SentAt | undefined {
+  const { at, ttlMs } = asObject(value) ?? {}
+  if (typeof at !== 'number') return undefined
+  return typeof ttlMs === 'number' ? { at, ttlMs } : { at }
+}
+
 export function parseSent(value: Json | undefined): SentPrompt | undefined {
-  const { at, tokens, ttlMs } = asObject(value) ?? {}
-  if (typeof at !== 'number' || typeof tokens !== 'number') return undefined
-  return typeof ttlMs === 'number' ? { at, tokens, ttlMs } : { at, tokens }
+  const sent = parseSentAt(value)
+  const tokens = asObject(value)?.['tokens']
+  return sent === undefined || typeof tokens !== 'number' ? undefined : { ...sent, tokens }
 }

@@ -16,7 +16,7 @@ import {
   ZERO,
 } from '../core/money.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
-import { createPrefixHashes } from './conversation.ts'
+import { messageHashesOf } from './conversation.ts'
 import {
   type Cacheable,
   cacheScopeOf,
@@ -69,11 +69,8 @@ export async function markForCache(
   const { prompt, model, tokens, owner, now } = request
   if (tokens < minPrefixTokens(model) || isMarkedByCaller(prompt)) return undefined
   const kind = `${KIND}:${cacheScopeOf(model, prompt)}`
-  const prefixHashes = createPrefixHashes(
-    [],
-    prompt.messages.map((message) => ({ messages: [message] })),
-  )
-  const keyAt = (count: number): string => `${kind}:${prefixHashes.at(count)}`
+  const hashes = messageHashesOf(prompt)
+  const keyAt = (count: number): string => `${kind}:${hashes.at(count)}`
   const { length } = prompt.messages
   const remember = (turn: CachedTurn): Promise<void> => memory.remember(owner, keyAt(length), JSON.stringify(turn))
   const counts = Array.from({ length: Math.min(MAX_ADDED_MESSAGES, length - 1) }, (_, index) => length - 1 - index)
@@ -119,11 +116,6 @@ function minPrefixTokens({ id }: Model): number {
   return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
 }
 
-/** The field `cache_control` of the body makes the vendor place markers. */
-export function isMarkedByCaller({ native, tools, messages }: Prompt): boolean {
-  return markerOf(native) !== undefined || tools.some((tool) => markerOf(tool.native)) || messages.some(markerOfMessage)
-}
-
 function markerOf(native: Native | undefined): JsonObject | undefined {
   return asObject(native?.value['cache_control'])
 }
@@ -142,21 +134,45 @@ function markerOfPart(part: Part): JsonObject | undefined {
 
 const TTLS: ReadonlyMap<unknown, number> = new Map([['1h', 60 * 60 * 1000]])
 
-/**
- * Returns the prefix up to the last message with a marker of the caller, and how long the vendor caches it. Returns
- * undefined for a prompt without markers.
- */
-export function cacheableOf(prompt: Prompt, meter: Pick<Meter, 'estimatePrompt'>): Cacheable | undefined {
-  const { native, tools, messages } = prompt
+/** The prefix up to the last message with a marker of the caller, and how long the vendor caches it. */
+export interface MarkedPrefix {
+  /** Number of messages. 0 if only tools are marked. */
+  readonly count: number
+  readonly ttlMs: number
+}
+
+const markedPrefixes = new WeakMap<Prompt, { readonly prefix: MarkedPrefix | undefined }>()
+
+/** Returns undefined for a prompt without markers. Cached per prompt, because each tier asks. */
+export function markedPrefixOf(prompt: Prompt): MarkedPrefix | undefined {
+  let known = markedPrefixes.get(prompt)
+  if (known === undefined) markedPrefixes.set(prompt, (known = { prefix: findMarkedPrefix(prompt) }))
+  return known.prefix
+}
+
+/** The field `cache_control` of the body makes the vendor place markers. */
+function findMarkedPrefix({ native, tools, messages }: Prompt): MarkedPrefix | undefined {
   const automatic = markerOf(native)
   const toolMarkers = tools.flatMap((tool) => markerOf(tool.native) ?? [])
   const messageMarkers = messages.map(markerOfMessage)
-  const lastIndex = messageMarkers.findLastIndex((marker) => marker !== undefined)
   const markers: readonly JsonObject[] = [automatic, ...toolMarkers, ...messageMarkers].filter(isJsonObject)
   if (markers.length === 0) return undefined
   const ttlMs = Math.max(...markers.map(({ ttl }) => TTLS.get(ttl) ?? UPSTREAM_CACHE_MS))
-  if (automatic !== undefined) return { tokens: Number.MAX_SAFE_INTEGER, ttlMs }
-  return { tokens: meter.estimatePrompt({ ...prompt, messages: messages.slice(0, lastIndex + 1) }), ttlMs }
+  const lastIndex = messageMarkers.findLastIndex((marker) => marker !== undefined)
+  return { count: automatic === undefined ? lastIndex + 1 : messages.length, ttlMs }
+}
+
+export function isMarkedByCaller(prompt: Prompt): boolean {
+  return markedPrefixOf(prompt) !== undefined
+}
+
+/** Returns the size of the prefix that the caller marked, or undefined for a prompt without markers. */
+export function cacheableOf(prompt: Prompt, meter: Pick<Meter, 'estimatePrompt'>): Cacheable | undefined {
+  const marked = markedPrefixOf(prompt)
+  if (marked === undefined) return undefined
+  const { count, ttlMs } = marked
+  if (count === prompt.messages.length) return { tokens: Number.MAX_SAFE_INTEGER, ttlMs }
+  return { tokens: meter.estimatePrompt({ ...prompt, messages: prompt.messages.slice(0, count) }), ttlMs }
 }
 
 /** The vendor allows four markers. It looks back at most 20 blocks, so the previous turn needs its own marker. */

@@ -65,10 +65,10 @@ export function createShadow({
     let reportAnswer: WaterfallResult['reportAnswer']
     const answered = new Promise<readonly Part[] | undefined>((resolve) => (reportAnswer = resolve))
     observe(job, trial, answered).catch(observer.onShadowFailure)
-    const reportSent = async (read?: number): Promise<void> => {
+    const reportSent: WaterfallResult['reportSent'] = async (report) => {
       // `observe` reports a failed trial.
       const result = await trial.catch(() => undefined)
-      await result?.reportSent?.(read)
+      await result?.reportSent?.(report)
     }
     const unchanged = { tokens: job.tokens, spent: ZERO, verdicts: [] }
     return { ...unchanged, reportSent, ...(reportAnswer !== undefined && { reportAnswer }) }

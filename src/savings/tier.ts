@@ -1,5 +1,5 @@
 import type { Model } from '../core/ports.ts'
-import type { NanoUsd } from '../core/money.ts'
+import type { NanoUsd, Usage } from '../core/money.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 import type { Similarities, SmallModel } from './models.ts'
@@ -103,6 +103,14 @@ export interface TierVerdict {
   readonly reason: string
 }
 
+/** What is known about a request after its answer. */
+export interface SentReport {
+  /** Tokens of the sent prompt, as billed. */
+  readonly promptTokens: number
+  /** Undefined if the vendor has not reported any. */
+  readonly usage: Usage | undefined
+}
+
 export interface WaterfallResult {
   readonly rewrite?: Rewrite
   /** Present if a header requested a tier that would have cost more than sending everything. */
@@ -124,16 +132,32 @@ export interface WaterfallResult {
   /** Tokens of the sent prompt that the vendor's cache is expected to serve. @default 0 */
   readonly expectedCacheRead?: number
   /**
-   * Records that the vendor has processed the sent prompt, and the cache read that it reported, for later turns of the
-   * conversation. Never rejects. Absent if no history is stored for the prompt.
+   * The vendor's tokens per estimated token of the received prompt, as the vendor reported them for an earlier turn.
+   * @default those of the sent prompt
    */
-  reportSent?(cacheRead?: number): Promise<void>
+  readonly vendorRatio?: number
+  /**
+   * Records that the vendor has processed the sent prompt, for later turns of the conversation. Never rejects. Absent if
+   * no history is stored for the prompt.
+   */
+  reportSent?(report?: SentReport): Promise<void>
   /** Reports the answer, or undefined if it is incomplete. Never throws. Present for shadow trials. */
   reportAnswer?(answer: readonly Part[] | undefined): void
 }
 
+/** A prompt that is sent unchanged without being counted. */
+export type UncountedResult = Pick<WaterfallResult, 'verdicts' | 'expectedCacheRead' | 'reportSent'>
+
+/** A request whose prompt has not been counted. */
+export type TierRequest = Omit<TierJob, 'tokens' | 'semantics' | 'shadow'>
+
 export interface Waterfall {
   (job: TierJob): Promise<WaterfallResult>
+  /**
+   * Decides from the structure of a prompt of at most `maxTokens` tokens, before anything is counted. Resolves with
+   * undefined if a tier may rewrite the prompt.
+   */
+  passUnchanged(request: TierRequest, maxTokens: number): Promise<UncountedResult | undefined>
   /** Returns true only if no tier can rewrite a prompt of at most this many tokens. */
   isTooSmall(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }

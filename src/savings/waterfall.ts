@@ -8,8 +8,17 @@ import { chooseTiers, type DeclinedCosts, estimateMessages, mayRunAfter, type Ti
 import { conversationOf } from './conversation.ts'
 import { createSegmentAnalyzer } from './excerpt.ts'
 import { createFamilyLock } from './family-lock.ts'
-import { isBelowFloor, lossOf } from './floor.ts'
-import { correctTrust, historyElsewhere, recallHistory, rememberSent, type SentRequest } from './history.ts'
+import { CURVE_SIZES, isBelowFloor, lossOf } from './floor.ts'
+import {
+  addedDebtOf,
+  expectedReadOf,
+  historyElsewhere,
+  historyOf,
+  recallRecord,
+  rememberSent,
+  type SentRecord,
+  type SentRewrite,
+} from './history.ts'
 import {
   type Cacheable,
   type ConversationMemory,
@@ -20,7 +29,7 @@ import {
   warmTokens,
 } from './memory.ts'
 import { FailurePauses, pauseAfterFailures, pauseKeyOf, SemanticRanker, type SmallModel } from './models.ts'
-import { cacheableOf, isMarkedByCaller } from './prompt-cache.ts'
+import { cacheableOf, isMarkedByCaller, markedPrefixOf } from './prompt-cache.ts'
 import { rememberCut, runRequested, SEND_EVERYTHING } from './requested.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, createVanishing, type MinTarget, type SliderMode } from './selection-tiers.ts'
@@ -35,7 +44,10 @@ import {
   type Tier,
   type TierForecast,
   type TierJob,
+  type TierRequest,
   type TierVerdict,
+  type UncountedResult,
+  type Waterfall,
   type WaterfallResult,
 } from './tier.ts'
 import { usesTools } from './uses-tools.ts'
@@ -59,6 +71,8 @@ export interface WaterfallOptions {
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   readonly agents?: boolean
   readonly keep?: number
+  /** True if each prompt is counted, so that the verdicts state what each tier would keep. @default false */
+  readonly explains?: boolean
 }
 
 /** Share of the evidence that automatic tiers keep. */
@@ -77,56 +91,135 @@ interface WaterfallContext {
 /** Reading the conversation takes more than 10 ms for a longer prompt. */
 const MAX_UNPAUSED_MESSAGES = 2000
 
-export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
+interface WaterfallFunctions extends Pick<Waterfall, 'passUnchanged'> {
+  (job: TierJob): Promise<WaterfallResult>
+}
+
+export function createWaterfall(options: WaterfallOptions): WaterfallFunctions {
   const { meter, now, store } = options
-  const pauseIfLong = async ({ prompt }: TierJob): Promise<void> => {
+  const pauseIfLong = async ({ prompt }: Pick<TierJob, 'prompt'>): Promise<void> => {
     if (prompt.messages.length > MAX_UNPAUSED_MESSAGES) await options.yieldToEventLoop()
   }
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const memory = createMemory({ store, now })
   const pauses = new FailurePauses(now)
   const context = createContext(options, thresholds, memory)
+  const minTracked = (job: Pick<TierJob, 'model'>): number =>
+    Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
 
-  return async (received) => {
+  const passUnchanged = async (request: TierRequest, maxTokens: number): Promise<UncountedResult | undefined> => {
+    if (options.tiers !== undefined || options.explains === true || isSteered(request)) return undefined
+    const sizes = Object.values(thresholdsFor(request, thresholds)).map((threshold) => threshold + 1)
+    const verdicts = verdictsBySize(request, { ...context, sizes: [...CURVE_SIZES, ...sizes], maxTokens })
+    if (verdicts === undefined) return undefined
+    if (maxTokens < MIN_BYTES_PER_TOKEN * minTracked(request)) return { verdicts }
+    await pauseIfLong(request)
+    const earlier = await recallRecord(memory, request)
+    // The bill depends on both sizes.
+    if (earlier !== undefined && isWarm(earlier.rewritten, request.now)) return undefined
+    const expectedRead = earlier === undefined ? 0 : expectedReadOf(earlier, request)
+    const sent = { job: request, earlier, marked: markedPrefixOf(request.prompt), addedDebt: ZERO, expectedRead }
+    return { verdicts, expectedCacheRead: expectedRead, reportSent: (report) => rememberSent(memory, sent, report) }
+  }
+
+  const run = async (received: TierJob): Promise<WaterfallResult> => {
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
     const sized = await countNearThreshold(received, meter, thresholds)
     const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
     // Up to half of the lowest threshold, no built-in tier will soon run without a header, so no history is needed.
     // With a header, the bill needs it: it states which part of the received prompt the vendor would have cached.
-    const isTracked = isSteered(job) || job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
+    const isTracked = isSteered(job) || job.tokens > minTracked(job)
     await pauseIfLong(job)
-    const cacheable = isTracked ? cacheableOf(job.prompt, meter) : undefined
-    const known = isTracked ? await recallHistory(memory, job) : undefined
+    if (!isTracked) return (await runTiers(job, NEW_CONVERSATION, { ...context, cacheable: undefined })).result
+    const { prompt } = job
+    const cacheable = cacheableOf(prompt, meter)
+    const earlier = await recallRecord(memory, job)
     await pauseIfLong(job)
-    const history = isTracked ? (known ?? historyWithoutRecord(job, meter)) : NEW_CONVERSATION
-    const { sentAs, ...result } = await runTiers(job, history, { ...context, cacheable })
-    const sentRequest =
-      sentAs !== undefined && job.shadow === undefined
-        ? { ...sentAs, spent: result.spent }
-        : { tokens: result.tokens, cachedTokens: warmTokens(history.whole, job, history), spent: ZERO, cacheable }
-    if (!isTracked) return result
-    // What another process may have sent is neither billed nor compared with what the vendor reports.
-    const cachedTokens = known === undefined ? 0 : sentRequest.cachedTokens
-    // A prompt that the vendor has not processed is not in its cache, and its caller has not paid for it.
-    const reportSent = async (read?: number): Promise<void> => {
-      const measured = { ...job, tokens: result.tokens }
-      const next = await rememberSent(memory, measured, history, { whole: cacheable, sent: sentRequest })
-      if (read !== undefined) await correctTrust(memory, job, next, { cachedTokens, read })
+    const known = earlier && historyOf(earlier, prompt, meter)
+    const history = known ?? historyWithoutRecord(job, meter)
+    const { sentAs, result } = await runTiers(job, history, { ...context, cacheable })
+    const rewrite = job.shadow === undefined ? sentAs : undefined
+    const counted = { ...job, tokens: result.tokens }
+    const sent = rewrite ?? {
+      tokens: result.tokens,
+      cachedTokens: warmTokens(history.whole, job, history),
+      cacheable,
     }
+    const spent = rewrite === undefined ? ZERO : result.spent
+    const addedDebt = addedDebtOf(counted, history, sent, { whole: cacheable, spent })
+    // What another process may have sent is neither billed nor compared with what the vendor reports.
+    const expectedRead = earlier === undefined ? 0 : expectedReadAfter(earlier, job, rewrite, sent.cachedTokens)
+    const recorded = { job, earlier, marked: markedPrefixOf(prompt), rewrite, addedDebt, expectedRead }
     // `trust` describes the prompts that were sent, not those that the vendor would have received without the tiers.
-    const servedShare = Math.min(
-      1,
-      warmTokens(known ?? NEW_CONVERSATION, job, { trust: 1 }) / Math.max(1, result.tokens),
-    )
-    const wasRewritten = sentAs !== undefined || isWarm(history.rewritten, job.now)
+    const servedTokens = warmTokens(known ?? NEW_CONVERSATION, job, { trust: 1 })
+    const isServed = rewrite !== undefined || (earlier !== undefined && wasKeptWarmByTiers(earlier, job))
     return {
       ...result,
-      ...(wasRewritten && { servedShare }),
-      ...(result.rewrite !== undefined && { commonPrefixTokens: commonPrefixTokens(job, result.rewrite, meter) }),
-      expectedCacheRead: cachedTokens,
-      reportSent,
+      ...(isServed && { servedShare: Math.min(1, servedTokens / Math.max(1, result.tokens)) }),
+      ...(result.rewrite !== undefined && {
+        commonPrefixTokens: commonPrefixTokens(job, result.rewrite, meter),
+        ...(history.vendorRatio !== undefined && { vendorRatio: history.vendorRatio }),
+      }),
+      expectedCacheRead: expectedRead,
+      // A prompt that the vendor has not processed is not in its cache, and its caller has not paid for it.
+      reportSent: (report) => rememberSent(memory, recorded, report),
     }
   }
+
+  return Object.assign(run, { passUnchanged })
+}
+
+/** In the vendor's tokens, if the vendor has reported any. */
+function expectedReadAfter(
+  earlier: SentRecord,
+  job: TierJob,
+  rewrite: SentRewrite | undefined,
+  cachedTokens: number,
+): number {
+  return rewrite === undefined && earlier.whole.tokens !== undefined ? expectedReadOf(earlier, job) : cachedTokens
+}
+
+/**
+ * True if the vendor no longer has a prompt in its cache only because tiers have rewritten it without a header. After a
+ * header, the caller pays what the vendor charges.
+ */
+function wasKeptWarmByTiers({ rewritten, whole }: SentRecord, { prompt, now }: TierJob): boolean {
+  return isWarm(rewritten, now) && !rewritten.isRequested && rewritten.at >= whole.at && !isMarkedByCaller(prompt)
+}
+
+/** Text has at least about three bytes per token. */
+const MIN_BYTES_PER_TOKEN = 3
+/** A prompt with fewer tokens than this share of its bytes is sent unchanged, although it could be shortened. */
+const MIN_TOKENS_PER_BYTE = 1 / 16
+
+interface SizeCheck extends Pick<WaterfallContext, 'tiers' | 'agents' | 'keep'> {
+  /** Sizes in tokens from which on a tier may keep more or less. */
+  readonly sizes: readonly number[]
+  readonly maxTokens: number
+}
+
+/** Returns undefined if a tier may run for a prompt of at most `maxTokens` tokens. */
+function verdictsBySize(
+  request: TierRequest,
+  { tiers, agents, keep, sizes, maxTokens }: SizeCheck,
+): readonly TierVerdict[] | undefined {
+  const { prompt } = request
+  const declined = isMarkedByCaller(prompt) ? MARKED : !agents && usesTools(prompt) ? WITHOUT_AGENTS : undefined
+  const minTokens = Math.floor(maxTokens * MIN_TOKENS_PER_BYTE)
+  const checked = [minTokens, ...sizes.filter((size) => size > minTokens && size < maxTokens), maxTokens]
+  const verdicts: TierVerdict[] = []
+  for (const tier of tiers) {
+    const wanted = checked.map((tokens) => ({ ...request, tokens })).filter((job) => tier.wants(job))
+    if (declined === undefined && wanted.some((job) => !isBelowFloor(tier, job, keep))) return undefined
+    verdicts.push(verdictOf(tier, wanted.length > 0, declined, keep))
+  }
+  return verdicts
+}
+
+function verdictOf({ tier }: Tier, isWanted: boolean, declined: string | undefined, keep: number): TierVerdict {
+  if (!isWanted) return { tier, ...NOT_WANTED }
+  if (declined !== undefined) return { tier, outcome: 'declined', reason: declined }
+  return { tier, outcome: 'below-floor', reason: lossOf(undefined, keep) }
 }
 
 function commonPrefixTokens({ prompt }: TierJob, rewrite: Rewrite, meter: Meter): number {
@@ -174,8 +267,9 @@ function createContext(
   return { meter, memory, tools, agents, keep, tiers, ranker }
 }
 
-interface TierRun extends WaterfallResult {
-  readonly sentAs?: Omit<SentRequest, 'spent'>
+interface TierRun {
+  readonly result: WaterfallResult
+  readonly sentAs?: SentRewrite & { readonly cachedTokens: number }
 }
 
 interface RunContext extends WaterfallContext {
@@ -205,15 +299,16 @@ async function runTiers(job: TierJob, history: History, context: RunContext): Pr
     const { sent } = run
     if (sent !== undefined) {
       const { rewrite, tokens, stableTokens, cachedTokens, cacheable } = sent
-      const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, stableTokens, cachedTokens, cacheable }
-      return { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
+      const sentAs = { tier: rewrite.tier, isRequested, tokens: rewrite.tokens, stableTokens, cachedTokens, cacheable }
+      return { result: { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder() }, sentAs }
     }
     if (run.sendsEverything) {
-      return { tokens: job.tokens, strategy: SEND_EVERYTHING, spent, requestedCost, verdicts: verdictsInOrder() }
+      const strategy = SEND_EVERYTHING
+      return { result: { tokens: job.tokens, strategy, spent, requestedCost, verdicts: verdictsInOrder() } }
     }
     declined = { spent, callCost: await lowestCallCost(declined, candidate, separateTrialState(job)) }
   }
-  return { tokens: job.tokens, spent: declined.spent, requestedCost, verdicts: verdictsInOrder() }
+  return { result: { tokens: job.tokens, spent: declined.spent, requestedCost, verdicts: verdictsInOrder() } }
 }
 
 interface TierOutcome {
@@ -272,12 +367,11 @@ async function selectTiersToTry(
   }
   const requested: TierCandidate[] = []
   const forecasts = new Map<Tier, TierForecast | undefined>()
-  const isMarked = isMarkedByCaller(job.prompt)
   for (const tier of tiers) {
     try {
-      if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
+      if (!tier.wants(job)) skip(tier, NOT_WANTED.outcome, NOT_WANTED.reason)
       else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
-      else if (isMarked) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
+      else if (isMarkedByCaller(job.prompt)) skip(tier, 'declined', MARKED)
       else if (!agents && usesTools(job.prompt)) skip(tier, 'declined', WITHOUT_AGENTS)
       else if (isBelowFloor(tier, job, keep)) skip(tier, 'below-floor', lossOf(tier.keeps?.(job), keep))
       else forecasts.set(tier, await tier.forecast?.(separateTrialState(job)))
@@ -293,6 +387,8 @@ async function selectTiersToTry(
   return [...requested, ...chosen]
 }
 
+const NOT_WANTED = { outcome: 'not-wanted', reason: 'not selected by a header or by the size of the prompt' } as const
+const MARKED = 'the caller marked a prefix with cache_control'
 const WITHOUT_AGENTS = 'a conversation with tools is rewritten only for a header, or with savings.agents'
 
 async function countNearThreshold(job: TierJob, meter: Meter, thresholds: Thresholds): Promise<TierJob> {

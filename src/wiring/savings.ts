@@ -3,7 +3,7 @@ import { expects, listOf, numberFrom, oneOf, type OptionCheck, optionsOf } from 
 import type { Embedder } from '../core/cache.ts'
 import type { Meter, Runtime, Route, Model } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { costOf, NO_USAGE, ZERO } from '../core/money.ts'
+import { costOf, NO_USAGE } from '../core/money.ts'
 import type { ShadowObserver } from '../savings/shadow.ts'
 import type { MarkPrompt, Services } from '../pipeline/services.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
@@ -14,6 +14,8 @@ import {
   type Thresholds,
   type Tier,
   type TierJob,
+  type TierRequest,
+  type UncountedResult,
   type Waterfall,
   type WaterfallResult,
 } from '../savings/tier.ts'
@@ -109,6 +111,8 @@ interface SavingsDependencies {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
+  /** True if verdicts must state what each tier would keep. */
+  readonly explains?: boolean
 }
 
 /** Omits the embedder, because its calls may cost money. */
@@ -117,7 +121,11 @@ export function createDryRun(
   dependencies: SavingsDependencies,
 ): ReturnType<Services['dryRun']> {
   const { embedder: _, ...options } = savings
-  const dryDependencies = { ...dependencies, store: { ...dependencies.store, set: () => Promise.resolve() } }
+  const dryDependencies = {
+    ...dependencies,
+    store: { ...dependencies.store, set: () => Promise.resolve() },
+    explains: true,
+  }
   return {
     waterfall: createSavings(options, dryDependencies, { onShadow: () => {}, onShadowFailure: () => {} }),
     markPrompt: createPromptMarker(options, dryDependencies),
@@ -151,10 +159,10 @@ export function createSavings(
   })
   const shadowed = async (job: TierJob): Promise<WaterfallResult> =>
     isSteered(job) ? waterfall(job) : (await load())(job)
-  return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall })
+  return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall, passUnchanged: waterfall.passUnchanged })
 }
 
-function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: SavingsDependencies): Waterfall {
+function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: SavingsDependencies): Waterfall {
   const { shadow: _, promptCache: __, ...others } = options
   const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const minThreshold = Math.min(...Object.values(thresholds))
@@ -162,33 +170,23 @@ function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: Savin
   const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/waterfall.ts')
     const { now, after } = runtime
-    return createWaterfall({ ...others, store, meter, now, after, yieldToEventLoop })
+    return createWaterfall({ ...others, ...dependencies, now, after, yieldToEventLoop })
   })
-  const optimize = async (job: TierJob): Promise<WaterfallResult> => {
-    if (!hasCustomTiers && !mayApply(job, minThreshold)) return unchangedResult(job)
-    const waterfall = await load()
-    return waterfall(job)
-  }
+  const optimize = async (job: TierJob): Promise<WaterfallResult> => (await load())(job)
   const isTooSmall: Waterfall['isTooSmall'] = ({ model, steering }, maxTokens) => {
     if (hasCustomTiers) return false
     const { level } = steering
     if (level !== undefined) return level === 'off' || maxTokens() <= LEVEL_CAPS[level]
     return !steering.vanishing && !steering.recursive && maxTokens() <= minTrackedTokens(model, minThreshold)
   }
-  return Object.assign(optimize, { isTooSmall })
-}
-
-function mayApply(job: TierJob, minThreshold: number): boolean {
-  return isSteered(job) || job.tokens > minTrackedTokens(job.model, minThreshold)
+  const passUnchanged = async (request: TierRequest, maxTokens: number): Promise<UncountedResult | undefined> =>
+    (await load()).passUnchanged(request, maxTokens)
+  return Object.assign(optimize, { isTooSmall, passUnchanged })
 }
 
 /** Up to this size, no automatic tier runs and no history is stored. */
 function minTrackedTokens(model: Model, minThreshold: number): number {
   return (minThreshold * (model.thresholdFactor ?? 1)) / 2
-}
-
-function unchangedResult(job: TierJob): WaterfallResult {
-  return { tokens: job.tokens, spent: ZERO, verdicts: [] }
 }
 
 const NO_STATISTICS: CacheStatistics = {

@@ -3,7 +3,7 @@ import type { Meter, Model } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
 import type { SmallModel } from '../../src/savings/models.ts'
-import type { TierJob } from '../../src/savings/tier.ts'
+import type { TierJob, WaterfallResult } from '../../src/savings/tier.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
@@ -30,7 +30,7 @@ export function textStore(): { readonly store: WaterfallOptions['store']; readon
 }
 
 /** Returns a waterfall whose prompts the vendor processes. */
-export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType<typeof createWaterfall> {
+export function waterfallOf(options: Partial<WaterfallOptions> = {}): (job: TierJob) => Promise<WaterfallResult> {
   const waterfall = createWaterfall({
     meter,
     store: textStore().store,

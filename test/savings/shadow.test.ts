@@ -79,7 +79,10 @@ function savingsOf(
     await result.reportSent?.()
     return result
   }
-  const waterfall: Waterfall = Object.assign(send, { isTooSmall: savings.isTooSmall })
+  const waterfall: Waterfall = Object.assign(send, {
+    isTooSmall: savings.isTooSmall,
+    passUnchanged: savings.passUnchanged,
+  })
   const trial = async (job: TierJob): Promise<ShadowRecord> => {
     const reported = new Promise<ShadowRecord>((resolve) => reports.push(resolve))
     const result = await waterfall(job)

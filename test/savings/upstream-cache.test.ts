@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
+import { NO_USAGE } from '../../src/core/money.ts'
 import { jobOf, MODEL, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -35,7 +36,8 @@ async function tiersOf(reported: (warm: number) => number): Promise<readonly (nu
     const job = jobOf(prompt, { model: CACHED, small })
     const { rewrite, tokens, reportSent } = await waterfall(job)
     tiers.push(rewrite?.tier)
-    await reportSent?.(reported(warm))
+    const usage = { ...NO_USAGE, inputTokens: tokens, cacheReadTokens: reported(warm) }
+    await reportSent?.({ promptTokens: tokens, usage })
     warm = tokens
     prompt = next(prompt, turn)
   }
