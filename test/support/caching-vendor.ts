@@ -42,7 +42,7 @@ export class CachingVendor {
 
   /** Charges a request and updates the cache, without a response. */
   receive({ dialect, body }: Pick<UpstreamRequest, 'dialect' | 'body'>): Counted {
-    const prefixes = prefixesOf(blocksOf(body))
+    const prefixes = prefixesOf(blocksOf(body), scopeOf(body))
     const isAutomatic = dialect === 'openai'
     const marked = prefixes.filter(
       ({ ttl, tokens }) => (isAutomatic || ttl !== undefined) && tokens >= MIN_PREFIX_TOKENS,
@@ -121,8 +121,13 @@ interface Prefix {
   readonly ttl: Ttl | undefined
 }
 
-function prefixesOf(blocks: readonly JsonObject[]): readonly Prefix[] {
-  let key = ''
+/** Fields that are part of the prompt as the model reads it, or that choose the cache. */
+function scopeOf({ response_format, tool_choice, thinking, prompt_cache_key }: JsonObject): string {
+  return JSON.stringify([response_format, tool_choice, thinking, prompt_cache_key])
+}
+
+function prefixesOf(blocks: readonly JsonObject[], scope: string): readonly Prefix[] {
+  let key = scope
   let length = 0
   return blocks.map(({ cache_control: marker, ...block }) => {
     const text = JSON.stringify(block)
