@@ -48,7 +48,7 @@ export interface Billable {
   /** The vendor's prompt cache, as it would work without the gateway. @default each prompt token has the input price */
   readonly vendorCache?: VendorCache | undefined
   /** True if the caller wanted the prompt shortened at any cost. It then pays at least for what was sent. */
-  readonly isForced?: boolean
+  readonly isForced?: boolean | undefined
 }
 
 /** Tokens of a rewritten prompt and of the received one, as this gateway counts. */
@@ -97,7 +97,7 @@ export function makeBill(answer: Billable): Bill {
   const withoutGateway = usesCache
     ? costOf(usageWithoutGateway({ vendorCache, localCounts }, original, usage), price)
     : costOfTokens(price, original, usage.outputTokens)
-  const theoretical = answer.isForced === true && charge > withoutGateway ? charge : withoutGateway
+  const theoretical = answer.isForced && charge > withoutGateway ? charge : withoutGateway
   return {
     originalTokens: original,
     optimizedTokens: sent,

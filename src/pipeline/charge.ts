@@ -157,7 +157,7 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
     margin,
     strategy: optimization.rewrite?.strategy ?? optimization.strategy ?? PASSTHROUGH,
     localCounts: optimization.rewrite && { ...counts, vendorRatio: optimization.vendorRatio },
-    isForced: steering.force === true,
+    isForced: steering.force,
     usage,
     ceiling: {
       promptTokens: size.maxReportableTokens(route),

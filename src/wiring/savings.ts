@@ -159,7 +159,7 @@ export function createSavings(
   })
   const shadowed = async (job: TierJob): Promise<WaterfallResult> =>
     isSteered(job) ? waterfall(job) : (await load())(job)
-  return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall, passUnchanged: waterfall.passUnchanged })
+  return Object.assign(shadowed, waterfall)
 }
 
 function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: SavingsDependencies): Waterfall {
