@@ -44,7 +44,7 @@ export class Exchange {
   readonly id: string
   readonly startedAt: number
   readonly request: HttpRequest
-  readonly sink: ResponseSink
+  sink: ResponseSink
   readonly format: ClientFormat
   readonly cancellation: Cancellation
   /** Undefined for work without a client connection. */
@@ -54,6 +54,8 @@ export class Exchange {
   /** True after the caller has disconnected, even if others still read the answer. */
   isDisconnected = false
   onDisconnect: (() => void) | undefined = undefined
+  /** Ends a stream with an error event. Set if its headers have left before the response is known. */
+  endStream: ((failure: GatewayError) => void) | undefined = undefined
 
   key: VirtualKey | undefined = undefined
   /** The parsed body before earlier turns are inserted. */

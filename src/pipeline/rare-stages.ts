@@ -1,87 +1,21 @@
-import { sha256 } from '#hash'
 import { type Bill, reductionPercent, savings, withoutMargin } from '../billing/bill.ts'
 import type { CacheHit } from '../cache/find-answer.ts'
 import type { CacheMiss, CacheQuery } from '../cache/semantic-cache.ts'
-import { digestJson, digestJsonInSteps, digestWithPauses } from '../core/cache.ts'
-import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { formatUsd, type NanoUsd, toDollars, toNanoUsd, ZERO } from '../core/money.ts'
 import { describeFailure } from '../formats/failures.ts'
 import type { Forecast, LimitBalance } from '../governance/balances.ts'
-import type { ReplayedAnswer } from '../replay/idempotency.ts'
-import { hideMarginInAnswer } from './stored-margin.ts'
 import type { TierVerdict } from '../savings/tier.ts'
-import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { quote } from './admission.ts'
 import { emptyReservation, expectedBill, maxAmountOf, simulateSmallModel } from './estimate.ts'
-import { eventSinkOf, leaveOnFailure } from './event-sink.ts'
 import { type Parsed, type Planned, type Reserved, waitForStore } from './exchange.ts'
 import { isSentUnchanged, plan } from './plan.ts'
-import { baseHeaders, sendJson, release } from './settle.ts'
+import { baseHeaders, sendJson } from './settle.ts'
 import type { Services } from './services.ts'
 
 // Not in on-demand.ts, because plan.ts imports on-demand.ts, and this module imports plan.ts.
 
-/** Accepts only printable ASCII, because clients encode other characters in headers differently. */
-const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
-
-export async function deduplicate(parsed: Parsed, services: Services): Promise<Parsed | undefined> {
-  const { key, subscribers, cancellation, request, requestBody } = parsed
-  const idempotencyKey = request.header('idempotency-key')
-  if (idempotencyKey === undefined || subscribers === undefined) return parsed
-  if (!KEY_PATTERN.test(idempotencyKey)) throw invalidIdempotencyKey()
-  const claimed = await services.idempotency.claim({
-    owner: key.id,
-    idempotencyKey,
-    // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
-    fingerprint: sha256(`${request.path}\n${await digestBody(requestBody, parsed)}`),
-    subscribers,
-    signal: cancellation.signal,
-    timeoutMs: services.timeouts.total,
-  })
-  if (claimed.role === 'repetition') return replay(parsed, claimed.replayed, services)
-  parsed.idempotencyClaim = claimed.first
-  return parsed
-}
-
-async function digestBody(body: JsonObject, { size }: Parsed): Promise<string> {
-  if (size.mayContainLargeMedia) await digestWithPauses([digestJsonInSteps(body, sha256)], yieldToEventLoop)
-  return digestJson(body, sha256)
-}
-
-function invalidIdempotencyKey(): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    'Idempotency-Key: expected 1 to 255 printable ASCII characters, such as a UUID.',
-    { param: 'Idempotency-Key' },
-  )
-}
-
-async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Services): Promise<undefined> {
-  const { key, id, sink } = parsed
-  try {
-    const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
-    if (replayed.kind === 'complete') {
-      const { answer } = replayed
-      const { status, head, body } = services.showsMargin ? answer : hideMarginInAnswer(answer)
-      await release(parsed, { status }, services)
-      sink.send(status, { ...headers, ...head }, body)
-      return
-    }
-    await release(parsed, { status: 200 }, services)
-    sink.begin(200, { ...headers, ...replayed.head })
-    const { recording, leave } = replayed
-    const stopReading = recording.follow(0, leaveOnFailure(eventSinkOf(parsed, services), leave))
-    parsed.onDisconnect = () => {
-      stopReading()
-      leave()
-    }
-    if (parsed.isDisconnected) parsed.onDisconnect()
-  } catch (error) {
-    if (replayed.kind === 'live') replayed.leave()
-    throw error
-  }
-}
+export { deduplicate } from './deduplicate.ts'
 
 /** Calls no upstream, uses no quota, and does not change the cache, its statistics or the state of the tiers. */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {

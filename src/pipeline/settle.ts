@@ -160,6 +160,7 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
   const { failureHeaders } = await import('../formats/failures.ts')
   const head = { 'cache-control': 'no-store', ...failureHeaders(failure) }
   await answerDuplicates(exchange, failure, head, body)
+  if (exchange.endStream !== undefined) return exchange.endStream(failure)
   const rate = failure.details.rate ?? (await rateOf(exchange, services))
   sendJson(exchange.sink, status, { ...baseHeaders(exchange.id, rate), ...head }, body)
 }
@@ -197,7 +198,7 @@ export function asFailure(error: unknown): GatewayError {
   )
 }
 
-async function rateOf(exchange: Exchange, services: Services): Promise<RateStatus> {
+export async function rateOf(exchange: Exchange, services: Services): Promise<RateStatus> {
   const { reservation, key } = exchange
   if (reservation !== undefined) return reservation.rate
   const { ledger } = services

@@ -76,6 +76,8 @@ async function startSilent(
 }
 
 const TEXT = { text: ['At', ' last.'] }
+/** Removes the heartbeats, whose number depends on time. */
+const withoutPings = (text: string): string => text.replace(/: ping\n\n|event: ping\ndata: .*\n\n/g, '')
 const whole = (request: UpstreamRequest): Reply => ({ kind: 'events', items: buildEvents(request, TEXT) })
 
 describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])(
@@ -199,6 +201,90 @@ it('a retry with the same Idempotency-Key follows the begun stream, and repeats 
 
   expect([...texts, await later.text()].map(streamedText)).toEqual(['At last.', 'At last.', 'At last.'])
   expect(stage.upstream.requests).toHaveLength(1)
+})
+
+describe('a retry with the same Idempotency-Key in another process, while the vendor of the first request is silent,', () => {
+  const headers = { 'idempotency-key': 'one' }
+
+  /** Sends the retry to another gateway with the same store, and waits until its headers must leave. */
+  async function startRetry(
+    first: Omit<SilentStage, 'response'>,
+    { path, body }: Endpoint,
+    reply: (request: UpstreamRequest) => Reply,
+  ) {
+    const process = await startStage({ store: first.store, reply, limits: { heartbeatMs: 20 } })
+    stages.push(process)
+    const pending = post({ ...process, secret: first.stage.secret }, path, { body: { ...body, stream: true }, headers })
+    await waitUntil(() => headerTimers.size === 1)
+    expireHeaderWait()
+    return { process, response: await pending }
+  }
+
+  it.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])(
+    'begins as early, and then has the content of the first one: $name',
+    async (endpoint) => {
+      const { opened, open } = gate()
+      const first = await startSilent(endpoint, (request) => opened.then(() => whole(request)), {}, headers)
+      const { process, response } = await startRetry(first, endpoint, whole)
+
+      expect(response.status).toBe(200)
+      expect(response.headers.get('content-type')).toContain('text/event-stream')
+      const reader = getReader(response)
+      expect(new TextDecoder().decode((await reader.read()).value)).toMatch(/ping/)
+      open()
+      const [text, repeated] = await Promise.all([first.response.text(), readRest(reader)])
+
+      expect(withoutPings(repeated)).toBe(withoutPings(text))
+      expect(text).toContain(' last.')
+      expect(process.upstream.requests).toHaveLength(0)
+      await first.store.waitUntilSettled()
+      expect(first.store.settlements).toHaveLength(1)
+    },
+  )
+
+  it('calls the vendor itself if the first one fails', async () => {
+    const { opened, open } = gate()
+    const first = await startSilent(CHAT, () => opened.then(() => ({ kind: 'failure', status: 503 })), {}, headers)
+    const { process, response } = await startRetry(first, CHAT, whole)
+    open()
+
+    expect(streamedText(await response.text())).toBe('At last.')
+    expect(process.upstream.requests).toHaveLength(1)
+  })
+
+  it('ends with the error of the first one if the vendor rejects its request', async () => {
+    const { opened, open } = gate()
+    const store = recordingStore()
+    const reply = (): Promise<Reply> =>
+      opened.then(() => ({ kind: 'failure', status: 400, failure: { message: 'No such thing.' } }))
+    const stage = await startStage({ store, reply })
+    stages.push(stage)
+    const pending = post(stage, CHAT.path, { body: { ...CHAT.body, stream: true }, headers })
+    await stage.upstream.waitForRequest(1)
+    // The error becomes a response, because no headers have left.
+    headerTimers.clear()
+    const { process, response } = await startRetry({ stage, store }, CHAT, whole)
+    open()
+
+    expect((await pending).status).toBe(400)
+    expect(JSON.stringify(parseEvents(await response.text()).at(-1)?.data)).toContain('No such thing.')
+    expect(process.upstream.requests).toHaveLength(0)
+  })
+
+  it('ends with an error event if its own call is rejected after the first one has failed', async () => {
+    const { opened, open } = gate()
+    const reply = async (): Promise<Reply> => {
+      await opened
+      return { kind: 'failure', status: 503 }
+    }
+    const first = await startSilent(CHAT, reply, {}, headers)
+    const { response } = await startRetry(first, CHAT, () => {
+      return { kind: 'failure', status: 400, failure: { message: 'No such thing.' } }
+    })
+    open()
+
+    expect(JSON.stringify(parseEvents(await response.text()).at(-1)?.data)).toContain('No such thing.')
+  })
 })
 
 it('a detached stream that has begun finishes after its caller leaves', async () => {
