@@ -4,7 +4,16 @@ import type { Embedder } from '../core/cache.ts'
 import { add, costOfTokens, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { fingerprintOf } from '../core/prompt.ts'
-import { type Conversation, type Segment, textOfSegment } from './conversation.ts'
+import type { Conversation } from './conversation.ts'
+import { mapWithPauses } from './keywords.ts'
+import {
+  inEmbeddingOrder,
+  normalizeVector,
+  productOf,
+  type Similarities,
+  similaritiesOf,
+  textsOf,
+} from './similarities.ts'
 
 /** A cheaper model of the requested model's family. */
 export interface SmallModel {
@@ -116,9 +125,6 @@ export function trackSpending(small: SmallModel | undefined): {
   return { small: { ...small, ask }, spent: () => spent }
 }
 
-/** Similarity of earlier segments to the question, from 0 to 1: the cosine divided by the highest cosine. */
-export type Similarities = ReadonlyMap<Segment, number>
-
 interface CompareOptions {
   readonly owner: string
   readonly signal: AbortSignal
@@ -134,13 +140,10 @@ interface SemanticRankerOptions {
 }
 
 const TIMEOUT_MS = 3000
-const HEAD_LENGTH = 800
-const MAX_SEGMENTS = 2048
 const TEXTS_PER_CALL = 128
 const MAX_CACHED_BYTES = 64 * 1024 * 1024
 /** The earlier question often names the topic of a follow-up. */
 const EARLIER_QUESTION_WEIGHT = 0.3
-const MAX_EARLIER_LENGTH = 500
 
 export class SemanticRanker {
   readonly #options: SemanticRankerOptions
@@ -158,11 +161,14 @@ export class SemanticRanker {
   /** Never rejects. */
   async compare(conversation: Conversation, options: CompareOptions): Promise<Similarities | undefined> {
     const { owner, signal } = options
+    const { pause } = this.#options
     const pauseKey = pauseKeyOf(conversation, owner)
     const texts = textsOf(conversation)
     if (texts === undefined || this.#pauses.isPaused(pauseKey)) return undefined
     const { heads, question, earlier } = texts
-    const uncached = this.#findUncached([question, earlier, ...heads.values()], owner)
+    const received = this.#findUncached([question, earlier, ...heads.values()], owner)
+    const needsOrder = received.length > this.#textsPerCall
+    const uncached = needsOrder ? this.#findUncached(await inEmbeddingOrder(texts, pause), owner) : received
     try {
       if (uncached.length > 0) await this.#embedAll(uncached, options)
     } catch {
@@ -177,11 +183,16 @@ export class SemanticRanker {
     if (query === undefined) return undefined
     const earlierVector = vectorOf(earlier)
     const combined = query.map((value, index) => value + EARLIER_QUESTION_WEIGHT * (earlierVector?.[index] ?? 0))
-    return similaritiesOf(heads, combined, vectorOf)
+    const products = await mapWithPauses([...heads.values()], pause, (head) => productOf(vectorOf(head), combined))
+    return similaritiesOf([...heads.keys()], products)
   }
 
   price(conversation: Conversation, owner: string): NanoUsd {
     return this.#costOf(this.#findUncached(textsOf(conversation)?.heads.values() ?? [], owner))
+  }
+
+  get #textsPerCall(): number {
+    return Math.max(1, Math.floor(this.#options.embedder.textsPerCall ?? TEXTS_PER_CALL))
   }
 
   #costOf(texts: readonly string[]): NanoUsd {
@@ -195,8 +206,8 @@ export class SemanticRanker {
   }
 
   async #embedAll(texts: readonly string[], options: CompareOptions): Promise<void> {
-    const { after, pause, embedder } = this.#options
-    const textsPerCall = Math.max(1, Math.floor(embedder.textsPerCall ?? TEXTS_PER_CALL))
+    const { after, pause } = this.#options
+    const textsPerCall = this.#textsPerCall
     const { owner, onSpent } = options
     const timeout = new AbortController()
     const signal = AbortSignal.any([options.signal, timeout.signal])
@@ -239,55 +250,4 @@ export class SemanticRanker {
 
 function keyOf(owner: string, text: string): string {
   return `${owner} ${fingerprintOf(text)}`
-}
-
-interface EmbeddedTexts {
-  readonly heads: ReadonlyMap<Segment, string>
-  readonly question: string
-  readonly earlier: string
-}
-
-/** Returns undefined for a meeting transcript, which has no answers, because its turns are too short to compare. */
-function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
-  const [first] = turns.live
-  const question = first === undefined ? '' : headOf(first)
-  if (question === '' || turns.old.every((segment) => segment.kind === 'user')) return undefined
-  const heads = new Map<Segment, string>()
-  for (const segment of turns.old.slice(-MAX_SEGMENTS)) {
-    const head = headOf(segment)
-    if (head !== '') heads.set(segment, head)
-  }
-  const earlier = [...heads].findLast(([{ kind }, head]) => kind === 'user' && head.length < MAX_EARLIER_LENGTH)
-  return { heads, question, earlier: earlier?.[1] ?? '' }
-}
-
-function headOf(segment: Segment): string {
-  return textOfSegment(segment).slice(0, HEAD_LENGTH).trim()
-}
-
-function similaritiesOf(
-  heads: ReadonlyMap<Segment, string>,
-  query: Float32Array,
-  vectorOf: (text: string) => Float32Array | undefined,
-): Similarities {
-  const similarities = new Map<Segment, number>()
-  let max = 1e-9
-  let sum = 0
-  for (const [segment, head] of heads) {
-    const vector = vectorOf(head)
-    if (vector === undefined) continue
-    const product = vector.reduce((total, value, index) => total + value * (query[index] ?? 0), 0)
-    similarities.set(segment, Math.max(0, product))
-    max = Math.max(max, product)
-    sum += Math.max(0, product)
-  }
-  // A segment without a vector must not rank below all others.
-  const mean = sum / Math.max(1, similarities.size)
-  return new Map([...heads.keys()].map((segment) => [segment, (similarities.get(segment) ?? mean) / max]))
-}
-
-function normalizeVector(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
-  if (vector === undefined || vector.length !== dimensions) return undefined
-  const norm = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
-  return Number.isFinite(norm) && norm > 0 ? vector.map((value) => value / norm) : undefined
 }

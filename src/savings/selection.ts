@@ -13,7 +13,7 @@ import {
   totalLength,
   toTermCounts,
 } from './keywords.ts'
-import type { Similarities } from './models.ts'
+import type { Similarities } from './similarities.ts'
 import { Packer, type PackerEntry, scoreSnippets } from './packer.ts'
 
 export interface SelectionTools {

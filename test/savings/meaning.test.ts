@@ -122,14 +122,14 @@ describe('savings.embedder', () => {
     expect(signals.map((signal) => signal?.aborted)).toEqual([true])
   })
 
-  it('uses the vectors that arrived before the timeout, and embeds only the other texts on the next turn', async () => {
+  it('embeds exchanges with words of the question first, uses the vectors that arrived before the timeout, and embeds the others on the next turn', async () => {
     let expire: (() => void) | undefined
     const after = (ms: number, callback: () => void): (() => void) => {
       if (ms === 3000) expire = callback
       return () => undefined
     }
     const counts: number[] = []
-    const warm = warmEmbedder().embedder
+    const { embedder: warm, texts } = warmEmbedder()
     const embed: Embedder['embed'] = (given, signal) => {
       counts.push(given.length)
       // The last call of the first turn, and that of the second turn.
@@ -138,9 +138,18 @@ describe('savings.embedder', () => {
     }
     const { embedder } = warmEmbedder({ embed, textsPerCall: 32 })
     const waterfall = waterfallOf({ slider: 'query', embedder, after })
-    const first = await waterfall(jobOf(chat(), { steering: STEERING }))
-    await waterfall(jobOf(chat(), { steering: STEERING }))
+    const { messages, ...rest } = chat()
+    const asked: Message = { role: 'user', parts: [text('One more thing, about the tent at night.')] }
+    const adviceIndex = messages.findIndex((message) => textOfMessage(message).includes(ADVICE))
+    const prompt: Prompt = { ...rest, messages: messages.with(adviceIndex - 1, asked) }
+    const first = await waterfall(jobOf(prompt, { steering: STEERING }))
+    await waterfall(jobOf(prompt, { steering: STEERING }))
 
+    expect(texts.slice(0, 3)).toEqual([
+      QUESTION,
+      expect.stringContaining('tent at night'),
+      expect.stringContaining(ADVICE),
+    ])
     expect(sentText(first)).toContain(ADVICE)
     expect(counts).toEqual([32, 32, 17, 32, 17])
   })
