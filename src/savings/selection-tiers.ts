@@ -112,10 +112,13 @@ interface VanishingOptions {
 }
 
 /**
- * Minimum target in tokens. From a list, the entry with the greatest `above` that the prompt's token count exceeds
- * applies. In a conversation of more than two answers, the entry with `above` 0 applies unless a header requests tier 2.
+ * Minimum target in tokens, doubled for a question that needs each mention of a subject, such as a summary. From a list,
+ * the entry with the greatest `above` that the prompt's token count exceeds applies. In a conversation of more than two answers, the entry with `above` 0 applies unless a header requests tier 2.
  */
 export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
+
+/** A question that needs each mention of a subject, such as a summary, needs more of the conversation than others. */
+const EVERYTHING_FACTOR = 2
 
 /** Without a header, `savings.keep` requires more. */
 const DEFAULT_MIN_TARGETS: MinTarget = [
@@ -138,7 +141,8 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
   const minCapFor = (job: TierJob): number => {
     const allowsLarge = isRequestedByHeader(job, 2) || isRequest(job.prompt)
     const min = minTargetFor(minTarget, allowsLarge ? job.tokens : 0)
-    return Math.max(min, Math.round(job.tokens * targetShare))
+    const factor = asksForEverything(job.prompt) ? EVERYTHING_FACTOR : 1
+    return factor * Math.max(min, Math.round(job.tokens * targetShare))
   }
 
   const keeps = (job: TierJob): KeptEvidence | undefined => {
@@ -193,6 +197,28 @@ function minTargetFor(minTarget: MinTarget, tokens: number): number {
   if (typeof minTarget === 'number') return minTarget
   const applicable = minTarget.filter(({ above }) => tokens > above || above === 0)
   return applicable.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? FALLBACK_TARGET
+}
+
+/** Matches "Summarize …", "How many different …", "in what order …", "… throughout our conversations". */
+const ASKS_FOR_EVERYTHING = new RegExp(
+  [
+    String.raw`\b(?:summar(?:y|ies|i[sz]e|i[sz]ing)|overview|recap|sum up|timeline|everything)\b`,
+    String.raw`\blist (?:all|every|each)\b|\b(?:in (?:what|which)|the) order\b|\bhow many (?:different|times)\b`,
+    String.raw`\ball (?:of )?(?:the|my|our|your|that|we|i)\b|\b(?:across|throughout) (?:all|our|my)\b|\bover time\b|\bso far\b`,
+    String.raw`\b(?:zusammenfass\w*|überblick|alles, was|résum\w*|tout ce que|resum\w*|todo lo que)\b|fass\b[^.?!]*\bzusammen\b`,
+    '总结|概括|所有|まとめ|要約|すべて',
+  ].join('|'),
+  'iu',
+)
+/** Longer messages are documents, which may match by chance. */
+const MAX_MATCHED_LENGTH = 1500
+
+/** Returns true if the last message needs each mention of a subject, such as a question for a summary, a list or a count. */
+export function asksForEverything({ messages }: Pick<TierJob['prompt'], 'messages'>): boolean {
+  const last = messages.at(-1)
+  if (last?.role !== 'user') return false
+  const question = textOfMessage(last)
+  return question.length <= MAX_MATCHED_LENGTH && ASKS_FOR_EVERYTHING.test(question)
 }
 
 const SECTIONS_PER_PAGE = 32
