@@ -13,7 +13,7 @@ import { throughGateway } from './through-gateway.ts'
 import { meter, newWaterfall, NO_STEERING, SMALL_REPLIES, smallModelOf } from './lab.ts'
 import { longChatCases } from './long-chat.ts'
 import { cutMiddle } from './middle.ts'
-import type { Steering, TierJob } from '../../src/savings/tier.ts'
+import type { Steering, Tier, TierJob } from '../../src/savings/tier.ts'
 import { measureCases, measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
 
 const { values } = parseArgs({
@@ -22,6 +22,11 @@ const { values } = parseArgs({
     step: { type: 'string', default: '4' },
     'cost-step': { type: 'string', default: '1' },
     only: { type: 'string' },
+    /** One half of the sources, `0` or `1`, for the sections `curves` and `running`. @default both */
+    half: { type: 'string' },
+    /** Requests of each conversation in the section `running`, and of those before the questions in its chats. @default all */
+    requests: { type: 'string' },
+    lead: { type: 'string' },
     /** A folder with the conversations of LoCoMo. @default the chats of the section `running` contain none */
     locomo: { type: 'string' },
     out: { type: 'string', default: 'bench/quality/result.json' },
@@ -141,6 +146,9 @@ async function tierCosts(kind: string, goal: string): Promise<void> {
 }
 
 const locomo = values.locomo === undefined ? [] : readLocomo(values.locomo)
+const limitOf = (value: string | undefined): number => (value === undefined ? Number.POSITIVE_INFINITY : Number(value))
+const limits = { step: costStep, requests: limitOf(values.requests), lead: limitOf(values.lead) }
+const halves = ([0, 1] as const).filter((half) => values.half === undefined || String(half) === values.half)
 /** Requests before the questions, after which the conversation is a running one. */
 const LEAD_REQUESTS = 3
 
@@ -160,11 +168,30 @@ async function runningFigures(kind: RunningKind, half: 0 | 1, table: CacheTable)
     ['agents: true, keep: 0', { agents: true, keep: 0 }],
   ] as const
   for (const [name, waterfall] of modes) {
-    const one = await measureRunning({ root, kind, half, locomo, table, waterfall, step: costStep })
+    const one = await measureRunning({ root, kind, half, locomo, table, waterfall, ...limits })
     addRow(`running ${kind}, half ${half}, ${table.name}, ${name}: needed text kept, % / cost, % of list`, {
       naive: `100 / ${round(one.plainShare)} (everything)`,
       measured: `${round(one.kept)} / ${round(one.share)}, more expensive ${one.moreExpensive} (at most ${round(one.maxExcess)}%)`,
       goal: name === 'default' ? 'at least 97 / 0 more expensive' : '0 more expensive',
+      tokens: `${one.conversations} conversations, ${one.rewritten} of ${one.requests} requests shortened, ${one.measured} measured`,
+    })
+  }
+}
+
+/** Shares of the evidence for which tier 4 is measured in running chats. */
+const FAMILY_FLOORS = [0.8, 0.9]
+
+/** Measures tier 4 alone with a floor, at prices at which it always pays: what its curve promises, and what is kept. */
+async function familyFloors(half: 0 | 1): Promise<void> {
+  const table = CACHE_TABLES.find(({ read }) => read === 1)
+  if (table === undefined) return
+  for (const keep of FAMILY_FLOORS) {
+    const waterfall = { keep, tiers: (own: readonly Tier[]) => own.filter(({ tier }) => tier === 4) }
+    const one = await measureRunning({ root, kind: 'chats', half, locomo, table, waterfall, ...limits })
+    addRow(`running chats, half ${half}, tier 4 with keep ${keep}: needed text kept, % / cost, % of list`, {
+      naive: `100 / ${round(one.plainShare)} (everything)`,
+      measured: `${round(one.kept)} / ${round(one.share)}`,
+      goal: `at least ${100 * keep}`,
       tokens: `${one.conversations} conversations, ${one.rewritten} of ${one.requests} requests shortened, ${one.measured} measured`,
     })
   }
@@ -233,7 +260,7 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
   },
   curves: async () => {
     const shares = [0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9]
-    for (const half of [0, 1] as const) {
+    for (const half of halves) {
       for (const parts of [5, 2, 1]) {
         const chats = mixedChats(root, { half, parts, locomo, perChat: 10 })
         addCurve(`chats, half ${half}, ${parts} of them`, await measureCurve(chatCases(chats, step), shares))
@@ -244,7 +271,7 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
     }
   },
   running: async () => {
-    for (const half of [0, 1] as const) {
+    for (const half of halves) {
       const [chat] = mixedChats(root, { half, parts: 1, locomo })
       for (const level of ['extreme', 'max', 'med'] as const) {
         const [table] = CACHE_TABLES
@@ -258,6 +285,7 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
           tokens: `${Math.round(one.received)} to ${Math.round(one.sent)}, ${one.measured} questions`,
         })
       }
+      await familyFloors(half)
       for (const kind of RUNNING_KINDS) {
         for (const table of CACHE_TABLES) await runningFigures(kind, half, table)
       }

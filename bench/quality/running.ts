@@ -6,7 +6,7 @@ import { replay, type Replay, type Turn } from './replay.ts'
 import { mixedChats, requestsOf } from './running-chats.ts'
 import type { CacheTable } from './upstream-cache.ts'
 
-export const RUNNING_KINDS = ['chats', 'agents', 'meetings'] as const
+export const RUNNING_KINDS = ['chats', 'agents', 'meetings', 'services'] as const
 export type RunningKind = (typeof RUNNING_KINDS)[number]
 
 export interface RunningOptions {
@@ -21,6 +21,8 @@ export interface RunningOptions {
   /** Uses every `step`-th conversation of the half, and at most `requests` requests of each. @default all */
   readonly step?: number
   readonly requests?: number
+  /** Requests before the questions of a chat. @default all */
+  readonly lead?: number
 }
 
 export interface RunningFigures {
@@ -28,7 +30,7 @@ export interface RunningFigures {
   readonly requests: number
   readonly rewritten: number
   readonly measured: number
-  /** Share of the evidence at the measured requests, in percent. */
+  /** Share of the evidence at the measured requests, in percent. 100 if every request is sent unchanged. */
   readonly kept: number
   /** Cost including small-model calls, in percent of the list price of all prompt tokens. */
   readonly share: number
@@ -64,7 +66,7 @@ export async function measureRunning(options: RunningOptions): Promise<RunningFi
     requests: sum('requests'),
     rewritten: sum('rewritten'),
     measured: shares.length,
-    kept: (100 * shares.reduce((total, share) => total + share, 0)) / shares.length,
+    kept: sum('rewritten') === 0 ? 100 : (100 * shares.reduce((total, share) => total + share, 0)) / shares.length,
     share: (100 * sum('paid')) / sum('list'),
     plainShare: (100 * sum('plain')) / sum('list'),
     moreExpensive: excess.filter((percent) => percent > 0.05).length,
@@ -85,10 +87,11 @@ interface Running {
   readonly turns: Iterable<Turn>
 }
 
-function runningConversations({ root, kind, half, locomo }: RunningOptions): Iterable<Running> {
+function runningConversations({ root, kind, half, locomo, lead }: RunningOptions): Iterable<Running> {
   if (kind === 'chats') {
-    return mixedChats(root, { half, parts: 5, locomo }).map((chat) => ({ id: chat.id, turns: requestsOf(chat) }))
+    return mixedChats(root, { half, parts: 5, locomo }).map((chat) => ({ id: chat.id, turns: requestsOf(chat, lead) }))
   }
+  if (kind === 'services') return serviceCalls(root, half)
   return kind === 'agents' ? agentSessions(root, half) : meetings(root, half)
 }
 
@@ -100,6 +103,13 @@ function* agentSessions(root: string, half: 0 | 1): Generator<Running> {
     if (number % 2 !== half) continue
     const atoms = new Map(cases.filter(({ conv }) => conv === id).map((line) => [line.upto, line.atoms ?? []]))
     yield { id, turns: turnsOfSession(messages, atoms) }
+  }
+}
+
+/** Calls of a service desk, whose evidence is not known. */
+function* serviceCalls(root: string, half: 0 | 1): Generator<Running> {
+  for (const [number, { id, messages }] of loadConversations(root, 'taubench').entries()) {
+    if (number % 2 === half) yield { id, turns: turnsOfSession(messages, new Map()) }
   }
 }
 

@@ -29,7 +29,19 @@ function formOf(text: string, written: readonly Token[]): readonly Token[] | und
   const tokens = mayBeAboutSpelling(text) ? written : written.map(correctSwappedLetters)
   if (!isEnglish(tokens)) return undefined
   const items = removePleasantries(removePlease(rewriteWords(tokens, mayQuote(text))))
+  if (items.some((item, index) => repeatsForm(items, item, index))) return undefined
   return items.every((item, index) => isOrdinary(item, items[index + 1])) ? items : undefined
+}
+
+const BETWEEN_FORMS = words('or and vs versus from to than nor')
+
+/** After normalization, `can't or cannot` has the same words on both sides: the form is the subject. */
+function repeatsForm(items: readonly Token[], { key }: Token, index: number): boolean {
+  if (!BETWEEN_FORMS.has(key)) return false
+  return [1, 2].some((length) => {
+    const keysFrom = (from: number): string => lineOf(items.slice(Math.max(0, from), from + length))
+    return index >= length && keysFrom(index - length) === keysFrom(index + 1)
+  })
 }
 
 const ORDINARY_SYMBOLS = ",%$€£+/#&.-'°"

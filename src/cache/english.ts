@@ -139,8 +139,12 @@ const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
 const DETERMINERS = words('a an the my your his her its our their this that of')
 const MODALS_BEFORE_U = words('can could would will do did are')
 
+/** After these words, a contraction is the subject: `how do I use cannot`. */
+const BEFORE_SUBJECTS = words('use uses using used between with of like')
+
 function expand(token: Token, tokens: readonly Token[], index: number): readonly Token[] | undefined {
   const [before = '', next = ''] = [tokens[index - 1]?.key, tokens[index + 1]?.key]
+  if (BEFORE_SUBJECTS.has(before)) return undefined
   if (token.key === 'u') return MODALS_BEFORE_U.has(before) && next !== '' ? toWordTokens(token, ['you']) : undefined
   const expanded = CONTRACTIONS.get(token.key)
   if (expanded !== undefined) {

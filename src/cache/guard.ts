@@ -79,7 +79,7 @@ interface ComparisonState {
 
 function compare(a: Token, b: Token, state: ComparisonState, index: number): Difference | undefined {
   if (a.kind === b.kind && a.key === b.key) {
-    if (a.kind !== 'word' && index > 0 && a.isSpaced !== b.isSpaced) return 'symbol'
+    if (index > 0 && a.isSpaced !== b.isSpaced && (a.kind !== 'word' || isCapital(a))) return 'symbol'
     return a.raw === b.raw || hasSameCase(a, b, state, index) ? undefined : 'case'
   }
   if (state.typos.length < state.maxTypos && state.left[index - 1]?.kind !== 'number') {
@@ -91,6 +91,11 @@ function compare(a: Token, b: Token, state: ComparisonState, index: number): Dif
   }
   const kind = kindOfDifference(a, state)
   return kind === 'word' ? kindOfDifference(b, state) : kind
+}
+
+/** `4 K` is a temperature, and `4K` a screen. */
+function isCapital({ raw }: Token): boolean {
+  return /^\p{Lu}$/u.test(raw)
 }
 
 /** At the beginning, these words may also be names: `Will Smith`. */

@@ -1,7 +1,7 @@
 import { lastUserIndex, textOfMessage } from '../core/messages.ts'
 import { type Native, type Prompt } from '../core/prompt.ts'
 import { words } from './english.ts'
-import { hasMarkedText, isAboutWording, mayDescribeTask, mentionsTextWork } from './text-work.ts'
+import { asksForAnswers, hasMarkedText, isAboutWording, mayDescribeTask, mentionsTextWork } from './text-work.ts'
 
 /** In UTF-16 code units. A longer text rarely is one question. */
 const MAX_LENGTH = 500
@@ -63,13 +63,20 @@ function isQuestion(text: string): boolean {
 
 /**
  * Returns true if a system prompt or an earlier message may ask for work on the text, such as a translation, or if the text
- * is not a question and may therefore be data for it.
+ * is not a question and may therefore be data for it. A system prompt that says nothing of answers may ask for any work.
  */
 export function hasTextTask({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
   if (native.value['prompt'] !== undefined) return true
   const last = lastUserIndex(messages)
   const others = messages.filter(({ role }, index) => index !== last && (role === 'system' || role === 'user'))
-  return others.length > 0 && (!isQuestion(text) || others.some((message) => mayDescribeTask(textOfMessage(message))))
+  if (others.length === 0) return false
+  return (
+    !isQuestion(text) ||
+    others.some((message) => {
+      const other = textOfMessage(message)
+      return message.role === 'system' ? !asksForAnswers(other) : mayDescribeTask(other)
+    })
+  )
 }
 
 /** Returns true if the text may be worked on, so that even white space at its ends and its Unicode form are significant. */

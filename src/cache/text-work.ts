@@ -32,7 +32,7 @@ const WORD = /\p{L}+/gu
 
 /** Work on the messages that follow, in a system prompt or an earlier message. */
 const TEXT_TASK =
-  /(?<!\p{L})(?:fix\w*|convert\w*|transform\w*|formats?|reformat\w*|continu\w*|complete|completes|count\w*|rat(?:e|es|ed|ing)|rank\w*|scor(?:e|es|ed|ing)|grad(?:e|es|ed|ing)|judg\w*|criti\w*|review\w*|evaluat\w*|assess\w*|analy\w*|detect\w*|identif\w*|tag|tags|tagging|pars(?:e|es|ed|ing|er)|moderat\w*|spam|toxic\w*|polite\w*|register|style|voice|improv\w*|polish\w*|clarity|normali[sz]\w*|outputs?|inputs?|returns?|terminal|shell|console|interpreter|compiler|simulat\w*|act as|pretend\w*|role[- ]?play\w*|repl(?:y|ies) (?:to|with)|respond (?:to|with)|answer with|messages?|emails?|tweets?|titles?|lines?|names?|entit\w*|json|yaml|xml|html|markdown|sql|case|english|french|german|spanish|italian|latin|what\w*ver|what (?:the user|i|they|users?) (?:write|writes|say|says|type|types|send|sends))(?!\p{L})/iu
+  /(?<!\p{L})(?:fix\w*|convert\w*|transform\w*|formats?|reformat\w*|continu\w*|complete|completes|count\w*|rat(?:e|es|ed|ing)|rank\w*|scor(?:e|es|ed|ing)|grad(?:e|es|ed|ing)|judg\w*|criti\w*|review\w*|evaluat\w*|assess\w*|analy\w*|detect\w*|identif\w*|tag|tags|tagging|pars(?:e|es|ed|ing|er)|moderat\w*|spam|toxic\w*|polite\w*|register|style|voice|improv\w*|polish\w*|clarity|normali[sz]\w*|outputs?|inputs?|returns?|terminal|shell|console|interpreter|compiler|simulat\w*|act as|pretend\w*|role[- ]?play\w*|repl(?:y|ies) (?:to|with)|respond (?:to|with)|answer with|messages?|emails?|tweets?|titles?|lines?|names?|entit\w*|json|yaml|xml|html|markdown|sql|case|english|french|german|spanish|italian|latin|what\w*ver|this|wrote|written|decide\w*|exactly|notes?|record\w*|dictat\w*|stenograph\w*|listen\w*|hear|what (?:the user|i|they|users?) (?:write|writes|say|says|type|types|send|sends))(?!\p{L})/iu
 
 export function mentionsTextWork(text: string): boolean {
   const found = text.toLowerCase().match(WORD) ?? []
@@ -46,6 +46,15 @@ export function mentionsTextWork(text: string): boolean {
 /** Returns true if the messages after this text may be data for a task that it describes. */
 export function mayDescribeTask(text: string): boolean {
   return mentionsTextWork(text) || TEXT_TASK.test(text)
+}
+
+/** A system prompt for questions and answers, or one that asks only for a manner: `Be brief.` */
+const ANSWERING =
+  /(?<!\p{L})(?:assistants?|answer(?:s|ing)?|questions?|support|help ?desk|customers?|concierge|faq)(?!\p{L})|^be [a-z]+(?:,? and [a-z]+)?[.!]?$/iu
+
+/** Returns true if the user messages below this system prompt are questions, as far as its words tell. */
+export function asksForAnswers(system: string): boolean {
+  return ANSWERING.test(system) && !mayDescribeTask(system)
 }
 
 /** Questions about wording, characters or courtesy itself, in which each courtesy and spelling may change the answer. */

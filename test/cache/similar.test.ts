@@ -115,6 +115,24 @@ describe('a similar wording', () => {
     expect(await hits(left, left, { similar: true })).toBe(true)
   })
 
+  it.each([
+    'You are a stenographer.',
+    'Decide whether a native speaker wrote this.',
+    'Store the note exactly and read it back.',
+    'Good morning. The guest is about to speak.',
+    'You are a helpful assistant. Record what the user says.',
+  ])('misses below a system prompt that may ask for work on the text: %s', async (system) => {
+    expect(await hits(withSystem(STORED, system), withSystem(SIMILAR, system), { similar: true })).toBe(false)
+    expect(await hits(withSystem(STORED, system), withSystem(STORED, system), { similar: true })).toBe(true)
+  })
+
+  it.each(['You are a helpful assistant.', 'Answer the questions of our guests.', 'Be brief and kind.'])(
+    'hits below a system prompt for answers, if a person asks for it: %s',
+    async (system) => {
+      expect(await hits(withSystem(STORED, system), withSystem(SIMILAR, system), { similar: true })).toBe(true)
+    },
+  )
+
   it('must pass the guard also where it is asked for', async () => {
     expect(await hits(withSystem('It costs 5 EUR'), withSystem('It costs 6 EUR'), { similar: true })).toBe(false)
   })

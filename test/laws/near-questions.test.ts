@@ -1,0 +1,76 @@
+import { describe, expect, it } from 'vitest'
+import { seeded } from '../../bench/cache/variations.ts'
+import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import { chat, createFixture } from '../cache/fixture.ts'
+import { MIN_PAIRS, NEAR_QUESTIONS, type NearPair, type NearRequest } from '../cache/near-questions.ts'
+
+/** NEAR_PAIRS=1000 sends all pairs of each kind. */
+const DEFAULT_PAIRS = 3
+const PAIRS = Number(process.env['NEAR_PAIRS'] ?? DEFAULT_PAIRS)
+
+/** The lowest threshold accepts all that the other options accept, so many pairs are sent with two options only. */
+const OPTIONS: readonly Partial<SemanticCacheOptions>[] = [
+  {},
+  { similarityThreshold: 0.85 },
+  ...(PAIRS > DEFAULT_PAIRS
+    ? []
+    : [
+        { similarityThreshold: 0.9 },
+        { similarityThreshold: 0.95 },
+        { similar: true },
+        { similar: true, scope: 'global' as const },
+      ]),
+]
+
+function promptOf({ system, earlier, text }: NearRequest): Prompt {
+  return chat({
+    messages: [
+      ...(system === undefined ? [] : [{ role: 'system', content: system }]),
+      ...(earlier === undefined
+        ? []
+        : [
+            { role: 'user', content: earlier },
+            { role: 'assistant', content: 'OK.' },
+          ]),
+      { role: 'user', content: text },
+    ],
+  })
+}
+
+/** Returns the same random pairs of a kind in each run. */
+function sample(pairs: readonly NearPair[]): readonly NearPair[] {
+  const random = seeded(pairs.length)
+  return pairs
+    .map((pair) => ({ pair, place: random() }))
+    .toSorted((a, b) => a.place - b.place)
+    .slice(0, PAIRS)
+    .map(({ pair }) => pair)
+}
+
+async function wrongHits(
+  pairs: readonly NearPair[],
+  options: Partial<SemanticCacheOptions>,
+): Promise<readonly string[]> {
+  const wrong: string[] = []
+  for (const pair of sample(pairs)) {
+    for (const [stored, asked] of [pair, [pair[1], pair[0]] as const]) {
+      const { recall, teach } = createFixture(options, {})
+      await teach(promptOf(stored), 'stored')
+      if ((await recall(promptOf(asked))) !== undefined) wrong.push(`${stored.text} | ${asked.text}`)
+    }
+  }
+  return wrong
+}
+
+describe.each(Object.entries(NEAR_QUESTIONS))('a question with another answer is never a hit: %s', (_, pairs) => {
+  it.each(OPTIONS)('with the options %j', async (options) => {
+    expect(await wrongHits(pairs, options)).toEqual([])
+  })
+
+  it('has enough different pairs', () => {
+    const different = new Set(pairs.map((pair) => JSON.stringify(pair)))
+    expect(different.size).toBeGreaterThanOrEqual(MIN_PAIRS)
+    expect(pairs.filter(([one, other]) => JSON.stringify(one) === JSON.stringify(other))).toEqual([])
+  })
+})
