@@ -1,3 +1,4 @@
+import { serializeExactly } from '../core/exact-json.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
@@ -113,6 +114,10 @@ const DEFAULT_MAX_TOKENS = 4096
 
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, blockError, '.type')
+  return { body: serializeExactly(() => writeMessageBody(prompt, model)), ignored }
+}
+
+function writeMessageBody(prompt: Prompt, model: string): JsonObject {
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
   const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
   const messagesWithPaths = makeCallIdsUnique(prompt.messages).map((message, index): MessageWithPath => ({
@@ -127,7 +132,7 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const messages = writeTurns(messagesWithPaths.filter((item) => !isSystem(item)))
   if (messages.length === 0) throw emptyPromptError()
   checkToolPairs(messages)
-  const body: JsonObject = {
+  return {
     model,
     max_tokens: maxTokens,
     ...(system.length === 0 ? {} : { system }),
@@ -138,7 +143,6 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     ...(prompt.stream ? { stream: true } : {}),
   }
-  return { body: JSON.stringify(body), ignored }
 }
 
 export function emptyPromptError(): GatewayError {

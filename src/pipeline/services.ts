@@ -2,7 +2,7 @@ import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { Completion } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
-import type { Json, JsonObject } from '../core/json.ts'
+import type { JsonObject } from '../core/json.ts'
 import type { Meter, Provider, Route, Runtime, Timeouts } from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
@@ -120,9 +120,10 @@ export interface RecalledBody extends BodyToRecall {
 export interface Turns {
   recall(format: ClientFormat, key: VirtualKey, received: BodyToRecall): MaybePromise<RecalledBody>
   store(answered: Answered, serialized: string | undefined): MaybePromise<void>
-  find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
-  /** Returns the conversation without the answer. */
-  findInput(key: VirtualKey, id: string): Promise<readonly Json[] | undefined>
+  /** Returns the answer as JSON text, because its numbers may not be exact after parsing. */
+  find(key: VirtualKey, id: string): Promise<string | undefined>
+  /** Returns the conversation without the answer, as the JSON text of an array. */
+  findInput(key: VirtualKey, id: string): Promise<string | undefined>
   findProvider(key: VirtualKey, id: string): Promise<string | undefined>
   storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
   /** A background response is unsettled while its request waits for settlement. */

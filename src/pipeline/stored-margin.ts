@@ -1,5 +1,4 @@
 import { withoutMargin } from '../billing/bill.ts'
-import { asObject, type JsonObject } from '../core/json.ts'
 import { type EventSink, textOf } from '../replay/event-buffer.ts'
 import type { RepeatableAnswer } from '../replay/idempotency.ts'
 
@@ -21,9 +20,4 @@ export function hideMarginInEvents(sink: EventSink): EventSink {
 
 export function hideMarginInAnswer({ status, head, body }: RepeatableAnswer): RepeatableAnswer {
   return { status, head: withoutMargin(head), body: hideStoredMargin(body) }
-}
-
-export function hideMarginInResponse(response: JsonObject): JsonObject {
-  const metrics = asObject(response['svc_metrics'])
-  return metrics === undefined ? response : { ...response, svc_metrics: withoutMargin(metrics) }
 }

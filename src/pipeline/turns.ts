@@ -49,8 +49,11 @@ export function createTurns(store: TurnStore): StoredTurns {
   }
 
   return {
-    find: async (key, id) => parseAnswer(await readPart(store, { key, id, part: 'answer' })),
-    findInput: async (key, id) => (await findTurn(store, key, id))?.input,
+    find: async (key, id) => {
+      const text = await readPart(store, { key, id, part: 'answer' })
+      return parseAnswer(text) === undefined ? undefined : text
+    },
+    findInput: async (key, id) => (await findTurn(store, key, id))?.texts.input,
     findProvider: async (key, id) => (isValidId(id) ? store.get(providerStoreKey(key, id)) : undefined),
     storeProvider,
     recall: (format, key, parsed) => recall(store, format, key, parsed),

@@ -2,6 +2,7 @@ import { mapInSlices, Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
 import type { Provider, StoredResponseCall } from '../core/ports.ts'
+import { elementTexts } from '../core/splice-json.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
@@ -26,7 +27,7 @@ import {
 } from '../pipeline/run.ts'
 import type { Services } from '../pipeline/services.ts'
 import { baseHeaders, sendJson } from '../pipeline/settle.ts'
-import { hideMarginInResponse } from '../pipeline/stored-margin.ts'
+import { hideStoredMargin } from '../pipeline/stored-margin.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 
 interface PassthroughDependencies {
@@ -202,7 +203,8 @@ function fileNotFoundError(id: string): GatewayError {
 }
 
 /** Answers a request for a response that the gateway itself stores. */
-type TurnAction = (key: VirtualKey, id: string) => Promise<JsonObject>
+/** Returns the JSON text of the response. */
+type TurnAction = (key: VirtualKey, id: string) => Promise<string>
 
 export function responseEndpoints(services: Services): readonly Endpoint<Handler>[] {
   const { turns } = services
@@ -214,13 +216,13 @@ export function responseEndpoints(services: Services): readonly Endpoint<Handler
   const readAnswer: TurnAction = async (key, id) => {
     const answer = await turns.find(key, id)
     if (answer === undefined) throw responseNotFoundError(id)
-    return services.showsMargin ? answer : hideMarginInResponse(answer)
+    return services.showsMargin ? answer : hideStoredMargin(answer)
   }
   return [
     endpoint('GET', '', readAnswer),
     endpoint('DELETE', '', async (key, id) => {
       if (!(await turns.delete(key, id))) throw responseNotFoundError(id)
-      return { id, object: 'response', deleted: true }
+      return JSON.stringify({ id, object: 'response', deleted: true })
     }),
     endpoint('POST', '/cancel', async (key, id) => {
       await readAnswer(key, id)
@@ -230,7 +232,8 @@ export function responseEndpoints(services: Services): readonly Endpoint<Handler
     endpoint('GET', '/input_items', async (key, id) => {
       const input = await turns.findInput(key, id)
       if (input === undefined) throw responseNotFoundError(id)
-      return { object: 'list', data: input.toReversed(), has_more: false }
+      const items = elementTexts(input) ?? []
+      return `{"object":"list","data":[${items.toReversed().join(',')}],"has_more":false}`
     }),
   ]
 }
@@ -247,7 +250,15 @@ async function handleResponseCall(call: Call, endpoint: ResponseEndpoint, servic
     throw new GatewayError('invalid-request', message, { param: 'stream' })
   }
   const providerName = await turns.findProvider(key, id)
-  if (providerName === undefined) return sendWithRateStatus(call, key, services, await action(key, id))
+  if (providerName === undefined) {
+    const stored = await action(key, id)
+    return sendJson(
+      call.sink,
+      200,
+      { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(key)) },
+      stored,
+    )
+  }
   if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettledError()
   const rate = await reserveOneRequest(ledger, key)
   const provider = services.provider(providerName)

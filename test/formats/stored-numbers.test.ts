@@ -64,6 +64,21 @@ describe('numbers that JavaScript cannot represent', () => {
     expect(sent).not.toHaveProperty('previous_response_id')
   })
 
+  it('of a stored response and of its input are returned as received', async () => {
+    const { stage } = await start()
+    const read = (path: string): Promise<string> =>
+      fetch(`${stage.url}${path}`, { headers: { authorization: `Bearer ${stage.secret}` } }).then((found) =>
+        found.text(),
+      )
+    const items = ['One', 'Two'].map((content) => `{"role":"user","content":"${content}","x":${NUMBERS}}`)
+    const created = await post(stage, '/v1/responses', `{"model":"plain/m","input":[${items.join()}]}`)
+    const id = idOf(await created.text())
+
+    expect(JSON.parse(await read(`/v1/responses/${id}`))).toMatchObject({ id, status: 'completed' })
+    const list = await read(`/v1/responses/${id}/input_items`)
+    expect(list).toBe(`{"object":"list","data":[${items.toReversed().join()}],"has_more":false}`)
+  })
+
   it('of a request of a batch are sent as received', async () => {
     const stage = await startStage()
     open.push(stage)

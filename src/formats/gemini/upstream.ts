@@ -8,7 +8,8 @@ import {
 import { emptyPromptError, omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseObject } from '../../core/json.ts'
+import { parseExactObject, serializeExactly } from '../../core/exact-json.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, ImagePart, Part, Prompt, Settings, ToolChoice, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
 import { appendToBlock, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
@@ -22,12 +23,10 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   // The vendor bills all candidates, but the gateway reads only one.
   if ((prompt.settings.choices ?? 1) > 1) throw contentError('n', 'more than one choice')
   const { settings, tools } = prompt
-  const contents = writeContents(prompt, model)
-  if (contents.length === 0) throw emptyPromptError()
   const generationConfig = writeSettings(settings, model)
-  const body = {
+  const writeBody = (): JsonObject => ({
     ...writeSystem(prompt),
-    contents,
+    contents: writeContents(prompt, model),
     ...(tools.length > 0 && {
       tools: [{ functionDeclarations: tools.map(writeFunction) }],
       ...(settings.toolChoice !== undefined && {
@@ -35,11 +34,11 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
       }),
     }),
     ...(Object.keys(generationConfig).length > 0 && { generationConfig }),
-  }
+  })
   const ignored = [...omitted]
   if (settings.parallelToolCalls !== undefined) ignored.push('parallel_tool_calls')
   if (settings.user !== undefined) ignored.push('user')
-  return { body: JSON.stringify(body), ignored }
+  return { body: serializeExactly(writeBody), ignored }
 }
 
 /** Gemini 3 and later reject a tool call of the current turn without its thought signature. */
@@ -118,6 +117,7 @@ function writeContents(prompt: Prompt, model: string): readonly JsonObject[] {
     if (last?.role === role) last.parts.push(...parts)
     else contents.push({ role, parts })
   })
+  if (contents.length === 0) throw emptyPromptError()
   return contents
 }
 
@@ -136,7 +136,7 @@ function writePart(part: Part, state: ContentState): readonly JsonObject[] {
       return [writeFile(part, state.path)]
     case 'tool-call':
       state.toolNames.set(part.id, part.name)
-      return [{ functionCall: { id: part.id, name: part.name, args: parseObject(part.input) ?? {} } }]
+      return [{ functionCall: { id: part.id, name: part.name, args: parseExactObject(part.input) ?? {} } }]
     case 'tool-result':
       return writeResult(part, state)
     case 'thinking':
@@ -159,7 +159,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   if (name === undefined) throw contentError(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
-  const response = result.failed ? { error: text } : (parseObject(text) ?? { result: text })
+  const response = result.failed ? { error: text } : (parseExactObject(text) ?? { result: text })
   return [
     { functionResponse: { id: result.callId, name, response } },
     ...files.map((part) => writeFile(part, state.path)),

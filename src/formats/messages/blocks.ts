@@ -1,4 +1,5 @@
-import { asArray, asString, isJsonObject, type Json, type JsonObject, parseObject } from '../../core/json.ts'
+import { parseExactObject } from '../../core/exact-json.ts'
+import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type {
   DocumentPart,
   ImagePart,
@@ -123,7 +124,7 @@ function readSource(block: JsonObject, path: string): Source | undefined {
 
 /** The format requires an object, but models sometimes write other text. */
 export function readToolInput(text: string): JsonObject {
-  return text.trim() === '' ? {} : (parseObject(text) ?? { raw: text })
+  return text.trim() === '' ? {} : (parseExactObject(text) ?? { raw: text })
 }
 
 /** Returns undefined for blank text and unsigned thinking, which the format rejects. */

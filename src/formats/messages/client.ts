@@ -2,6 +2,7 @@ import { fileKindOf, omittedNames } from '../answer-fields.ts'
 import type { Completion, StreamPart, FinishReason, SseEvent, StreamChunk } from '../../core/answer.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { type JsonObject, type JsonNesting, readNesting, isJsonObject } from '../../core/json.ts'
+import { serializeExactly } from '../../core/exact-json.ts'
 import { memberText, type RawChanges, setMembers } from '../../core/splice-json.ts'
 import { type ClientFormat, readMessageList, type WriteMetrics, type StreamWriter } from '../format.ts'
 import { totalTokens, WIRE_REASONS, writeMessageUsage } from '../usage.ts'
@@ -261,7 +262,9 @@ export function messageId(id: string): string {
 function writeCompletion(completion: Completion, writeMetrics: WriteMetrics): string {
   const { native } = completion
   const isNative = native?.dialect === 'anthropic'
-  const text = (isNative ? native.text : undefined) ?? JSON.stringify(isNative ? native.value : messageOf(completion))
+  const text =
+    (isNative ? native.text : undefined) ??
+    (isNative ? JSON.stringify(native.value) : serializeExactly(() => messageOf(completion)))
   const id = isNative && completion.id !== '' ? { id: JSON.stringify(completion.id) } : {}
   return setMembers(text, { ...id, ...billChanges(text, completion.usage ?? NO_USAGE, writeMetrics('summary')) })
 }
