@@ -1,11 +1,9 @@
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { cp, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
+import { writeBuiltPackage } from '../support/built-package.ts'
 
-const execute = promisify(execFile)
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /** Builds the package and the programs of this test into `folder`, as a project that depends on the package. */
@@ -14,8 +12,7 @@ export async function buildProject(folder: string): Promise<void> {
   const installed = join(modules, 'sluice')
   await mkdir(installed, { recursive: true })
   await cp(join(root, 'package.json'), join(installed, 'package.json'))
-  const tsup = join(root, 'node_modules/tsup/dist/cli-default.js')
-  await execute(process.execPath, [tsup, '--silent', '--no-dts', '--out-dir', join(installed, 'dist')], { cwd: root })
+  await writeBuiltPackage(join(installed, 'dist'))
   const manifest = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
     readonly dependencies: Readonly<Record<string, string>>
   }

@@ -4,8 +4,11 @@ import { vi } from 'vitest'
 const DEADLINE_MS = 50_000
 
 /** Resolves with the first truthy result of the condition. */
-export function waitUntil<Result>(condition: () => Result | Promise<Result>): ReturnType<typeof vi.waitUntil<Result>> {
-  return vi.waitUntil(condition, { timeout: DEADLINE_MS, interval: 20 })
+export function waitUntil<Result>(
+  condition: () => Result | Promise<Result>,
+  timeout: number = DEADLINE_MS,
+): ReturnType<typeof vi.waitUntil<Result>> {
+  return vi.waitUntil(condition, { timeout, interval: 20 })
 }
 
 /** Resolves when the assertions hold. */

@@ -1,0 +1,15 @@
+/**
+ * Whether all cases run: `FULL_TESTS=1`, as in `.ci/run`. Without it, `npm test` runs a part of the generated cases, of
+ * the large matrices and of the load.
+ */
+export const IS_FULL: boolean = process.env['FULL_TESTS'] === '1'
+
+/** Returns `full` with `FULL_TESTS`, otherwise a fifth of it, but at least ten if there are as many. */
+export function cases(full: number): number {
+  return IS_FULL ? full : Math.max(Math.min(full, 10), Math.ceil(full / 5))
+}
+
+/** Returns all rows with `FULL_TESTS`, otherwise the first and each nth after it. */
+export function everyNth<Row>(nth: number, rows: readonly Row[]): readonly Row[] {
+  return IS_FULL ? rows : rows.filter((_, index) => index % nth === 0)
+}
