@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { scanRequests } from '../../src/batches/batch-requests.ts'
+import { fc } from '../support/properties.ts'
 
 const decoder = new TextDecoder()
 

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   billHeaders,
@@ -19,6 +18,7 @@ import {
   toNanoUsd,
   ZERO,
 } from '../../src/core/money.ts'
+import { fc } from '../support/properties.ts'
 
 const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 }
 const plain = {

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   add,
@@ -12,6 +11,7 @@ import {
   fromDollars,
   NO_USAGE,
 } from '../../src/core/money.ts'
+import { fc } from '../support/properties.ts'
 
 const usage = { ...NO_USAGE, inputTokens: 1_000_000 }
 

@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { RecentMap } from '../../src/core/recent-map.ts'
+import { fc } from '../support/properties.ts'
 
 describe('a RecentMap', () => {
   it('returns the last value of each key that is among the last used half of its size', () => {

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { prose } from '../savings/conversation.ts'
+import { everyNth } from '../support/full.ts'
 import { sendRequest, CHAT, FORMAT_PAIRS, ENDPOINTS, MESSAGE, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { post } from '../support/read-stream.ts'
@@ -137,7 +138,7 @@ describe.each(ENDPOINTS)(
   },
 )
 
-describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
+describe.each(everyNth(3, FORMAT_PAIRS))('a call on the $name', (endpoint) => {
   it('that broke after it was accepted is part of the actual cost of the answer that followed', async () => {
     const stage = await startOne((request) =>
       request.index === 0

@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
-import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
+import { cases, fc } from '../support/properties.ts'
 import {
   answerText,
   sendRequest,
@@ -312,7 +312,7 @@ describe.each(ENDPOINTS)('the $name endpoint', ({ path, body, model }) => {
         expect(reply.status).toBeLessThan(500)
         expect(reply.headers['content-type']).toMatch(/^(application\/json|text\/event-stream)/)
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 

@@ -1,17 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import {
-  assert,
-  asyncProperty,
-  array,
-  constantFrom,
-  integer,
-  letrec,
-  nat,
-  oneof,
-  property,
-  record,
-  tuple,
-} from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import { parseInSteps } from '../../src/formats/large-bodies.ts'
 import { GatewayError } from '../../src/core/errors.ts'
@@ -20,6 +7,7 @@ import { parseBody, parseBodyInSteps, replaceModel, jsonTextOf, type ParsedBody 
 import type { ParseLimits } from '../../src/formats/scan-json.ts'
 import { scanJson } from '../../src/formats/scan-json.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const turns = { pause: yieldToEventLoop, uuid: () => randomUUID() }
 
@@ -246,7 +234,7 @@ describe('the long strings of a large body', () => {
   const parseInTurns = async (text: string, limits: ParseLimits = {}): Promise<ParsedBody> =>
     parseBodyInSteps(new TextEncoder().encode(text), limits, { pause: async () => {}, uuid: () => PLACEHOLDER })
 
-  const piece = constantFrom(
+  const piece = fc.constantFrom(
     'QUJD',
     'é漢',
     '😀',
@@ -259,15 +247,17 @@ describe('the long strings of a large body', () => {
     'plain ',
     '{[:,',
   )
-  const literal = record({
-    pieces: array(piece, { minLength: 1, maxLength: 4 }),
-    length: integer({ min: 0, max: 12_000 }),
-  }).map(({ pieces, length }) => `"${pieces.join('').repeat(Math.ceil(length / pieces.join('').length))}"`)
+  const literal = fc
+    .record({
+      pieces: fc.array(piece, { minLength: 1, maxLength: 4 }),
+      length: fc.integer({ min: 0, max: 12_000 }),
+    })
+    .map(({ pieces, length }) => `"${pieces.join('').repeat(Math.ceil(length / pieces.join('').length))}"`)
 
   it('equal the result of JSON.parse at every position', async () => {
-    const shape = constantFrom('[X,X]', '{"a":X}', '[{"X":X,"__proto__":X}]', '{"a":{"b":[X,[X]]},"c":X}', 'X')
-    await assert(
-      asyncProperty(array(literal, { minLength: 1, maxLength: 5 }), shape, async (literals, outline) => {
+    const shape = fc.constantFrom('[X,X]', '{"a":X}', '[{"X":X,"__proto__":X}]', '{"a":{"b":[X,[X]]},"c":X}', 'X')
+    await fc.assert(
+      fc.asyncProperty(fc.array(literal, { minLength: 1, maxLength: 5 }), shape, async (literals, outline) => {
         let next = 0
         const value = outline.replaceAll('"X"', 'X').replaceAll('X', () => literals[next++ % literals.length] ?? '""')
         const text = `{"model":"a/b","x":${value},${BLANKS}"y":1}`
@@ -276,7 +266,7 @@ describe('the long strings of a large body', () => {
         expect(hasRepeatedKeys).toBe(false)
         expect(received).toBeDefined()
       }),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     )
   })
 
@@ -421,35 +411,35 @@ describe('a body with many keys', () => {
     const scan = resultOf(scanJson(bytes, {}, keysPerPart))
     return resultOf(parseInSteps(bytes, scan, 'placeholder'))
   }
-  const names = constantFrom('a', 'b', 'c', '__proto__', '2', '1', '', '\\u0061', 'é', '\\"')
-  const { json } = letrec<{ json: string }>((tie) => ({
-    json: oneof(
+  const names = fc.constantFrom('a', 'b', 'c', '__proto__', '2', '1', '', '\\u0061', 'é', '\\"')
+  const { json } = fc.letrec<{ json: string }>((tie) => ({
+    json: fc.oneof(
       { maxDepth: 6, withCrossShrink: true },
-      constantFrom('1', 'null', '-1.50', '"x"', '"[{,:"', '{}', '[]', '[ ]'),
-      array(tie('json'), { maxLength: 6 }).map((items) => `[${items.join(', ')}]`),
-      array(tuple(names, tie('json')), { maxLength: 6 }).map(
-        (members) => `{${members.map(([name, value]) => `"${name}" : ${value}`).join(',\n')}}`,
-      ),
+      fc.constantFrom('1', 'null', '-1.50', '"x"', '"[{,:"', '{}', '[]', '[ ]'),
+      fc.array(tie('json'), { maxLength: 6 }).map((items) => `[${items.join(', ')}]`),
+      fc
+        .array(fc.tuple(names, tie('json')), { maxLength: 6 })
+        .map((members) => `{${members.map(([name, value]) => `"${name}" : ${value}`).join(',\n')}}`),
     ),
   }))
-  const parts = integer({ min: 1, max: 5 })
+  const parts = fc.integer({ min: 1, max: 5 })
 
   it('is equal to the same body parsed at once, wherever it is cut', () => {
-    assert(
-      property(json, parts, (text, keysPerPart) => {
+    fc.assert(
+      fc.property(json, parts, (text, keysPerPart) => {
         const value = parseInParts(text, keysPerPart)
         expect(value).toEqual(JSON.parse(text))
         // The order of the keys, and own keys that are named `__proto__`.
         expect(JSON.stringify(value)).toBe(JSON.stringify(JSON.parse(text)))
       }),
-      { numRuns: 500 },
+      { numRuns: cases(500) },
     )
   })
 
   it('is rejected if it is not valid JSON, wherever it is cut', () => {
-    const characters = constantFrom('', ',', '[', ']', '{', '}', ':', '"', '1', ' ', '"a":1,', '\\', '\n')
-    assert(
-      property(json, parts, nat(), nat({ max: 2 }), characters, (text, keysPerPart, at, removed, added) => {
+    const characters = fc.constantFrom('', ',', '[', ']', '{', '}', ':', '"', '1', ' ', '"a":1,', '\\', '\n')
+    fc.assert(
+      fc.property(json, parts, fc.nat(), fc.nat({ max: 2 }), characters, (text, keysPerPart, at, removed, added) => {
         const position = at % (text.length + 1)
         const changed = text.slice(0, position) + added + text.slice(position + removed)
         const outcome = (parse: () => unknown): string => {
@@ -461,7 +451,7 @@ describe('a body with many keys', () => {
         }
         expect(outcome(() => parseInParts(changed, keysPerPart))).toBe(outcome(() => JSON.parse(changed)))
       }),
-      { numRuns: 1000 },
+      { numRuns: cases(1000) },
     )
   })
 

@@ -1,7 +1,7 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json } from '../../src/core/json.ts'
 import { redactDetails, redactText } from '../../src/formats/redact-text.ts'
+import { fc } from '../support/properties.ts'
 
 describe('parts of an upstream message that help a caller', () => {
   it.each([

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
@@ -9,6 +8,7 @@ import { parseNewKey } from '../../src/governance/admin-input.ts'
 import { makeKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
+import { fc } from '../support/properties.ts'
 
 const key = (fields: WireForm<KeySettings>): VirtualKey =>
   makeKey({ id: 'id', hash: '', prefix: '', createdAt: 0 }, parseNewKey({ name: 'app', ...fields }))

@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Cancellation } from '../../src/core/async.ts'
 import { BodyCapacity, type OccupiedCapacity } from '../../src/http/body.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const MIB = 1024 * 1024
 const noTransport = (): never => {
@@ -133,6 +133,6 @@ describe('the capacity for large bodies', () => {
       }
       expect(taken).toBe(steps.length)
     }
-    await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 20 }), run), { numRuns: 50 })
+    await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 20 }), run), { numRuns: cases(50) })
   })
 })

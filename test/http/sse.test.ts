@@ -1,8 +1,8 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { createSseParser, writeSseComment, writeSseEvent } from '../../src/http/sse.ts'
+import { fc } from '../support/properties.ts'
 import { readSseEvents } from '../support/read-events.ts'
 
 const encoder = new TextEncoder()

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createGateway, extractive, type Gateway } from '../../src/index.ts'
 import { DURATION_CODES } from '../../src/core/store.ts'
@@ -18,6 +17,7 @@ import {
   RATE_LIMIT_LIST,
   RATE_LIMITS,
 } from '../support/admin-api.ts'
+import { cases, fc } from '../support/properties.ts'
 
 let gateway: Gateway
 let ids: readonly string[]
@@ -123,7 +123,7 @@ it('every admin request is applied completely or rejected with the name of the i
         ;(creates ? CREATED : SHOWN)[index]?.parse(reply.body)
       }
     }),
-    { numRuns: 2000 },
+    { numRuns: cases(2000) },
   )
   expect(KEY_LIST.parse((await send('GET', `${KEYS}?limit=1000`)).body).keys.length).toBeGreaterThan(0)
   expect(BUDGET_LIST.parse((await send('GET', `${BUDGETS}?limit=1000`)).body).budgets.length).toBeGreaterThan(0)
@@ -157,6 +157,6 @@ it('every query of a list returns a page or an error with the name of the parame
         expect([reply.status, Object.keys(given).includes(param)]).toEqual([400, true])
       }
     }),
-    { numRuns: 500 },
+    { numRuns: cases(500) },
   )
 })

@@ -1,10 +1,10 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Completion, SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { AnswerTranslator, type TranslatedChunk } from '../../src/upstream/answer-translator.ts'
 import { createSseParser } from '../../src/http/sse.ts'
 import { upstreamError } from '../../src/upstream/attempts.ts'
+import { cases, fc } from '../support/properties.ts'
 import { buildEvents, type Answer } from '../support/upstream-answers.ts'
 import { formatEvent } from '../support/upstream.ts'
 import { chatFormat, messagesFormat, type WholeFormat } from '../support/two-way-formats.ts'
@@ -175,7 +175,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
           if (isNumbered) expect(found.events.map(({ id }) => id)).toEqual(found.events.map((_, at) => String(at + 1)))
         },
       ),
-      { numRuns: 400 },
+      { numRuns: cases(400) },
     )
   })
 

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { asArray, type Json, type JsonObject } from '../../src/core/json.ts'
 import { textOfPart } from '../../src/core/prompt.ts'
@@ -7,6 +6,7 @@ import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { readPrompt } from '../../src/formats/chat/client.ts'
 import { bodyText } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { cases, fc } from '../support/properties.ts'
 
 enableTranslation()
 
@@ -91,7 +91,7 @@ describe('any chat conversation for a model that is reached in the message forma
             .toSorted()
         expect(words(read.messages)).toEqual(words(prompt.messages))
       }),
-      { numRuns: 500 },
+      { numRuns: cases(500) },
     )
   })
 })

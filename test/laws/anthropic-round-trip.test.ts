@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { textOfMessage, withParts } from '../../src/core/messages.ts'
@@ -7,6 +6,7 @@ import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { cases, fc } from '../support/properties.ts'
 
 enableTranslation()
 
@@ -115,7 +115,7 @@ describe('unchanged content is written as received', () => {
         expect(JSON.parse(bodyText(written.body))).toEqual(body)
         expect(written.ignored).toEqual([])
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 

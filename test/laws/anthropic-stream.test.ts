@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   type StreamPart,
@@ -15,6 +14,7 @@ import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { context, dataOf, frame, metrics, readEvents, writeChunks } from '../formats/messages/samples.ts'
 import { isComplete } from '../support/chunk-reader.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const count = fc.nat({ max: 1_000_000 })
 const usage = fc
@@ -106,7 +106,7 @@ describe('streams of the message format', () => {
         const { unmappedText: _, ...read } = collect(readEvents(events))
         expect(read).toEqual(answer)
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 
@@ -117,7 +117,7 @@ describe('streams of the message format', () => {
         const read = messagesUpstream.readCompletion(body)
         expect(collect(toStreamChunks(read))).toEqual(answer)
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 
@@ -142,7 +142,7 @@ describe('streams of the message format', () => {
         }))
         expect(collect(readEvents(frames)).parts).toEqual(parts)
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 
@@ -169,7 +169,7 @@ describe('streams of the message format', () => {
         expect(out.toSpliced(bill, 1)).toEqual(frames.toSpliced(bill, 1))
         expect(JSON.parse(out[bill]?.data ?? '')).toEqual(JSON.parse(frames[bill]?.data ?? ''))
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 

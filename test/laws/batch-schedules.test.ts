@@ -1,7 +1,7 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { crashingStore } from '../batches/crashing-store.ts'
 import { callBatches, ITEM_USD, createItems, readResults, createCluster, completeBatch } from '../batches/cluster.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const COUNT = 6
 
@@ -48,7 +48,7 @@ describe('with any processes working on a batch, killed at any time', () => {
         expect(await cluster.store.list('batch-request:', { limit: 10 })).toEqual([])
         expect(await cluster.store.list('batch-open:', { limit: 10 })).toEqual([])
       }),
-      { numRuns: 150 },
+      { numRuns: cases(150) },
     )
   }, 120_000)
 
@@ -82,7 +82,7 @@ describe('with any processes working on a batch, killed at any time', () => {
         const usage = await first.keys.usage(keyId)
         expect(usage).toMatchObject({ cost: { billedUsd: Number((succeeded * ITEM_USD).toFixed(6)) } })
       }),
-      { numRuns: 100 },
+      { numRuns: cases(100) },
     )
   }, 120_000)
 
@@ -104,7 +104,7 @@ describe('with any processes working on a batch, killed at any time', () => {
         expect(cluster.calls).toBe(20)
         await Promise.all(workers.map((worker) => worker.batches.work()))
       }),
-      { numRuns: 20 },
+      { numRuns: cases(20) },
     )
   })
 })

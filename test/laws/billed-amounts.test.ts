@@ -1,10 +1,10 @@
-import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { createAdminRecords, type AdminRecords } from '../../src/governance/admin-records.ts'
 import { quote, createTestGovernance, usage, type TestGovernance } from '../governance/test-governance.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const CENT = 10_000_000
 const window = fc.constantFrom<DurationCode>('1h', '1d', '1w', '1M')
@@ -147,7 +147,7 @@ it('the reports equal the billed amounts after any sequence of changes and reque
         })
       }
     }),
-    { numRuns: 200, examples: [CLOCK_SET_BACK] },
+    { numRuns: cases(200), examples: [CLOCK_SET_BACK] },
   )
 })
 

@@ -1,9 +1,9 @@
-import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, createGateway, openaiCompatible } from '../../src/index.ts'
 import { CHAT, MESSAGE } from '../support/send-request.ts'
 import { limitCheckingStore } from '../support/limit-checking-store.ts'
+import { cases, fc } from '../support/properties.ts'
 import { buildEvents, formatEvent } from '../support/upstream.ts'
 import { buildBody } from '../support/upstream-answers.ts'
 
@@ -158,6 +158,6 @@ it('in any order of events, budgets are not exceeded, accept every request that 
       expect(level?.spent).toBeLessThanOrEqual(CENT)
       await gateway.close()
     }),
-    { numRuns: 60 },
+    { numRuns: cases(60) },
   )
 }, 60_000)

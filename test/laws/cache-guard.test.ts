@@ -1,9 +1,9 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { normalizeText } from '../../src/cache/cacheability.ts'
 import { findDifference, type Difference } from '../../src/cache/guard.ts'
 import { loadEnglishLexicon } from '../../src/cache/typos.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const lexicon = await loadEnglishLexicon()
 const difference = (left: string, right: string): Difference | undefined =>
@@ -105,7 +105,7 @@ describe('the laws of the guard', () => {
       fc.property(fc.oneof(anyText, blanks), (text) => {
         expect(bare(normalizeText(text))).toBe(bare(text))
       }),
-      { numRuns: 1000 },
+      { numRuns: cases(1000) },
     )
   })
 })

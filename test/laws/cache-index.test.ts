@@ -1,7 +1,7 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { dotProduct } from '../../src/cache/flat-index.ts'
 import { flatIndex } from '../cache/fixture.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const DIMENSIONS = 1024
 
@@ -55,7 +55,7 @@ describe('the law of the index', () => {
           found += neighbours.length
         },
       ),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     )
 
     expect(found).toBeGreaterThan(0)

@@ -1,7 +1,7 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { constantEmbedder, chat, createFixture } from '../cache/fixture.ts'
+import { cases, fc } from '../support/properties.ts'
 
 /** The values that must be equal for a hit, with few variants, so that requests often match. */
 const context = fc.record({
@@ -64,7 +64,7 @@ describe('the law of scopes', () => {
           hits += answer === undefined ? 0 : 1
         }
       }),
-      { numRuns: 150 },
+      { numRuns: cases(150) },
     )
 
     expect(hits).toBeGreaterThan(0)

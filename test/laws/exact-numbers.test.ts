@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { asObject, type JsonObject } from '../../src/core/json.ts'
 import type { Settings } from '../../src/core/prompt.ts'
@@ -10,6 +9,7 @@ import { parseBody } from '../../src/formats/parse-body.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { bodyText } from '../support/body-text.ts'
+import { cases, fc } from '../support/properties.ts'
 
 /** Raw JSON that parsing and serializing would change. */
 const odd = fc
@@ -70,7 +70,7 @@ describe('law: a request to a vendor of its own format', () => {
         expect(body).toBe(build('"large"', '9', []))
         expect(ignored).toEqual(['top_p'])
       }),
-      { numRuns: 100 },
+      { numRuns: cases(100) },
     )
   })
 
@@ -147,7 +147,7 @@ describe('law: a response of a vendor of its own format', () => {
 
         expect(written).toBe(name === 'chat' ? expected : `${expected.slice(0, -1)},${SVC_METRICS}}`)
       }),
-      { numRuns: 100 },
+      { numRuns: cases(100) },
     )
   })
 
@@ -212,7 +212,7 @@ describe('law: a stream of a vendor of its own format', () => {
 
         expect([...events, ...writer.end(writeMetrics)].map(({ data }) => data)).toEqual(EXPECTED[name](raw))
       }),
-      { numRuns: 100 },
+      { numRuns: cases(100) },
     )
   })
 })

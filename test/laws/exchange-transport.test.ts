@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Transport, TransportHandler } from '../../src/core/ports.ts'
 import { createGateway, type Gateway } from '../../src/index.ts'
 import { httpProvider } from '../../src/providers/http-provider.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from '../../src/providers/http-provider.ts'
+import { cases, fc } from '../support/properties.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
 import { buildEvents, buildBody } from '../support/upstream-answers.ts'
@@ -291,7 +291,7 @@ describe('a request whose upstream is a connection', () => {
         )
         expect(await store.maxHeld()).toBe(0)
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 
@@ -316,7 +316,7 @@ describe('a request whose upstream is a connection', () => {
         reader?.leave()
         await play.finish()
       }),
-      { numRuns: 40 },
+      { numRuns: cases(40) },
     )
   })
 })

@@ -1,10 +1,10 @@
-import fc from 'fast-check'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import { createGateway } from '../../src/index.ts'
+import { cases, fc } from '../support/properties.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
 import { buildEvents } from '../support/upstream-answers.ts'
@@ -176,7 +176,7 @@ describe('a streamed request', () => {
         expect(await store.maxHeld()).toBe(0)
         if (source.isRead) expect(source.isOver).toBe(true)
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 
@@ -203,7 +203,7 @@ describe('a streamed request', () => {
         await finish()
         expect([client.faults, store.settlements.length]).toEqual([[], 1])
       }),
-      { numRuns: 100 },
+      { numRuns: cases(100) },
     )
   })
 })

@@ -1,8 +1,8 @@
-import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseNewKey } from '../../src/governance/admin-input.ts'
 import { quote, createTestGovernance, usage } from '../governance/test-governance.ts'
+import { cases, fc } from '../support/properties.ts'
 import { resultOrError } from '../support/result-or-error.ts'
 
 const request = fc.record({
@@ -50,6 +50,6 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
         }
       },
     ),
-    { numRuns: 300 },
+    { numRuns: cases(300) },
   )
 })

@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anthropic, openai, openaiCompatible } from '../../src/index.ts'
+import { fc } from '../support/properties.ts'
 import { post } from '../support/read-stream.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, PRICE, startStage, type Stage } from '../support/stage.ts'
 import { startUpstream, type Reply, type Upstream, type UpstreamRequest } from '../support/upstream.ts'

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { fromDollars } from '../../src/core/money.ts'
@@ -9,6 +8,7 @@ import { parseKeyChange, parseNewKey } from '../../src/governance/admin-input.ts
 import type { Reservation } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { quote, createTestGovernance, usage, type TestGovernance } from '../governance/test-governance.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const CENT = 10_000_000
 const BUDGET_CODES: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
@@ -111,7 +111,7 @@ it('no sequence of reservations, settlements, changes, deletions and time loses 
         await expectSpentEqualsBills(first, keys, bills)
       }
     }),
-    { numRuns: 150 },
+    { numRuns: cases(150) },
   )
 })
 
@@ -180,7 +180,7 @@ it('with unchanged limits, the billed amount of a window never exceeds them', as
       }
       for (const amount of billed.values()) expect(amount).toBeLessThanOrEqual(100 * CENT)
     }),
-    { numRuns: 150 },
+    { numRuns: cases(150) },
   )
 })
 

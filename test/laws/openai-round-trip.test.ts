@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
@@ -9,6 +8,7 @@ import { parseBody } from '../../src/formats/parse-body.ts'
 import { metrics, svcMetrics } from '../formats/chat/support.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { cases, fc } from '../support/properties.ts'
 
 enableTranslation()
 
@@ -222,7 +222,7 @@ describe('law: junk', () => {
           chatUpstream.writePrompt(prompt, 'm')
         })
       }),
-      { numRuns: 400 },
+      { numRuns: cases(400) },
     )
   })
 
@@ -246,7 +246,7 @@ describe('law: junk', () => {
           collected.completion()
         })
       }),
-      { numRuns: 400 },
+      { numRuns: cases(400) },
     )
   })
 })

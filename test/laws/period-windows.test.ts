@@ -1,6 +1,6 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { DURATION_CODES, periodOf, type DurationCode } from '../../src/core/store.ts'
+import { fc } from '../support/properties.ts'
 
 const code = fc.constantFrom(...DURATION_CODES)
 const moment = fc.integer({ min: Date.UTC(1960, 0, 1), max: Date.UTC(2200, 0, 1) })

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { countTokens as countCl100k } from 'gpt-tokenizer/encoding/cl100k_base'
 import { countTokens as countO200k } from 'gpt-tokenizer/encoding/o200k_base'
 import { describe, expect, it } from 'vitest'
@@ -13,6 +12,7 @@ import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt } from '../../src/tokens/estimate.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { cases, fc } from '../support/properties.ts'
 import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 
 enableTranslation()
@@ -222,7 +222,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
           : sent.prompt
         expectBound({ ...sent, prompt, body: bodyText(format.writePrompt(prompt, model.id).body) }, false)
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 
@@ -231,7 +231,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
       fc.property(portable, spelled, (body, spell) =>
         expectBound(send(messagesFormat, FORMATS[to], spell(body)), true),
       ),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 
@@ -241,7 +241,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
         const chat = chatUpstream.writePrompt(messagesClient.readPrompt(body), 'chat/large').body
         expectBound(send(chatFormat, FORMATS[to], spell(JSON.parse(bodyText(chat)))), true)
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 
@@ -251,7 +251,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
         const own = responsesUpstream.writePrompt(messagesClient.readPrompt(body), 'openai/large').body
         expectBound(send(responsesFormat, FORMATS[to], spell(JSON.parse(bodyText(own)))), true)
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 })
@@ -274,7 +274,7 @@ describe('the exact count', () => {
           expect(counted).toBeGreaterThanOrEqual(least)
         }
       }),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     )
   }, 60_000)
 
@@ -285,7 +285,7 @@ describe('the exact count', () => {
         const clean = raw.replace(/\p{Surrogate}|\ufeff/gu, '')
         expect(await tokenizer.count(clean, undefined, 'cl100k')).toBe(countCl100k(clean, plain))
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
@@ -8,6 +7,7 @@ import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { cases, fc } from '../support/properties.ts'
 import { chatFormat, messagesFormat, responsesFormat } from '../support/two-way-formats.ts'
 
 enableTranslation()
@@ -197,7 +197,7 @@ describe('law: junk', () => {
           })
         }
       }),
-      { numRuns: 400 },
+      { numRuns: cases(400) },
     )
   })
 
@@ -241,7 +241,7 @@ describe('law: junk', () => {
           collected.completion()
         })
       }),
-      { numRuns: 400 },
+      { numRuns: cases(400) },
     )
   })
 })

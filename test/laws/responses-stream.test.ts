@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { Stream } from 'openai/core/streaming'
 import { ResponseStream } from 'openai/lib/responses/ResponseStream'
 import { describe, expect, it } from 'vitest'
@@ -9,6 +8,7 @@ import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { metrics } from '../formats/chat/support.ts'
 import { isComplete } from '../support/chunk-reader.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const text = fc.string({ unit: 'grapheme', maxLength: 20 })
 const some = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
@@ -125,7 +125,7 @@ describe('law: a stream in the responses format', () => {
         expect(response.output).toHaveLength(output.length)
         expect(response.output.map((one) => one.id)).toEqual(output.map((one) => asObject(one)?.['id']))
       }),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     )
   })
 

@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anthropic, createGateway, openaiCompatible, type Gateway } from '../../src/index.ts'
 import { serve, type RunningServer } from '../../src/node.ts'
+import { cases, fc } from '../support/properties.ts'
 import { PRICE } from '../support/stage.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 
@@ -156,7 +156,7 @@ describe('law: a request to a vendor of its own format', () => {
         expect(upstream.requests).toHaveLength(before + 1)
         expect(upstream.last.text).toBe(body.replace(name, '"org/large"'))
       }),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     )
   })
 })

@@ -1,12 +1,12 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lastUserIndex } from '../../src/core/messages.ts'
 import { type Message, type Prompt } from '../../src/core/prompt.ts'
 import { LEVEL_CAPS, type Steering } from '../../src/savings/tier.ts'
 import { conversation, pairsAreValid, rolesAlternate } from '../savings/conversation.ts'
 import { jobOf, meter, smallModel, waterfallOf } from '../savings/bench.ts'
+import { cases, fc } from '../support/properties.ts'
 
-const RUNS = { numRuns: 60 }
+const RUNS = { numRuns: cases(60) }
 const CAP = LEVEL_CAPS.extreme
 const steerings: readonly [string, Steering][] = [
   ['the slider', { level: 'extreme', vanishing: false, recursive: false }],
@@ -105,7 +105,7 @@ describe('the slider', () => {
         if (before <= CAP) expect(rewrite).toBeUndefined()
         else expect(rewrite?.tokens).toBeLessThanOrEqual(CAP)
       }),
-      { numRuns: 100 },
+      { numRuns: cases(100) },
     )
   })
 

@@ -1,7 +1,7 @@
 import { Cancellation } from '../../src/core/async.ts'
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createSingleFlight, type FlightEnd, type FlightRole, type Leader } from '../../src/replay/single-flight.ts'
+import { cases, fc } from '../support/properties.ts'
 
 interface Member {
   readonly key: string
@@ -80,7 +80,7 @@ describe('the law of single flight', () => {
         expect(members.every(({ role }) => role !== undefined)).toBe(true)
         for (const key of ['a', 'b']) expect(flights.join(key)).toMatchObject({ role: 'leader' })
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 })

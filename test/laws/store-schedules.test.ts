@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import Database from 'libsql'
@@ -10,6 +9,7 @@ import { redisStore } from '../../src/redis.ts'
 import { sqliteStore } from '../../src/sqlite.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { openPglite, type OpenPostgres } from '../support/postgres.ts'
+import { cases, fc } from '../support/properties.ts'
 import { redisServer } from '../support/servers.ts'
 import { temporaryDirectory } from '../support/sqlite.ts'
 
@@ -59,18 +59,23 @@ async function createPostgres(now: Now): Promise<Store> {
 }
 
 const stores = [
-  { name: 'memoryStore', numRuns: 300, isSkipped: false, make: async (now: Now) => memoryStore({ now }) },
+  { name: 'memoryStore', numRuns: cases(300), isSkipped: false, make: async (now: Now) => memoryStore({ now }) },
   {
     name: 'sqliteStore',
-    numRuns: 100,
+    numRuns: cases(100),
     isSkipped: false,
     make: async (now: Now) => sqliteStore({ database: new Database(join(directory.path, `${randomUUID()}.db`)), now }),
   },
-  { name: 'postgresStore', numRuns: 12, isSkipped: false, make: createPostgres },
-  { name: 'redisStore', numRuns: 50, isSkipped: redis === undefined, make: (now: Now) => createRedis(now, false) },
+  { name: 'postgresStore', numRuns: cases(12), isSkipped: false, make: createPostgres },
+  {
+    name: 'redisStore',
+    numRuns: cases(50),
+    isSkipped: redis === undefined,
+    make: (now: Now) => createRedis(now, false),
+  },
   {
     name: 'redisStore by owner',
-    numRuns: 50,
+    numRuns: cases(50),
     isSkipped: redis === undefined,
     make: (now: Now) => createRedis(now, true),
   },

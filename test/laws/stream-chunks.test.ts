@@ -1,8 +1,8 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type Completion, Collector, toStreamChunks } from '../../src/core/answer.ts'
 import type { Part } from '../../src/core/prompt.ts'
 import { isComplete } from '../support/chunk-reader.ts'
+import { fc } from '../support/properties.ts'
 
 const text = fc.string({ unit: 'grapheme', maxLength: 20 })
 const count = fc.nat({ max: 1_000_000 })

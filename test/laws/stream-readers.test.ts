@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { afterAll, describe, expect, it, vi } from 'vitest'
 import { Cancellation } from '../../src/core/async.ts'
 import type * as Bytes from '../../src/core/byte-search.ts'
@@ -19,11 +18,13 @@ import type { LiveStream } from '../../src/replay/live-stream.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import { upstreamError } from '../../src/upstream/attempts.ts'
 import { UpstreamStream } from '../../src/upstream/upstream-stream.ts'
+import { IS_FULL } from '../support/full.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
+import { fc } from '../support/properties.ts'
 
 /** The number of streams per reader. `npm run fuzz` runs 200,000, `.ci/run` 3,000. Both also print their figures. */
-const RUNS = Number(process.env['FUZZ_RUNS'] ?? 300)
+const RUNS = Number(process.env['FUZZ_RUNS'] ?? (IS_FULL ? 3000 : 100))
 vi.setConfig({ testTimeout: 60_000 + 100 * RUNS })
 
 /** Searches and parser calls are counted instead of measured. Their number and the bytes they read are bounded. */
@@ -118,7 +119,7 @@ function record(reader: string, pieces: readonly Uint8Array[], ms: number): void
 }
 
 afterAll(() => {
-  if (process.env['FUZZ_RUNS'] === undefined) return
+  if (process.env['FUZZ_RUNS'] === undefined && !IS_FULL) return
   for (const [reader, { streams, bytes, steps, bytesRead, mostReadsOfAByte, cpuMs }] of figures) {
     const perByte = `${(steps / bytes).toFixed(3)} steps, ${(bytesRead / bytes).toFixed(2)} reads, ${((cpuMs * 1e6) / bytes).toFixed(0)} ns`
     process.stdout.write(

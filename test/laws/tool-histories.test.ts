@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../src/core/json.ts'
 import type { UpstreamDialect } from '../../src/core/prompt.ts'
@@ -13,6 +12,7 @@ import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
 import { bodyText } from '../support/body-text.ts'
+import { cases, fc } from '../support/properties.ts'
 
 enableTranslation()
 
@@ -254,7 +254,7 @@ describe('law: a history of tool calls', () => {
         const { body } = translate(client, write(rounds), dialect, true)
         expect(faultsOf(dialect, body)).toEqual([])
       }),
-      { numRuns: 400 },
+      { numRuns: cases(400) },
     )
   })
 })

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { asObject, parseJson, type JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
@@ -7,6 +6,8 @@ import type { Steering } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { jobOf, MODEL, smallModel, textStore, waterfallOf } from '../savings/bench.ts'
 import { wireConversation, type WireTurns } from '../savings/wire-conversations.ts'
+import { IS_FULL } from '../support/full.ts'
+import { fc } from '../support/properties.ts'
 import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 import { violationsOf } from '../support/vendor-rules/index.ts'
 
@@ -16,7 +17,7 @@ const FORMATS: Readonly<Record<Dialect, WholeFormat>> = {
   responses: responsesFormat,
 }
 const DIALECTS = ['openai', 'anthropic', 'responses'] as const
-const RUNS = { numRuns: 20 }
+const RUNS = { numRuns: IS_FULL ? 20 : 5 }
 
 const STEERINGS: readonly (readonly [string, Steering])[] = [
   ['the slider', { level: 'extreme', vanishing: false, recursive: false }],
@@ -80,6 +81,7 @@ describe.each(DIALECTS)('random conversations in the %s format', (dialect) => {
       }),
       RUNS,
     )
-    expect(rewrites).toBeGreaterThan(0)
+    // A few conversations may all be too short.
+    if (IS_FULL) expect(rewrites).toBeGreaterThan(0)
   })
 })

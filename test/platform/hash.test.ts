@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as node from '../../src/platform/hash-node.ts'
 import * as portable from '../../src/platform/hash-portable.ts'
+import { fc } from '../support/properties.ts'
 
 describe.each([
   ['on Node', node.sha256],

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { costOf } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
@@ -13,6 +12,7 @@ import { manualRuntime } from '../support/manual-runtime.ts'
 import { collectChunks, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
 import { isComplete } from '../support/chunk-reader.ts'
+import { fc } from '../support/properties.ts'
 
 const provider = extractive()
 

@@ -1,7 +1,7 @@
 import { isTooDeep, parseObject, readNesting } from '../../src/core/json.ts'
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { readRetryAdvice } from '../../src/providers/retry.ts'
+import { fc } from '../support/properties.ts'
 
 /** Returns the nesting depth of a value by traversing it. */
 function depthOf(value: unknown): number {

@@ -1,8 +1,8 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
 import { Histogram, Metrics, RecentRate } from '../../src/records/metrics.ts'
 import { writePrometheus } from '../../src/routes/info.ts'
+import { fc } from '../support/properties.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
 
 describe('the metrics', () => {

@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type EventChunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
 import { RecordingCapacity } from '../../src/replay/recordings.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, maxBytesPerStream: 1_000_000 }
 const END = 'data: end\n\n'
@@ -120,7 +120,7 @@ describe('an event buffer', () => {
         expect([original, ...readers].every((reader) => reader.ended === 1)).toBe(true)
         expect(buffer.count()).toBe(all.length)
       }),
-      { numRuns: 300 },
+      { numRuns: cases(300) },
     )
   })
 

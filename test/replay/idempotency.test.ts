@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
@@ -7,6 +6,7 @@ import { type RequestClaim, type FirstRequest, Idempotency } from '../../src/rep
 import { Subscribers } from '../../src/replay/shared-work.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const ANSWER = {
   status: 200,
@@ -391,7 +391,7 @@ describe('an idempotency key in several processes', () => {
         expect(remembered).toBeLessThanOrEqual(1)
         for (const replayed of replays) expect(replayed).toEqual({ kind: 'complete', answer: ANSWER })
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 })

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/ports.ts'
 import { toNanoUsd, ZERO } from '../../src/core/money.ts'
@@ -6,6 +5,7 @@ import { textOfMessage } from '../../src/core/messages.ts'
 import { type Message, type Prompt } from '../../src/core/prompt.ts'
 import { costsOf, isSafe, maySwitch, createUnchangedOption, type Outlook } from '../../src/savings/choose-tiers.ts'
 import { bestGrowth, sendingCost } from '../../src/savings/memory.ts'
+import { cases, fc } from '../support/properties.ts'
 import { jobOf, meter, MODEL, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -206,7 +206,7 @@ describe('automatic mode', () => {
       fc.asyncProperty(scenario, async (one) => {
         for await (const { excess, rewriting } of playTurns(one)) expect(excess).toBeLessThanOrEqual(rewriting)
       }),
-      { numRuns: 30, examples: [[STALLING]] },
+      { numRuns: cases(30), examples: [[STALLING]] },
     )
   }, 120_000)
 })

@@ -1,7 +1,7 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { chunkSegments, serializeSegment } from '../../src/savings/summary.ts'
 import { splitConversation } from '../../src/savings/segments.ts'
+import { cases, fc } from '../support/properties.ts'
 import { meter } from './bench.ts'
 import { conversation } from './conversation.ts'
 
@@ -21,7 +21,7 @@ describe('chunks', () => {
         expect(all.startsWith(chunked)).toBe(true)
         for (const chunk of chunks) expect(estimate(chunk)).toBeLessThanOrEqual(MAX_TOKENS)
       }),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     )
   })
 
@@ -33,7 +33,7 @@ describe('chunks', () => {
         const later = (await chunkSegments(old, MAX_TOKENS, tools)).chunks
         expect(later.slice(0, earlier.length)).toEqual(earlier)
       }),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     )
   })
 })

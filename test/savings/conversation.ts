@@ -1,5 +1,5 @@
-import * as fc from 'fast-check'
 import type { Dialect, Message, Part, Prompt, Tool } from '../../src/core/prompt.ts'
+import { fc } from '../support/properties.ts'
 
 const TOPICS = [
   'ledger',

@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
 import { measureLoss, type EvidenceLoss } from '../../src/savings/evidence.ts'
 import { createRecallMeter } from '../../src/savings/shadow-recall.ts'
+import { cases, fc } from '../support/properties.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
 const user = (...parts: readonly Part[]): Message => ({ role: 'user', parts })
@@ -79,7 +79,7 @@ describe('the evidence that a shortened prompt lacks', () => {
         expect(empty.lost).toBeLessThanOrEqual(empty.facts)
         expect(empty.lost).toBeGreaterThan(0)
       }),
-      { numRuns: 30 },
+      { numRuns: cases(30) },
     )
   })
 

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMarkedCache } from '../../bench/quality/marked-cache.ts'
 import { asArray, asObject, type Json, type JsonObject } from '../../src/core/json.ts'
@@ -7,6 +6,7 @@ import type { Message, Prompt } from '../../src/core/prompt.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
 import { createMemory } from '../../src/savings/memory.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
+import { cases, fc } from '../support/properties.ts'
 import { sendRequest, CHAT, MESSAGE } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
@@ -76,7 +76,7 @@ describe('the cost of a conversation with markers', () => {
         const { paid, plain, write } = await play(turns, [])
         expect(paid).toBeLessThanOrEqual(plain + write)
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 
@@ -87,7 +87,7 @@ describe('the cost of a conversation with markers', () => {
         const { paid, plain, write } = await play(turns, lost)
         expect(paid).toBeLessThanOrEqual(plain + write)
       }),
-      { numRuns: 200 },
+      { numRuns: cases(200) },
     )
   })
 

@@ -1,6 +1,6 @@
-import * as fc from 'fast-check'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
+import { fc } from '../support/properties.ts'
 import { prose } from './conversation.ts'
 
 /** A step of a random conversation. Its meaning depends on the format. */

@@ -1,6 +1,6 @@
-import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { ExpiryQueue, OrderedKeys, type Schedulable } from '../../src/stores/memory/collections.ts'
+import { fc } from '../support/properties.ts'
 
 it('lists the same keys as sorting and filtering after any additions and removals', () => {
   const key = fc.string({ unit: fc.constantFrom('a', 'b', ':', '\ud800'), maxLength: 5 })

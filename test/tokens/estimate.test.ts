@@ -1,7 +1,7 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { estimateTokens } from '../../src/tokens/estimate.ts'
 import { createExactCounter } from '../../src/tokens/exact.ts'
+import { fc } from '../support/properties.ts'
 
 const count = await createExactCounter('o200k')
 const bytesOf = (text: string): number => new TextEncoder().encode(text).length

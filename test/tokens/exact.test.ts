@@ -1,7 +1,7 @@
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createExactCounter } from '../../src/tokens/exact.ts'
+import { cases, fc } from '../support/properties.ts'
 
 const count = await createExactCounter('o200k')
 const reference = (text: string): number => countTokens(text, { disallowedSpecial: new Set() })
@@ -39,7 +39,7 @@ describe('exact counts', () => {
         const text = parts.join('').replace(/\p{Surrogate}|\ufeff/gu, '')
         expect(await count(text)).toBe(reference(text))
       }),
-      { numRuns: 150 },
+      { numRuns: cases(150) },
     )
   })
 
