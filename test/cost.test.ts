@@ -1,4 +1,7 @@
-/** Counts the work of one small governed JSON request in a gateway process behind `sluice/node`. Measures no time. */
+/**
+ * Counts the work of one small governed JSON request in a gateway process behind `sluice/node`. Measures no time.
+ * @own-process: takes long, and starts a process.
+ */
 import { fork, type ChildProcess } from 'node:child_process'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'

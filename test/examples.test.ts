@@ -1,8 +1,10 @@
+/** @own-process: starts a process per example, and sets an environment variable. */
 import { execFile, spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { prepareExamples, type ExamplePrograms } from './support/example-programs.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const question = {
@@ -10,6 +12,14 @@ const question = {
   max_tokens: 100,
   messages: [{ role: 'user', content: 'A sluice is a gate for water. What is a sluice?' }],
 }
+
+const servers = ['node', 'express', 'fastify']
+let programs: ExamplePrograms
+beforeAll(async () => {
+  const recipes = servers.map((name) => `cors/${name}`)
+  programs = await prepareExamples([...servers, ...recipes, 'batches', 'demo', 'restart'])
+})
+afterAll(() => programs.remove())
 
 interface Started {
   /** The `/v1` address of the gateway, without a trailing slash. */
@@ -21,9 +31,12 @@ interface Started {
 
 /** Runs an example on a free port until it prints its address and key. */
 async function start(name: string): Promise<Started> {
-  const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
-  const child = spawn(process.execPath, [tsx, `examples/${name}.ts`], { cwd: root, env: { ...process.env, PORT: '0' } })
-  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve))
+  const env = { ...process.env, PORT: '0' }
+  const child = spawn(process.execPath, programs.argumentsOf(name), { cwd: root, env })
+  const ended = new Promise<number | null>((resolve) => {
+    // As tsx and shells report a signal.
+    child.once('exit', (code, signal) => resolve(signal === 'SIGTERM' ? 143 : code))
+  })
   let said = ''
   const address = await new Promise<RegExpMatchArray>((resolve, reject) => {
     const listen = (text: Buffer): void => {
@@ -40,6 +53,13 @@ async function start(name: string): Promise<Started> {
     return ended
   }
   return { url: address[1] ?? '', key: address[2] ?? '', stop }
+}
+
+/** Runs an example to its end, and returns what it prints. */
+async function run(name: string): Promise<string> {
+  const env = { ...process.env, PORT: '0' }
+  const { stdout } = await promisify(execFile)(process.execPath, [...programs.argumentsOf(name)], { cwd: root, env })
+  return stdout
 }
 
 function ask(url: string, key: string): Request {
@@ -71,7 +91,7 @@ async function crossOrigin(url: string, key: string, send: typeof fetch = fetch)
 }
 
 describe('the CORS recipes', () => {
-  it.each(['node', 'express', 'fastify'])(
+  it.each(servers)(
     'let a page of another origin call the gateway in %s',
     async (name) => {
       const { url, key, stop } = await start(`cors/${name}`)
@@ -108,7 +128,7 @@ describe('the CORS recipes', () => {
 })
 
 describe('the examples', () => {
-  it.each(['node', 'express', 'fastify'])(
+  it.each(servers)(
     '%s listens, answers with a bill, and ends on a signal',
     async (name) => {
       const { url, key, stop } = await start(name)
@@ -139,10 +159,7 @@ describe('the examples', () => {
   )
 
   it('the batch is processed to its results', async () => {
-    const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
-    const env = { ...process.env, PORT: '0' }
-
-    const { stdout } = await promisify(execFile)(process.execPath, [tsx, 'examples/batches.ts'], { cwd: root, env })
+    const stdout = await run('batches')
 
     for (const answer of ['A sluice is a gate', 'A weir is a low dam', 'A lock lifts ships']) {
       expect(stdout).toContain(answer)
@@ -150,9 +167,7 @@ describe('the examples', () => {
   }, 60_000)
 
   it('the demo prints at most 60 lines of 100 columns', async () => {
-    const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
-
-    const { stdout } = await promisify(execFile)(process.execPath, [tsx, 'examples/demo.ts'], { cwd: root })
+    const stdout = await run('demo')
 
     const lines = stdout.split('\n')
     expect(lines.length).toBeLessThanOrEqual(60)
@@ -164,9 +179,7 @@ describe('the examples', () => {
   }, 60_000)
 
   it('a limit, the usage and the audit survive a restart', async () => {
-    const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
-
-    const { stdout } = await promisify(execFile)(process.execPath, [tsx, 'examples/restart.ts'], { cwd: root })
+    const stdout = await run('restart')
 
     expect(stdout).toBe('before: 200 200\nafter the restart: 200 429\nusage: 3 requests, 4 audit records\n')
   }, 60_000)

@@ -86,8 +86,10 @@ describe('the layers', () => {
 
   it.each(pureFolders)('%s uses no clock, randomness, network or process', (folder) => {
     const found = files(join(source, folder)).flatMap((file) => {
-      const code = withoutComments(file)
-      return impureWords.filter((word) => code.includes(word)).map((word) => `${relative(root, file)}: ${word}`)
+      const found = impureWords.filter((word) => readFileSync(file, 'utf8').includes(word))
+      // Removing the comments takes long.
+      const code = found.length === 0 ? '' : withoutComments(file)
+      return found.filter((word) => code.includes(word)).map((word) => `${relative(root, file)}: ${word}`)
     })
 
     expect(found).toEqual([])

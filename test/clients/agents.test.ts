@@ -1,3 +1,4 @@
+/** @own-process: takes long, and starts many processes. */
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

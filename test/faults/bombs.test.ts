@@ -1,3 +1,4 @@
+/** @own-process: measures the time of requests, and how long the event loop is blocked. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { answerText, sendRequest, FORMAT_PAIRS, ENDPOINTS, type Endpoint } from '../support/send-request.ts'
@@ -64,10 +65,10 @@ const withContent = (endpoint: Endpoint, content: string): JsonObject => ({
   messages: [{ role: 'user', content }],
 })
 
-/** Returns the shortest of three runs in milliseconds, to reduce noise. */
-async function measureShortest(work: () => Promise<unknown>): Promise<number> {
+/** Returns the shortest of three runs in milliseconds, to reduce noise, or the first one that is below `enough`. */
+async function measureShortest(work: () => Promise<unknown>, enough = 0): Promise<number> {
   let best = Number.POSITIVE_INFINITY
-  for (let run = 0; run < 3; run += 1) {
+  for (let run = 0; run < 3 && best >= enough; run += 1) {
     const start = performance.now()
     await work()
     best = Math.min(best, performance.now() - start)
@@ -89,7 +90,7 @@ describe.each(ENDPOINTS)('100 KB on the $name endpoint', (endpoint) => {
     let status = 0
     const ms = await measureShortest(async () => {
       status = (await sendRequest(stage, withContent(endpoint, text), { path: endpoint.path })).status
-    })
+    }, maxDuration(proseMs))
     expect(status).toBe(200)
     expect(ms).toBeLessThan(maxDuration(proseMs))
   })
@@ -102,9 +103,12 @@ describe.each(ENDPOINTS)('100 KB on the $name endpoint', (endpoint) => {
         ? { type: 'function', function: { name: 'tool', description: text, parameters: schema } }
         : { name: 'tool', description: text, input_schema: schema }
       let status = 0
-      const ms = await measureShortest(async () => {
-        status = (await sendRequest(stage, { ...endpoint.body, tools: [tool] }, { path: endpoint.path })).status
-      })
+      const ms = await measureShortest(
+        async () => {
+          status = (await sendRequest(stage, { ...endpoint.body, tools: [tool] }, { path: endpoint.path })).status
+        },
+        2 * maxDuration(proseMs),
+      )
       expect(status).toBe(200)
       expect(ms).toBeLessThan(2 * maxDuration(proseMs))
     },
@@ -129,8 +133,9 @@ describe('an answer of 100 KB without reported usage', () => {
   })
 
   it.each(bombs)('of %s is counted in at most ten times the time of prose', async (_, text) => {
-    expect(await measureShortest(() => answered(text, false))).toBeLessThan(maxDuration(proseMs))
-    expect(await measureShortest(() => answered(text, true))).toBeLessThan(maxDuration(proseMs))
+    const limit = maxDuration(proseMs)
+    expect(await measureShortest(() => answered(text, false), limit)).toBeLessThan(limit)
+    expect(await measureShortest(() => answered(text, true), limit)).toBeLessThan(limit)
   })
 })
 
@@ -153,8 +158,9 @@ describe('the error of an upstream', () => {
   })
 
   it.each(bombs)('of 50 KB of %s is processed in at most ten times the time of prose', async (_, text) => {
+    const limit = maxDuration(proseMs)
     for (const endpoint of FORMAT_PAIRS)
-      expect(await measureShortest(() => refused(endpoint, text))).toBeLessThan(maxDuration(proseMs))
+      expect(await measureShortest(() => refused(endpoint, text), limit)).toBeLessThan(limit)
   })
 })
 
@@ -174,9 +180,12 @@ describe('counting a prompt', () => {
       running = false
       return longest
     }
-    const best = async (text: string): Promise<number> =>
-      Math.min(await longestTurn(text), await longestTurn(text), await longestTurn(text))
-    const ordinary = await best(prose)
-    for (const [name, text] of bombs) expect(await best(text), name).toBeLessThan(maxDuration(ordinary))
+    const best = async (text: string, enough = 0): Promise<number> => {
+      let shortest = Number.POSITIVE_INFINITY
+      for (let run = 0; run < 3 && shortest >= enough; run += 1) shortest = Math.min(shortest, await longestTurn(text))
+      return shortest
+    }
+    const limit = maxDuration(await best(prose))
+    for (const [name, text] of bombs) expect(await best(text, limit), name).toBeLessThan(limit)
   })
 })

@@ -1,4 +1,7 @@
-/** Runs the lines in the table "Mount it" of the README on each runtime. */
+/**
+ * Runs the lines in the table "Mount it" of the README on each runtime.
+ * @own-process: takes long, and starts many processes.
+ */
 import { execFile, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'

@@ -1,3 +1,4 @@
+/** @own-process: takes long, and starts many processes. */
 import { execFile, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { request as httpRequest, type IncomingMessage } from 'node:http'

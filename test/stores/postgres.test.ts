@@ -1,3 +1,4 @@
+/** @own-process: PGlite takes 500 MB, which a shared process would keep. */
 import { randomUUID } from 'node:crypto'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

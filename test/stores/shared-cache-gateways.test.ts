@@ -1,3 +1,4 @@
+/** @own-process: takes long, and starts many processes. */
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import type { ChildProcess } from 'node:child_process'
 import type { SseEvent } from '../../src/core/answer.ts'
