@@ -83,7 +83,7 @@ async function spendBudget(): Promise<void> {
 async function askAgain(): Promise<void> {
   heading('3. The same question reworded, and a different one that looks similar', 'src/cache/guard.ts')
   const client = await createKeyAndClient('cached')
-  const facts = 'A room costs 80 EUR for 2 nights and 120 EUR for 3 nights.'
+  const facts = 'Answer from these facts: a room costs 80 EUR for 2 nights and 120 EUR for 3 nights.'
   for (const question of [
     'What does a room cost for 2 nights?',
     'Hi! What does a room cost for 2 nights, please?',
