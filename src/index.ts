@@ -12,18 +12,26 @@
  * @module
  */
 export { createGateway, type Gateway } from './gateway.ts'
-export type { CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
+export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
 export type { Limits } from './pipeline/services.ts'
 export type { AdminOptions } from './routes/admin.ts'
 export type { CacheMetrics, MetricsReports } from './routes/info.ts'
-export type { MetricsSummary, ShadowTierSummary } from './records/metrics.ts'
+export type { MetricsSummary, ShadowTier, ShadowTierSummary } from './records/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
-export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
+export type { BodyLimits, HeaderRecord, HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
+export type { MaybePromise } from './core/async.ts'
+export type { Json, JsonObject } from './core/json.ts'
 export type { FetchHandling, Served } from './http/served.ts'
 export type { FetchHandler } from './http/web-handler.ts'
-export type { PassthroughEndpoint, PassthroughOptions, PassthroughRequest } from './pipeline/passthrough-request.ts'
+export type {
+  PassthroughEndpoint,
+  PassthroughName,
+  PassthroughOptions,
+  PassthroughRequest,
+} from './pipeline/passthrough-request.ts'
 export type { BatchOptions } from './pipeline/batch-worker.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
+export type { SessionTotals } from './pipeline/explain-session.ts'
 export type {
   CustomPlan,
   ExplainedPlan,
@@ -47,7 +55,7 @@ export {
 } from './providers/main-providers.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ApiKey, ModelEntry } from './providers/provider-options.ts'
-export type { PriceList } from './providers/vendor.ts'
+export type { KnownModel, PriceList } from './providers/vendor.ts'
 export type {
   EmbedCall,
   EmbeddingResult,
@@ -60,7 +68,7 @@ export type {
   Transport,
 } from './core/ports.ts'
 export type { Model } from './core/ports.ts'
-export type { Price } from './core/money.ts'
+export type { LongPrice, Price } from './core/money.ts'
 
 export type {
   BudgetChange,
@@ -89,18 +97,41 @@ export type {
 } from './governance/admin-api.ts'
 export type { KeyLimits, KeyRateLimit, KeyUsage, ModelUsage, UsageTotals } from './governance/usage-report.ts'
 export type { Budgets, Keys, RateLimits, RecordMethods } from './governance/admin-records.ts'
-export type { WireForm } from './core/field-names.ts'
+export type { DurationCode } from './core/store.ts'
+export type { KeyFormat, PlanName } from './governance/virtual-key.ts'
+export type { WireForm, WireName } from './core/field-names.ts'
 
 export { readBill, type ResponseBill } from './billing/bill.ts'
-export type { EventLogRecord, LogEventFields, LogLevel, LogRecord, RequestLogRecord } from './records/request-log.ts'
+export type {
+  EventLogRecord,
+  LogEventFields,
+  LogLevel,
+  LogLine,
+  LogRecord,
+  RequestLogRecord,
+} from './records/request-log.ts'
 export type { LoggedCause } from './core/logged-cause.ts'
 export type { AuditPage, AuditQuery, AuditRecord, FinalOutcome, TierOutcome } from './records/audit.ts'
 
-export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
+export { memoryStore, type MemoryBounds, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/store.ts'
 
-export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
+export {
+  smallModelVerifier,
+  type AskedQuestion,
+  type SemanticCacheOptions,
+  type Verdict,
+  type VerifierCall,
+  type VerifierModel,
+  type VerifyHit,
+} from './cache/cache-options.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/main-providers.ts'
 export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache.ts'
 
-export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'
+export {
+  GatewayError,
+  type FailureDetails,
+  type FailureKind,
+  type RetryAdvice,
+  type UpstreamErrorDetails,
+} from './core/errors.ts'

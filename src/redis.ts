@@ -6,6 +6,7 @@ export {
   type RedisAnswerStoreOptions,
   type RedisClient,
   type RedisStoreOptions,
+  type ScriptArguments,
   type UpstashClient,
 } from './stores/redis.ts'
 export { redisVectorIndex, type RedisVectorIndexOptions } from './stores/redis/vector-index.ts'

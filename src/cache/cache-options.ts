@@ -14,6 +14,7 @@ import type { Runtime } from '../core/ports.ts'
 import { headerError } from '../core/http.ts'
 import { isJsonObject } from '../core/json.ts'
 
+/** All settings of the semantic cache, including those that `createGateway` fills in. */
 export interface SemanticCacheOptions {
   /** Enables the cache. @default true */
   readonly enabled?: boolean
@@ -111,12 +112,14 @@ export interface VerifierModel {
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
 }
 
+/** The question of the caller or of a stored answer, as `verifyHit` compares them. */
 export interface AskedQuestion {
   readonly text: string
   readonly keyId: string
   readonly modelName: string
 }
 
+/** What `verifyHit` may use besides the two questions. */
 export interface VerifierCall {
   readonly smallModel: () => VerifierModel | undefined
   /** Aborts at the deadline, when the request is canceled, and after the returned promise settles. */

@@ -5,6 +5,7 @@ import type { Dialect, DocumentPart, ImagePart, Native, Part, UpstreamDialect } 
 /** The reason for the end of an answer. After `pause`, the caller must continue the turn. */
 export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
+/** A whole response of a model. */
 export interface Completion {
   readonly id: string
   readonly model: string
@@ -19,6 +20,7 @@ export interface Completion {
   readonly native?: Native
 }
 
+/** A server-sent event. */
 export interface SseEvent {
   readonly event?: string
   readonly data: string
@@ -48,6 +50,7 @@ export type StreamPart =
   /** The protocol's last event. Without it, the answer is incomplete unless `StreamReader.isComplete` returns true. */
   | { readonly type: 'done' }
 
+/** What one event adds to a streamed response. */
 export interface StreamChunk {
   readonly parts: readonly StreamPart[]
   /** The text that this event appends to `Completion.unmappedText`. */
@@ -56,14 +59,17 @@ export interface StreamChunk {
   readonly native?: { readonly dialect: Dialect; readonly event: SseEvent }
 }
 
+/** Reads the events of one streamed response, in order. */
 export interface StreamReader {
   (event: SseEvent): StreamChunk
   /** Returns true if only the protocol's last event is missing. Absent if that event is required. */
   readonly isComplete?: () => boolean
 }
 
+/** Returns true if an event can be forwarded without being parsed. */
 export type CanForward = (search: ByteSearch) => boolean
 
+/** How the bytes of a streamed response are read. */
 export interface StreamFormat {
   readonly dialect: UpstreamDialect
   createReader(): StreamReader
@@ -84,6 +90,7 @@ export interface AnswerSource {
   abort(): void
 }
 
+/** Receives a streamed response. */
 export interface SourceReceiver {
   onBytes(bytes: Uint8Array): void
   onChunk(chunk: StreamChunk): void
@@ -225,6 +232,7 @@ export function isContentOrEnd(part: StreamPart): boolean {
   }
 }
 
+/** Returns a whole response as the chunks of a stream, for a provider whose upstream cannot stream. */
 export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion
   const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]

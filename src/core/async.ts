@@ -1,3 +1,4 @@
+/** A value, or a promise of it. Code that never waits is faster without promises. */
 export type MaybePromise<T> = T | Promise<T>
 
 export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {

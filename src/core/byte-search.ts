@@ -1,5 +1,6 @@
 import { isNodeBytes } from './json.ts'
 
+/** Searches the bytes of an event without decoding them. */
 export interface ByteSearch {
   readonly bytes: Uint8Array
   find(pattern: string, from?: number): number

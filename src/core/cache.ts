@@ -26,6 +26,7 @@ export interface CachedAnswer {
   readonly maxHitSimilarity?: number
 }
 
+/** The size of an answer store. */
 export interface StoreSize {
   readonly entries: number
   readonly bytes: number
@@ -63,6 +64,7 @@ export interface AnswerClaims {
   readonly values?: StreamValues
 }
 
+/** Small values that processes share to follow the stream of another. */
 export type StreamValues = Pick<Store, 'get' | 'set' | 'swap'>
 
 /** Converts texts to vectors of `dimensions` numbers. `embed` returns a promise only if it must wait. */

@@ -78,7 +78,8 @@ export const WIRE_NAMES = {
   virtualKeys: 'virtual_keys',
 } as const
 
-type WireName<Name> = Name extends keyof typeof WIRE_NAMES ? (typeof WIRE_NAMES)[Name] : Name
+/** The name of a field in the HTTP API. */
+export type WireName<Name> = Name extends keyof typeof WIRE_NAMES ? (typeof WIRE_NAMES)[Name] : Name
 
 /** A record with the field names of the HTTP API and the configuration, such as `budget_limit_cents`. */
 export type WireForm<T> = T extends readonly (infer Item)[]

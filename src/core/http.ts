@@ -7,6 +7,7 @@ export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Response headers. Names are in lowercase. */
 export type HeaderRecord = Record<string, string>
 
+/** Limits on reading a request body. */
 export interface BodyLimits {
   /** In bytes. Larger bodies are rejected with `too-large`. */
   readonly maxBytes: number

@@ -1,3 +1,4 @@
+/** A JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | JsonObject
 
 /** A JSON object. An undefined field is equivalent to an absent field. */

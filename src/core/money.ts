@@ -43,6 +43,7 @@ export interface ModelTokens {
   readonly usage: Usage
 }
 
+/** The usage of a call without tokens. */
 export const NO_USAGE: Usage = {
   inputTokens: 0,
   cacheReadTokens: 0,
@@ -52,6 +53,7 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 }
 
+/** Rounds a number of billionths of a dollar to a whole one. */
 export function toNanoUsd(value: number): NanoUsd {
   return Math.min(Number.MAX_SAFE_INTEGER, Math.max(Number.MIN_SAFE_INTEGER, Math.round(value))) as NanoUsd
 }

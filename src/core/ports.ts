@@ -27,6 +27,7 @@ export interface Meter {
   countBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
 
+/** An HTTP request to an upstream. */
 export interface TransportRequest {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly url: string
@@ -46,6 +47,7 @@ export interface TransportHandler {
   onError(error: unknown): void
 }
 
+/** A running call to an upstream. */
 export interface TransportCall {
   pause(): void
   resume(): void
@@ -58,6 +60,7 @@ export type Transport = (request: TransportRequest, handler: TransportHandler) =
 
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
 
+/** Time, randomness and network. Tests replace them. */
 export interface Runtime {
   readonly now: () => number
   readonly random: () => number
@@ -67,6 +70,7 @@ export interface Runtime {
   readonly after: (ms: number, callback: () => void, options?: { readonly isBackground?: boolean }) => () => void
 }
 
+/** A vocabulary of a tokenizer. */
 export type Vocabulary = 'o200k' | 'cl100k'
 
 /** A model of a provider. */
@@ -154,6 +158,7 @@ export interface Timeouts {
   readonly total: number
 }
 
+/** A response, and what of the request could not be sent. */
 export interface ProviderAnswer<T> {
   readonly answer: T
   /** Names of optional request fields that the upstream's format does not support. */
@@ -163,8 +168,10 @@ export interface ProviderAnswer<T> {
 /** Arrays of numbers, or base64 strings of little-endian 32-bit floats. */
 export type Encoding = 'float' | 'base64'
 
+/** A text, or a text as token ids. */
 export type EmbedInput = string | readonly number[]
 
+/** A vector in the requested encoding. */
 export type Embedding = readonly number[] | string
 
 /** A parsed embeddings request. */
@@ -196,6 +203,7 @@ export interface EmbeddingResult {
   readonly inputTokens?: number
 }
 
+/** A call about a response that the upstream stores. */
 export interface StoredResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */

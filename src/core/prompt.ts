@@ -12,6 +12,7 @@ export interface Span {
   readonly end: number
 }
 
+/** The received bytes of a request, in which only the model is replaced. */
 export interface ReceivedBody {
   readonly bytes: Uint8Array
   /** The bytes as text, for a short ASCII body. */
@@ -19,6 +20,7 @@ export interface ReceivedBody {
   readonly modelSpan: Span
 }
 
+/** The received JSON of a prompt, a message, a part or a response, with its format. Fields that the gateway does not understand are kept in it. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
@@ -30,6 +32,7 @@ export interface Native {
   readonly settings?: Settings
 }
 
+/** Where the content of a file is. */
 export type Source =
   | { readonly type: 'base64'; readonly mediaType: string; readonly data: string }
   | { readonly type: 'url'; readonly url: string }
@@ -49,6 +52,7 @@ export type Part =
   | ThinkingPart
   | { readonly type: 'opaque'; readonly native: Native }
 
+/** A text. */
 export interface TextPart {
   readonly type: 'text'
   readonly text: string
@@ -57,17 +61,20 @@ export interface TextPart {
   readonly native?: Native
 }
 
+/** An image. */
 export interface ImagePart {
   readonly type: 'image'
   readonly source: Source
   readonly native?: Native
 }
 
+/** A document as text. */
 export interface TextSource {
   readonly type: 'text'
   readonly text: string
 }
 
+/** A document or another file that is not an image. */
 export interface DocumentPart {
   readonly type: 'document'
   readonly source: Source | TextSource
@@ -75,6 +82,7 @@ export interface DocumentPart {
   readonly native?: Native
 }
 
+/** A call of a tool by the model. */
 export interface ToolCallPart {
   readonly type: 'tool-call'
   readonly id: string
@@ -84,6 +92,7 @@ export interface ToolCallPart {
   readonly native?: Native
 }
 
+/** The result of a tool call. */
 export interface ToolResultPart {
   readonly type: 'tool-result'
   readonly callId: string
@@ -101,6 +110,7 @@ export interface ThinkingPart {
   readonly native?: Native
 }
 
+/** The author of a message. */
 export type Role = 'system' | 'user' | 'assistant' | 'tool'
 
 /**
@@ -115,6 +125,7 @@ export interface Message {
   readonly native?: Native
 }
 
+/** A tool that the model may call. */
 export interface Tool {
   readonly name: string
   readonly description?: string
@@ -124,14 +135,17 @@ export interface Tool {
   readonly native: Native
 }
 
+/** Whether the model may, must or must not call tools. */
 export type ToolChoice =
   | { readonly type: 'auto' | 'none' | 'required' }
   | { readonly type: 'tool'; readonly name: string }
 
+/** The format that the caller requests: any JSON, or JSON that fulfills a schema. */
 export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
+/** Settings that several formats have. Others are in `Prompt.native`. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -149,6 +163,7 @@ export interface Settings {
   readonly user?: string
 }
 
+/** A request in a form that is independent of its format. */
 export interface Prompt {
   /** The body, with references to earlier turns resolved. Writers of the same dialect replace only what has changed. */
   readonly native: Native

@@ -14,6 +14,7 @@ export interface Claim {
   readonly elastic?: boolean
 }
 
+/** The claims of one request, which are reserved together. */
 export interface ReserveRequest {
   readonly reservationId: string
   readonly claims: readonly Claim[]
@@ -33,6 +34,7 @@ export type ReserveResult =
       readonly levels: readonly number[]
     }
 
+/** An amount that a settlement adds to the spent amount of a counter. */
 export interface Charge {
   readonly counter: string
   readonly amount: number
@@ -47,6 +49,7 @@ export interface Tally {
   readonly expiresAt?: number
 }
 
+/** The end of a reservation: what was spent, for reports and logs. */
 export interface Settlement {
   readonly reservationId: string
   readonly charges: readonly Charge[]
@@ -55,15 +58,18 @@ export interface Settlement {
   readonly entries?: readonly SettledEntry[]
 }
 
+/** A log entry that a settlement appends. */
 export interface SettledEntry extends NewLogEntry {
   readonly log: string
 }
 
+/** The amounts of a counter. */
 export interface Level {
   readonly spent: number
   readonly held: number
 }
 
+/** A stored entry of a log. */
 export interface LogEntry {
   /** Position in the log. Later entries have greater cursors. */
   readonly cursor: string
@@ -72,6 +78,7 @@ export interface LogEntry {
   readonly value: string
 }
 
+/** Selects entries of a log. */
 export interface LogQuery {
   /** Inclusive, in milliseconds since 1970. */
   readonly from?: number
@@ -98,6 +105,7 @@ export interface Quota {
   readonly maxBytes: number
 }
 
+/** Expiry and quota of a value. */
 export interface WriteOptions {
   /** Milliseconds after which the value expires. @default it does not expire */
   readonly ttlMs?: number
@@ -107,6 +115,7 @@ export interface WriteOptions {
   readonly mayExceedQuota?: boolean
 }
 
+/** An entry to append to a log. */
 export interface NewLogEntry {
   readonly at: number
   readonly value: string
@@ -194,6 +203,7 @@ export function quotaOf(kind: QuotaKind, keyId: string): Quota {
   return { name: `${kind}:${keyId}`, ...QUOTA_BOUNDS[kind] }
 }
 
+/** Creates the error with which a store rejects a value that does not fit in its quota. */
 export function quotaExceededError({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',

@@ -23,6 +23,7 @@ export interface OnnxSession {
   run(inputs: Readonly<Record<string, OnnxTensor>>): Promise<Readonly<Record<string, OnnxTensor>>>
 }
 
+/** The package that runs the model. */
 export type RuntimeName = 'onnxruntime-node' | 'onnxruntime-web'
 
 export const RUNTIME_NAMES: readonly RuntimeName[] = ['onnxruntime-node', 'onnxruntime-web']

@@ -69,6 +69,7 @@ interface RateAllowances {
   readonly tokens?: Allowance
 }
 
+/** A set of default limits for a key. */
 export type PlanName =
   | 'free'
   | 'pro'
@@ -101,6 +102,7 @@ export function effectiveRateLimits(key: VirtualKey): RateAllowances {
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
+/** The beginning of a new secret. Clients may check it. */
 export type KeyFormat = 'sk-bf' | 'sk-svc'
 
 const MAX_SECRET_LENGTH = 512

@@ -55,6 +55,7 @@ export interface ExplainedPlan {
   readonly dearerSessions: number
 }
 
+/** Sums over the sessions of an explanation. */
 export interface SessionTotals {
   readonly requests: number
   readonly sessions: number

@@ -49,6 +49,7 @@ export interface PassthroughEndpoint {
   readonly free?: boolean
 }
 
+/** An endpoint that is forwarded without being translated. */
 export type PassthroughName = 'images' | 'audio' | 'moderations' | 'completions' | 'files' | 'rerank'
 
 /** Options of the enabled endpoints. Requests to other endpoints are rejected with 404. */

@@ -104,6 +104,7 @@ export function pricedModels(
   )
 }
 
+/** A model in a list of prices. */
 export interface KnownModel extends Model {
   readonly pricedAt: string
   /** Set if the vendor no longer offers the model. Its id still resolves, because resellers may serve it. */

@@ -53,7 +53,8 @@ export interface ShadowTierSummary {
   readonly keptShare: number
 }
 
-type ShadowTier = 2 | 3 | 4 | 5
+/** Sums over the shadow trials of one tier. */
+export type ShadowTier = 2 | 3 | 4 | 5
 type ShadowCounts = Omit<ShadowTierSummary, 'tier' | 'keptShare'>
 
 const SHADOW_TIERS = [2, 3, 4, 5] as const

@@ -10,7 +10,8 @@ import { type FinalOutcome, outcomeOf, type FinishedRequest, truncateName, type 
  */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 
-interface LogLine {
+/** The fields of every log record. */
+export interface LogLine {
   /** ISO 8601. */
   readonly timestamp: string
   readonly level: LogLevel

@@ -17,6 +17,7 @@ import { type Segment, splitConversation, type SplitConversation } from './segme
 
 export type { Segment } from './segments.ts'
 
+/** A prompt, divided into the parts that tiers keep or omit together. */
 export interface Conversation {
   readonly prompt: Prompt
   readonly system: readonly Message[]

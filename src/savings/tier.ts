@@ -10,8 +10,10 @@ import { headerError, readFlag, type HttpRequest } from '../core/http.ts'
 
 /** 2: vanishing context, 3: recursive summaries, 4: family-locked summary, 5: savings slider. Tier 1 is the cache. */
 export type TierNumber = 2 | 3 | 4 | 5
-type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
+/** A value of the header `X-Savings-Level`. */
+export type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
 
+/** The savings headers of a request. */
 export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
@@ -20,6 +22,7 @@ export interface Steering {
   readonly force?: boolean
 }
 
+/** A request that tiers may rewrite. */
 export interface TierJob {
   readonly prompt: Prompt
   readonly modelName: string
@@ -40,6 +43,7 @@ export interface TierJob {
   readonly shadow?: 'tried' | 'not-tried'
 }
 
+/** The prompt that a tier sends instead of the received one. */
 export interface Rewrite {
   readonly prompt: Prompt
   readonly tier: TierNumber
@@ -61,6 +65,7 @@ export type TierResult =
     }
   | { readonly declined: string; readonly spent: NanoUsd }
 
+/** What a tier expects to send and to spend. The gateway compares it with sending everything. */
 export interface TierForecast {
   readonly tokens: number
   /** The part of `tokens` that the next turn replaces. @default 0 */
@@ -87,6 +92,7 @@ export interface KeptEvidence {
   readonly share: number
 }
 
+/** A savings tier, which may send a shorter prompt than the received one. */
 export interface Tier {
   readonly tier: TierNumber
   /** Returns true if a header or the size of the prompt selects this tier. */

@@ -134,7 +134,8 @@ export interface IoredisClient {
   call(command: string): Promise<unknown>
 }
 
-interface ScriptArguments {
+/** Keys and arguments of a Lua script. */
+export interface ScriptArguments {
   keys: string[]
   arguments: string[]
 }

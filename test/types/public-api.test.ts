@@ -40,6 +40,7 @@ describe('a program', () => {
   const programs = [
     ['reads keys, usage and bills', 'typical-program.ts'],
     ['fills options from environment variables, which may be unset', 'environment-program.ts'],
+    ['implements a provider, a store, a tier, an embedder and an index', 'ports-program.ts'],
   ] as const
   const pathOf = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
   // `npm run types` compiles them, too.
