@@ -16,7 +16,8 @@ export type {
   TierResult,
 } from './savings/tier.ts'
 export type { Conversation, PrefixHashes } from './savings/conversation.ts'
-export type { Similarities, SmallModel } from './savings/models.ts'
+export type { SmallModel } from './savings/models.ts'
+export type { Similarities } from './savings/similarities.ts'
 export type { MinTarget, SliderMode } from './savings/selection-tiers.ts'
 export type { Segment, SplitConversation } from './savings/segments.ts'
 export type { Block, Snapshot } from './savings/snapshot.ts'
