@@ -7,9 +7,13 @@ import { IS_FULL } from '../support/full.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-it.runIf(IS_FULL)('every type that a public export mentions is exported, from sluice or from a subpath', () => {
-  expect(mentionedButNotExported()).toEqual([])
-}, 60_000)
+it.runIf(IS_FULL)(
+  'every type that a public export mentions is exported, from sluice or from a subpath',
+  () => {
+    expect(mentionedButNotExported()).toEqual([])
+  },
+  60_000,
+)
 
 /** Returns each type of src that an export refers to, directly or through other types, and that no entry exports. */
 function mentionedButNotExported(): readonly string[] {
