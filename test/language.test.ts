@@ -52,6 +52,7 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/postgres.ts': 'an entry of the package',
   'src/providers.ts': 'an entry of the package',
   'src/redis.ts': 'an entry of the package',
+  'src/savings.ts': 'an entry of the package',
   'src/sqlite.ts': 'an entry of the package',
   'src/testing.ts': 'an entry of the package',
   'src/platform/hash-node.ts': 'chosen by the import conditions of the package',
