@@ -47,6 +47,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     // Only ends a test that would never end. A slow machine must not reach it.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    expect: { poll: { timeout: 50_000 } },
     pool: 'forks',
     // Tests wait for sockets and child processes, so two cores take two workers.
     maxWorkers: Math.max(2, availableParallelism() - 1),

@@ -1,3 +1,4 @@
+/** @own-process: sends a thousand requests at once. */
 import { afterEach, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible, type LogRecord } from '../../src/index.ts'

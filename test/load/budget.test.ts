@@ -1,3 +1,4 @@
+/** @own-process: sends a thousand requests at once. */
 import { afterEach, expect, it } from 'vitest'
 import { sendRequest, CHAT, MESSAGE, type Reply as ClientReply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
