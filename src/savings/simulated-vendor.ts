@@ -1,7 +1,7 @@
-import { LRUCache } from 'lru-cache'
 import { NO_USAGE, type Usage } from '../core/money.ts'
 import type { Meter, Model } from '../core/ports.ts'
 import { fingerprintOf, type Message, type Part, type Prompt, type UpstreamDialect } from '../core/prompt.ts'
+import { RecentMap } from '../core/recent-map.ts'
 import { hashInputOfMessage } from './conversation.ts'
 import { cacheScopeOf, UPSTREAM_CACHE_MS } from './memory.ts'
 
@@ -37,7 +37,7 @@ const MAX_PREFIXES = 200_000
  * minutes. Prefixes end between messages. Reading a prefix renews it.
  */
 export function createSimulatedVendor({ countPrompt }: Pick<Meter, 'countPrompt'>): SimulatedVendor {
-  const cached = new LRUCache<number, CachedPrefix>({ max: MAX_PREFIXES })
+  const cached = new RecentMap<number, CachedPrefix>(MAX_PREFIXES)
   return {
     receive: async ({ prompt, model, dialect, now }) => {
       const total = await countPrompt(prompt)
