@@ -1,6 +1,7 @@
 import type { Message, Prompt } from '../core/prompt.ts'
 import { asksAboutAnswer, type Conversation, conversationOf, queryOf, type Segment } from './conversation.ts'
-import { excerptSegment, GAP } from './excerpt.ts'
+import { alternateRoles, type IndexedMessage } from './alternate-roles.ts'
+import { excerptSegment } from './excerpt.ts'
 import type { Snapshot } from './memory.ts'
 import { select, type Selection, type SelectionJob, type SelectionResult, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
@@ -214,12 +215,6 @@ export async function repeatCut(job: TierJob, snapshot: Snapshot, tools: Selecti
   return { prompt, tokens: await tools.meter.countPrompt(prompt, job.signal), selection, snapshot }
 }
 
-/** `index` is the index in the original prompt, or -1 for an inserted message. */
-interface IndexedMessage {
-  readonly message: Message
-  readonly index: number
-}
-
 function rebuildPrompt(
   { prompt, segments, turns }: Conversation,
   selection: Selection,
@@ -253,25 +248,6 @@ function isCut(segment: Segment, selection: Selection): boolean {
 
 function toInsertion(text: string): IndexedMessage {
   return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
-}
-
-/** Merges newly adjacent messages with the same role. Inserts a gap before one that must stay unchanged or begin with reasoning. */
-function alternateRoles(indexed: readonly IndexedMessage[], unchanged: ReadonlySet<number | undefined>): Message[] {
-  const merged: IndexedMessage[] = []
-  for (const next of indexed) {
-    const last = merged.at(-1)
-    const wereNeighbors = last !== undefined && last.index >= 0 && next.index === last.index + 1
-    const isRepeated = last !== undefined && last.message.role === next.message.role && !wereNeighbors
-    if (!isRepeated || next.message.role === 'system') merged.push(next)
-    else if (unchanged.has(next.index) || next.message.parts[0]?.type === 'thinking') {
-      const role = next.message.role === 'user' ? 'assistant' : 'user'
-      merged.push({ message: { role, parts: [{ type: 'text', text: GAP }] }, index: -1 }, next)
-    } else {
-      const parts = [...last.message.parts, ...next.message.parts]
-      merged[merged.length - 1] = { message: { role: last.message.role, parts }, index: next.index }
-    }
-  }
-  return merged.map(({ message }) => message)
 }
 
 const HEADING = /^\[Summary of the earlier part of this conversation[^\]]*\]\n\n/

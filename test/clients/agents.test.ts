@@ -13,6 +13,9 @@ import {
   type AgentEnvironment,
 } from '../support/agent-environment.ts'
 import type { Reply, Upstream, UpstreamRequest } from '../support/upstream.ts'
+import type { AgentSession } from '../savings/agent-sessions.ts'
+import { NO_HEADER, playSession } from '../savings/play-session.ts'
+import { lengthen } from './long-agent-session.ts'
 
 /** Installed by `npm ci --prefix test/clients/agents`, or in another folder that AGENTS_DIR names. */
 const folder = process.env['AGENTS_DIR'] ?? fileURLToPath(new URL('agents', import.meta.url))
@@ -35,6 +38,27 @@ const run = (
   agent: AgentEnvironment,
   env: Record<string, string>,
 ): Promise<string> => runProgram(programOf(name), args, agent, env)
+
+const FORCED = [
+  { level: 'extreme', force: true, ...NO_HEADER },
+  { vanishing: true, recursive: false, force: true },
+  { vanishing: false, recursive: true, force: true },
+] as const
+
+/** Sends a long session through the tiers, cold and warm: by default, with `agents: true`, and with each header. */
+async function expectValidRewrites(session: AgentSession, { isMarked }: { isMarked: boolean }): Promise<void> {
+  for (const turns of [[24], [20, 21, 24]]) {
+    for (const { rewrite } of await playSession(session, turns, { agents: false })) expect(rewrite).toBeUndefined()
+    const automatic = await playSession(session, turns, { agents: true })
+    expect(automatic.some(({ rewrite }) => rewrite !== undefined)).toBe(!isMarked)
+    for (const { violations } of automatic) expect(violations).toEqual([])
+    for (const steering of FORCED) {
+      const played = await playSession(session, turns, { agents: false, steering })
+      expect(played.some(({ rewrite }) => rewrite !== undefined)).toBe(true)
+      for (const { violations } of played) expect(violations).toEqual([])
+    }
+  }
+}
 
 describe('Codex with its default model, with only the base URL and the key changed', () => {
   it.skipIf(!existsSync(programOf('codex')))(
@@ -69,6 +93,8 @@ describe('Codex with its default model, with only the base URL and the key chang
       expect(JSON.stringify(toolOutputs(asked[2]?.body ?? {})[0])).toContain('from the shell')
       expect(new Set(asked.map(({ body }) => String(body['model']).includes('/')))).toEqual(new Set([false]))
       expect(answeredRecords(agent.log)).toHaveLength(3)
+      const session = { dialect: 'responses', output: 'from the shell' } as const
+      await expectValidRewrites(lengthen('Codex', asked.at(-1)?.body ?? {}, session), { isMarked: false })
     },
     180_000,
   )
@@ -93,6 +119,8 @@ describe('Claude Code with its default model, with only the base URL and the key
       expect(last?.text).toContain('from the shell')
       expect(last?.text).toContain('from the file')
       expect(answeredRecords(agent.log).length).toBeGreaterThanOrEqual(3)
+      const session = { dialect: 'anthropic', output: 'from the shell' } as const
+      await expectValidRewrites(lengthen('Claude Code', last?.body ?? {}, session), { isMarked: true })
     },
     180_000,
   )

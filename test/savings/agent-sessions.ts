@@ -20,13 +20,14 @@ const question = (step: number): string => `Now look at ${prose(step + 77, 12)}.
 const parameters = { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] }
 const functionTool = { type: 'function', function: { name: 'read_file', description: 'Reads.', parameters } }
 
-/** Marks the system prompt and the last two user messages, and adds reminders beside results. */
+/** Marks the system prompt and the last two user messages, adds reminders beside results, and system messages after questions. */
 const claudeCode: AgentSession = {
   name: 'Claude Code',
   dialect: 'anthropic',
   bodyAt(count) {
     const marker = { cache_control: { type: 'ephemeral' } }
-    const messages: JsonObject[] = [{ role: 'user', content: [{ type: 'text', text: 'Fix the tests.' }] }]
+    const instructions = { role: 'system', content: 'Skills and agents are listed here.' }
+    const messages: JsonObject[] = [{ role: 'user', content: [{ type: 'text', text: 'Fix the tests.' }] }, instructions]
     for (const step of steps(count)) {
       const id = `toolu_${step}`
       const isLast = step >= count - 2
@@ -51,6 +52,7 @@ const claudeCode: AgentSession = {
       messages.push(
         { role: 'assistant', content: [{ type: 'text', text: 'Done.' }] },
         { role: 'user', content: [{ type: 'text', text: question(step) }] },
+        instructions,
       )
     }
     return {

@@ -53,6 +53,7 @@ export function messagesViolations(before: JsonObject, after: JsonObject): Viola
   return [
     ...changedFields(before, after, 'messages'),
     ...wrongRoles(sent),
+    ...(misplacedSystem(received).length === 0 ? misplacedSystem(sent) : []),
     ...unpairedCalls(sent),
     ...unpairedServerCalls(receivedBlocks, sentBlocks),
     ...missingInOrder(fixed.map(textOf), sentTexts, 'a definition'),
@@ -86,6 +87,18 @@ function wrongRoles(sent: readonly JsonObject[]): Violations {
       found.push('a text block is empty')
   }
   return found
+}
+
+/** A system message follows a user message and precedes an answer, or is the last message. */
+function misplacedSystem(sent: readonly JsonObject[]): Violations {
+  return sent.flatMap(({ role }, index) => {
+    if (role !== 'system') return []
+    const [before, after] = [sent[index - 1]?.['role'], sent[index + 1]?.['role']]
+    return [
+      ...(before === 'user' ? [] : [`a system message follows ${String(before)}`]),
+      ...(after === 'assistant' || after === undefined ? [] : [`a system message precedes ${String(after)}`]),
+    ]
+  })
 }
 
 /** The results of all calls are the first blocks of the next message. */
