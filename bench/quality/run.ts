@@ -4,7 +4,9 @@ import { measureCosts, measureMarkers } from './costs.ts'
 import { CACHE_TABLES, type CacheTable } from './upstream-cache.ts'
 import { chatCases, loadHalf, measureCurve, type CurveFigures } from './curves.ts'
 import { DEFAULT_KEEP } from '../../src/savings/waterfall.ts'
+import { readBeam } from './beam.ts'
 import { readLocomo } from './locomo.ts'
+import { openMiniLm, rankerOf, sliderAt, vanishingAt } from './meaning.ts'
 import { replay } from './replay.ts'
 import { mixedChats, requestsOf } from './running-chats.ts'
 import { measureRunning, RUNNING_KINDS, type RunningKind } from './running.ts'
@@ -29,6 +31,10 @@ const { values } = parseArgs({
     lead: { type: 'string' },
     /** A folder with the conversations of LoCoMo. @default the chats of the section `running` contain none */
     locomo: { type: 'string' },
+    /** A folder with chats of BEAM, for the section `meaning`. */
+    beam: { type: 'string' },
+    /** A folder with all-MiniLM-L6-v2. @default the section `meaning` ranks by words only */
+    minilm: { type: 'string' },
     out: { type: 'string', default: 'bench/quality/result.json' },
   },
 })
@@ -297,6 +303,32 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
     await automaticCosts('chats', '5')
     for (const kind of ['specstory', 'sweagent', 'taubench', 'chats']) await markerCosts(kind)
     await tierCosts('specstory', '3')
+  },
+  meaning: async () => {
+    const { beam, minilm } = values
+    if (beam === undefined) return
+    const local = minilm === undefined ? undefined : await openMiniLm(minilm)
+    const rankers = local === undefined ? [undefined] : [undefined, rankerOf(local.embedder)]
+    for (const half of [1, 0] as const) {
+      const cases = readBeam(beam).filter(({ chat }) => chat % 2 === half)
+      for (const ranker of rankers) {
+        for (const cap of [16_384, 32_768, 65_536]) {
+          for (const [name, method] of [
+            ['slider', sliderAt(cap, ranker)],
+            ['tier 2', vanishingAt(cap, ranker)],
+          ] as const) {
+            const { evidence, tokensBefore, tokensAfter } = await measureCases(cases, {}, method)
+            addRow(`BEAM, ${half === 1 ? 'odd' : 'even'} chats, ${name} at ${cap}: needed text kept, %`, {
+              naive: '-',
+              measured: `${round(evidence)} ${ranker === undefined ? 'by words' : 'with MiniLM'}`,
+              goal: { 16_384: '95', 32_768: '97', 65_536: '99' }[cap] ?? '',
+              tokens: `${Math.round(tokensBefore)} to ${Math.round(tokensAfter)}, ${cases.length} cases`,
+            })
+          }
+        }
+      }
+    }
+    await local?.close()
   },
   'first-request': async () => {
     const { first, second, firstMs, processes } = await measureFirstRequest()

@@ -233,14 +233,17 @@ export class SemanticRanker {
   }
 
   async #embed(texts: readonly string[], owner: string, signal: AbortSignal): Promise<NanoUsd> {
-    const { name, dimensions } = this.#options.embedder
-    const embeddings = await this.#options.embedder.embed(texts, signal)
+    const { embedder, pause } = this.#options
+    const { name, dimensions } = embedder
+    const embeddings = await embedder.embed(texts, signal)
     let usableCount = 0
     for (const [index, text] of texts.entries()) {
       const vector = normalizeVector(embeddings[index], dimensions)
       if (vector === undefined) continue
       this.#vectors.set(keyOf(owner, text), vector)
       usableCount++
+      const pausing = pause()
+      if (pausing !== undefined) await pausing
     }
     if (usableCount === 0)
       throw new Error(`${name} returned no usable vector. Expected ${dimensions} finite numbers, not all 0.`)

@@ -112,13 +112,13 @@ interface VanishingOptions {
 }
 
 /**
- * Minimum target in tokens, doubled for a question that needs each mention of a subject, such as a summary. From a list,
+ * Minimum target in tokens, tripled for a question that needs each mention of a subject, such as a summary. From a list,
  * the entry with the greatest `above` that the prompt's token count exceeds applies. In a conversation of more than two answers, the entry with `above` 0 applies unless a header requests tier 2.
  */
 export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
 
 /** A question that needs each mention of a subject, such as a summary, needs more of the conversation than others. */
-const EVERYTHING_FACTOR = 2
+export const EVERYTHING_FACTOR: number = 3
 
 /** Without a header, `savings.keep` requires more. */
 const DEFAULT_MIN_TARGETS: MinTarget = [

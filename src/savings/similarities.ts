@@ -74,6 +74,8 @@ export function similaritiesOf(segments: readonly Segment[], products: readonly 
 
 export function normalizeVector(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
-  const norm = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
+  let sum = 0
+  for (const value of vector) sum += value * value
+  const norm = Math.sqrt(sum)
   return Number.isFinite(norm) && norm > 0 ? vector.map((value) => value / norm) : undefined
 }

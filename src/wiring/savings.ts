@@ -42,7 +42,7 @@ export interface SavingsOptions {
   readonly summarizer?: 'model' | 'extractive'
   /**
    * Size of the prompt that tier 2 builds, as a share of the received prompt and a minimum in tokens. The minimum can
-   * depend on the size of the received prompt. Doubled for a question that needs each mention of a subject, such as a
+   * depend on the size of the received prompt. Tripled for a question that needs each mention of a subject, such as a
    * summary.
    * @default { targetShare: 0.01, minTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
