@@ -6,6 +6,7 @@ import type { EmbeddingRequest, EmbeddingResult, Meter, Route } from '../core/po
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
+import { fieldCostsOf } from '../formats/prompt-checks.ts'
 import { checkAccess } from '../governance/virtual-key.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
@@ -45,7 +46,10 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     authenticated.requestBody = body
     authenticated.prompt = prompt
     authenticated.resolved = resolved
-    const size = new PromptSize({ prompt, bytes }, authenticated, services)
+    const { input: _input, encoding_format: _encoding, dimensions: _dimensions, ...others } = body
+    const costs = await fieldCostsOf({ native: { ...prompt.native, value: others } })
+    const size = new PromptSize({ prompt, bytes, costs }, authenticated, services)
+    await size.checkFields(resolved)
     authenticated.size = measureInputs(embedding, prompt, size, services.meter)
     authenticated.margin = marginOf(services, key, resolved.name, resolved.routes[0])
     authenticated.embedding = embedding

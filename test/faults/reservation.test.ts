@@ -360,6 +360,18 @@ describe('a model that the vendor may choose instead, whose tokens it does not r
     expect(callCount(stage)).toBe(0)
   })
 
+  it.each<[string, JsonObject, number]>([
+    ['another spelling of model', { Model: 'exact-vectors' }, 400],
+    ['a tier with a higher price', { service_tier: 'priority' }, 400],
+    ['a model without a price', { models: ['unknown'] }, 404],
+    ['fields without a price', { user: 'me', dimensions: 8, encoding_format: 'float', input_type: 'query' }, 200],
+  ])('is refused for embeddings too: %s', async (_, field, status) => {
+    const stage = await start({})
+    const body = { model: 'chat/vectors', input: 'Hello?', ...field }
+    expect((await sendRequest(stage, body, { path: '/v1/embeddings' })).status).toBe(status)
+    expect(callCount(stage)).toBe(status === 200 ? 1 : 0)
+  })
+
   it('is accepted if it costs at most as much, or if the operator allows higher prices', async () => {
     const stage = await startVendor()
     for (const models of [['cheap'], ['cheap', 'large'], ['vendor/cheap'], []]) {
