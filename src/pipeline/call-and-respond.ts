@@ -4,7 +4,6 @@ import type { HeaderRecord } from '../core/http.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { LONG_CONTEXT_BETA } from '../core/prompt.ts'
-import type { PortablePrompt } from '../formats/portable.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -17,8 +16,9 @@ import {
   createWriteContext,
   requestsJsonByInstruction,
 } from './exchange.ts'
-import { headersToForward, rejectsSampling } from './measure.ts'
+import { headersToForward } from './measure.ts'
 import type { Services } from './services.ts'
+import type { Translate } from './translation.ts'
 import type { WriteMetrics } from '../formats/format.ts'
 import { billFor, metricsWriter, prepareBill } from './charge.ts'
 import { answerHeaders, baseHeaders, isRecorded, sendJson, storeTurn, settle } from './settle.ts'
@@ -30,20 +30,12 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
-  return loadOnDemand().then(({ portablePrompt }) => {
-    const translate: Translate = (plannedPrompt, { provider, model }) =>
-      portablePrompt(plannedPrompt, {
-        dialect: provider.dialect,
-        model: rejectsSampling(provider, planned.request) ? { ...model, rejectsSamplingParameters: true } : model,
-        isLossy: services.isLossy,
-      })
-    return call(new RoutedCall(planned, plan, translate), planned, services)
-  })
+  return loadOnDemand()
+    .then(({ createTranslation }) => createTranslation(planned, plan, services))
+    .then((translate) => call(new RoutedCall(planned, plan, translate), planned, services))
 }
 
 const loadOnDemand = lazy(() => import('./on-demand.ts'))
-
-type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 
 class RoutedCall implements UpstreamCall {
   readonly headers: UpstreamCall['headers']

@@ -141,7 +141,7 @@ export class PromptSize implements Size {
     const { surcharge } = this.#costs
     if (!this.#asksForVendorWork && surcharge === undefined) return undefined
     const checked = { prompt: this.#prompt, costs: this.#costs, routes, limits: this.#services.limits }
-    return import('./on-demand.ts').then(({ checkFields }) => void (this.otherModels = checkFields(checked)))
+    return import('./check-fields.ts').then(({ checkFields }) => void (this.otherModels = checkFields(checked)))
   }
 
   get #promptWeight(): PromptWeight {

@@ -11,9 +11,8 @@ import type { Planned } from './exchange.ts'
 import { newAnswerId } from './follow.ts'
 
 // Kept in one module, because each additional dynamic import would split shared code into more chunks.
-export { portablePrompt } from '../formats/portable.ts'
-export { checkFields } from './check-fields.ts'
 export { addCacheMarkers, optimize } from './optimize.ts'
+export { createTranslation } from './translation.ts'
 export { createClaimStreamSearch, followStream, publishToOtherProcesses } from './follow.ts'
 
 export function digestBlocks(prompt: Prompt): Promise<void> {

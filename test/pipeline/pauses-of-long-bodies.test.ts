@@ -1,6 +1,8 @@
 import { expect, it, vi } from 'vitest'
 import { chatClient } from '../../src/formats/chat/client.ts'
-import { createGateway, memoryStore, openaiCompatible, type Store } from '../../src/index.ts'
+import type * as Portable from '../../src/formats/portable.ts'
+import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
+import { anthropic, createGateway, memoryStore, openaiCompatible, type Store } from '../../src/index.ts'
 
 const price = { input: 1, output: 2 }
 const completion = {
@@ -74,4 +76,67 @@ it('lets other requests run between the steps of a request with 9,999 messages, 
   expect(new Set(long).size).toBe(3)
   expect(small).toHaveLength(3)
   expect(new Set(small).size).toBe(1)
+})
+
+const translations = vi.hoisted(() => ({ report: (): void => {} }))
+vi.mock('../../src/formats/portable.ts', async (load) => {
+  const original = await load<typeof Portable>()
+  const portablePrompt: typeof original.portablePrompt = (...given) => {
+    translations.report()
+    return original.portablePrompt(...given)
+  }
+  return { ...original, portablePrompt }
+})
+
+it('lets other requests run between the translation of 9,999 messages and the writing of the body', async () => {
+  let turn = 0
+  let isRunning = true
+  const count = (): void => {
+    turn += 1
+    if (isRunning) setImmediate(count)
+  }
+  const turns: number[] = []
+  translations.report = () => void turns.push(turn)
+  const { writePrompt } = messagesUpstream
+  const writing = vi.spyOn(messagesUpstream, 'writePrompt').mockImplementation((...given) => {
+    turns.push(turn)
+    return writePrompt(...given)
+  })
+  const message = {
+    id: 'm',
+    type: 'message',
+    role: 'assistant',
+    content: [],
+    usage: { input_tokens: 1, output_tokens: 1 },
+  }
+  const gateway = createGateway({
+    providers: [
+      anthropic({
+        apiKey: 'none',
+        models: [{ id: 'large', price, contextWindow: 10_000_000, maxOutputTokens: 100 }],
+      }),
+    ],
+    runtime: { fetch: () => Promise.resolve(Response.json(message)) },
+  })
+  const key = await gateway.keys.create({ name: 'test' })
+  const ask = async (length: number): Promise<number> => {
+    const messages = Array.from({ length }, (_, index) => ({ role: index % 2 ? 'assistant' : 'user', content: 'a' }))
+    const response = await gateway.fetch('http://gateway/v1/chat/completions', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'anthropic/large', max_tokens: 5, messages }),
+    })
+    return response.status
+  }
+  // The first request loads modules.
+  expect(await ask(3)).toBe(200)
+  turns.length = 0
+  setImmediate(count)
+  expect(await ask(9999)).toBe(200)
+  isRunning = false
+  writing.mockRestore()
+  await gateway.close()
+
+  expect(turns).toHaveLength(2)
+  expect(new Set(turns).size).toBe(2)
 })

@@ -1,0 +1,44 @@
+import type { Route } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import { type PortablePrompt, portablePrompt } from '../formats/portable.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { supportsDialect } from '../upstream/attempts.ts'
+import type { Planned, UpstreamPlan } from './exchange.ts'
+import { rejectsSampling } from './measure.ts'
+import type { Services } from './services.ts'
+
+export type Translate = (prompt: Prompt, route: Route) => PortablePrompt
+
+/**
+ * Returns a function that translates the prompt for a route. A long prompt is translated for the first route in its own
+ * step, because writing its body takes about as long.
+ */
+export async function createTranslation(
+  planned: Planned,
+  plan: UpstreamPlan,
+  { isLossy }: Pick<Services, 'isLossy'>,
+): Promise<Translate> {
+  const translate: Translate = (prompt, { provider, model }) =>
+    portablePrompt(prompt, {
+      dialect: provider.dialect,
+      model: rejectsSampling(provider, planned.request) ? { ...model, rejectsSamplingParameters: true } : model,
+      isLossy,
+    })
+  const [first] = planned.resolved.routes
+  if (!planned.needsPauses || supportsDialect(first.provider, plan.prompt.native.dialect)) return translate
+  const translated = translateIfPossible(translate, plan.prompt, first)
+  await yieldToEventLoop()
+  return (prompt, route) => {
+    const isFirst = prompt === plan.prompt && route.model === first.model && route.provider === first.provider
+    return (isFirst ? translated : undefined) ?? translate(prompt, route)
+  }
+}
+
+/** Returns undefined for a prompt that cannot be translated. The error is thrown when the route is called. */
+function translateIfPossible(translate: Translate, prompt: Prompt, route: Route): PortablePrompt | undefined {
+  try {
+    return translate(prompt, route)
+  } catch {
+    return undefined
+  }
+}
