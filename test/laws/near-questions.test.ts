@@ -2,12 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { seeded } from '../../bench/cache/variations.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
+import { IS_FULL } from '../support/full.ts'
 import { chat, createFixture } from '../cache/fixture.ts'
 import { MIN_PAIRS, NEAR_QUESTIONS, type NearPair, type NearRequest } from '../cache/near-questions.ts'
 
-/** NEAR_PAIRS=1000 sends all pairs of each kind. */
 const DEFAULT_PAIRS = 3
-const PAIRS = Number(process.env['NEAR_PAIRS'] ?? DEFAULT_PAIRS)
+const MANY_PAIRS = 1000
+/** All pairs of each kind with FULL_TESTS=1, as in CI, or as many as NEAR_PAIRS says. */
+const PAIRS = Number(process.env['NEAR_PAIRS'] ?? (IS_FULL ? MANY_PAIRS : DEFAULT_PAIRS))
 
 /** The lowest threshold accepts all that the other options accept, so many pairs are sent with two options only. */
 const OPTIONS: readonly Partial<SemanticCacheOptions>[] = [
