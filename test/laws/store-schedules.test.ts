@@ -1,3 +1,4 @@
+/** @own-process: PGlite takes 500 MB, which a shared process would keep. */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import Database from 'libsql'

@@ -1,3 +1,4 @@
+/** @own-process: PGlite takes 500 MB, which a shared process would keep. */
 import { Redis } from 'ioredis'
 import { afterAll, describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'

@@ -1,3 +1,4 @@
+/** @own-process: PGlite takes 500 MB, which a shared process would keep. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'

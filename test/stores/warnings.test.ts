@@ -1,3 +1,4 @@
+/** @own-process: PGlite takes 500 MB, which a shared process would keep. */
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, describe, expect, it } from 'vitest'
