@@ -9,10 +9,11 @@ function source(path: string): string {
 }
 
 /**
- * A test file that replaces modules, globals or timers runs in a process of its own, and so does one that says
- * `@own-process` and why. All others share a process per worker, which imports the sources once instead of 280 times.
+ * A test file that replaces modules, globals or clocks, which other files may keep, runs in a process of its own, and so
+ * does one that says `@own-process` and why. All others share a process per worker, which imports the sources once
+ * instead of 280 times.
  */
-const OWN_PROCESS = /@own-process|\bvi\.(?:mock|doMock|stubGlobal|useFakeTimers|resetModules)\(/
+const OWN_PROCESS = /@own-process|\bvi\.(?:mock|doMock|stubGlobal|useFakeTimers|resetModules|spyOn\(performance)\b/
 
 const root = fileURLToPath(new URL('.', import.meta.url))
 const ownProcess: string[] = readdirSync(`${root}test`, { recursive: true, withFileTypes: true })
