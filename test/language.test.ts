@@ -38,62 +38,9 @@ const prose = [
 
 const source = filesIn('src', ['.ts'])
 
-/** Files under 25 lines that cannot be merged, with the reason. */
-const SMALL: Readonly<Record<string, string>> = {
-  'src/bedrock.ts': 'an entry of the package',
-  'src/cli.ts': 'an entry of the package',
-  'src/core/byte-search.ts': 'used only by code that is loaded on demand',
-  'src/core/messages.ts': 'used only by code that is loaded on demand',
-  'src/pipeline/stored-margin.ts': 'used only by code that is loaded on demand',
-  'src/records/audit-query.ts': 'loaded only for readers in the same process',
-  'src/embedder.ts': 'an entry of the package',
-  'src/next.ts': 'an entry of the package',
-  'src/node.ts': 'an entry of the package',
-  'src/postgres.ts': 'an entry of the package',
-  'src/providers.ts': 'an entry of the package',
-  'src/redis.ts': 'an entry of the package',
-  'src/savings.ts': 'an entry of the package',
-  'src/sqlite.ts': 'an entry of the package',
-  'src/testing.ts': 'an entry of the package',
-  'src/platform/hash-node.ts': 'chosen by the import conditions of the package',
-  'src/platform/hash-portable.ts': 'chosen by the import conditions of the package',
-}
-
-/** Names that two exported types still share. */
-const SHARED_NAMES: ReadonlySet<string> = new Set(['Candidate', 'Ledger', 'Plan'])
-
 function isReplaced(path: string, line: string): boolean {
   return !DATA.has(path) && (REPLACED.test(line) || (RENAMED.test(path) && OLD_LIMIT.test(line)))
 }
-
-/** Names of one exported type, by file. */
-function exportedTypes(path: string): readonly string[] {
-  const text = readFileSync(join(root, path), 'utf8')
-  return Array.from(
-    text.matchAll(/^export (?:abstract )?(?:interface|type|class|enum) (\w+)/gm),
-    ([, name = '']) => name,
-  )
-}
-
-describe('the structure', () => {
-  it('has no file under 25 lines in src without a reason', () => {
-    const small = source.filter((path) => readFileSync(join(root, path), 'utf8').split('\n').length - 1 < 25)
-    expect(small.filter((path) => SMALL[path] === undefined)).toEqual([])
-  })
-
-  it('lists only files that exist as small', () => {
-    expect(Object.keys(SMALL).filter((path) => !source.includes(path))).toEqual([])
-  })
-
-  it('gives each exported type a unique name', () => {
-    const files = new Map<string, string[]>()
-    for (const path of source) {
-      for (const name of exportedTypes(path)) files.set(name, [...(files.get(name) ?? []), path])
-    }
-    const shared = [...files].filter(([name, paths]) => paths.length > 1 && !SHARED_NAMES.has(name))
-    expect(shared.map(([name, paths]) => `${name}: ${paths.join(', ')}`)).toEqual([])
-  })
-})
 
 describe('the language', () => {
   it('has none of the banned words in comments, messages, docs, benches and examples', () => {
