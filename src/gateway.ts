@@ -29,6 +29,7 @@ import {
   lazyAuthorize,
   lazyFetch,
 } from './wiring/endpoints.ts'
+import { closePlugins, observeWithPlugins } from './wiring/plugins.ts'
 import { createCache, createDryRun, createPromptMarker, createSavings, smallModelFor } from './wiring/savings.ts'
 import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './wiring/explain-plans.ts'
 import {
@@ -192,7 +193,15 @@ export function createGateway(options: GatewayOptions): Gateway {
   let closing: Promise<void> = Promise.resolve()
   const shutDown = (): Promise<void> =>
     closeAll(
-      [batches.stop, replay.close, runtime.close, ledger.retry, async () => cache?.flush(), () => store.close()],
+      [
+        batches.stop,
+        replay.close,
+        () => closePlugins(services),
+        runtime.close,
+        ledger.retry,
+        async () => cache?.flush(),
+        () => store.close(),
+      ],
       (cause) => services.observers.reportFailure('a shutdown step failed', cause),
     )
 
@@ -243,7 +252,8 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
   const { savings = {} } = options
   const limits = { ...DEFAULT_LIMITS, ...options.limits }
   const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
-  const observers = createObservers(dependencies.observers)
+  const { plugins } = options
+  const observers = observeWithPlugins(createObservers(dependencies.observers), plugins, runtime)
   const { log, metrics } = dependencies.observers
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
@@ -277,6 +287,7 @@ function createServices(options: GatewayOptions, dependencies: ServiceDependenci
     recentOutputs: new Map(),
     billsListPrice: options.billing?.cachedTokens === 'list',
     observers,
+    plugins,
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
     bodyCapacity: new BodyCapacity({

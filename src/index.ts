@@ -129,6 +129,29 @@ export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/main-pro
 export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache.ts'
 
 export {
+  createSlot,
+  type AttemptResult,
+  type ContentPart,
+  type EndedExchange,
+  type Plugin,
+  type PluginAttempt,
+  type PluginBill,
+  type PluginEndpoint,
+  type PluginExchange,
+  type PluginFailure,
+  type PluginOutcome,
+  type PluginPrompt,
+  type PluginReply,
+  type PromptChange,
+  type ResponseEnding,
+  type ResponseTransformer,
+  type Slot,
+  type TransformedPart,
+} from './kernel/plugin.ts'
+export type { FinishReason, StreamPart } from './core/answer.ts'
+export type { NanoUsd, Usage } from './core/money.ts'
+export type { Message, Part, Settings, Tool } from './core/prompt.ts'
+export {
   GatewayError,
   type FailureDetails,
   type FailureKind,

@@ -18,6 +18,7 @@ import {
 } from './core/errors.ts'
 import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'
+import type { Plugin } from './kernel/plugin.ts'
 import type { GovernanceConfiguration } from './governance/admin-api.ts'
 import { fetchTransport } from './http/transport-fetch.ts'
 import type { PassthroughEndpoint, PassthroughName, PassthroughOptions } from './pipeline/passthrough-request.ts'
@@ -123,6 +124,8 @@ export interface GatewayOptions {
    * virtual key. The billed amount remains. The admin API, the log and the metrics are unchanged. @default { margin: true }
    */
   readonly headers?: { readonly margin?: boolean }
+  /** Guardrails, redactors and observers of requests, in order. See docs/guides/write-a-plugin.md. @default none */
+  readonly plugins?: readonly Plugin[]
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
   /** Options for tiers 2 to 5. @default the tiers run if they save money */
@@ -196,6 +199,35 @@ const checkPassthrough: OptionCheck = optionsOf({
   rerank: checkEndpoint,
 } satisfies Record<PassthroughName, OptionCheck>)
 
+const hook = expects('a function', (value) => typeof value === 'function')
+
+const checkPlugin = optionsOf(
+  {
+    name: expects(
+      'up to 64 letters, digits and . _ / @ -',
+      (value) => typeof value === 'string' && /^[\w./@-]{1,64}$/.test(value),
+    ),
+    onFailure: oneOf('reject', 'skip'),
+    timeoutMs: integerFrom(1, 30_000, 'milliseconds'),
+    onRequest: hook,
+    onLookup: hook,
+    transformPrompt: hook,
+    transformResponse: hook,
+    onAttempt: hook,
+    onEnd: hook,
+    close: hook,
+  },
+  ['name'],
+)
+
+const checkPlugins: OptionCheck = (value, path) => {
+  const problem = listOf('a list of plugins', checkPlugin)(value, path)
+  if (problem !== undefined) return problem
+  const plugins = value as readonly Plugin[]
+  const hasUniqueNames = new Set(plugins.map(({ name }) => name)).size === plugins.length
+  return hasUniqueNames ? undefined : { path, text: 'expected unique names.' }
+}
+
 const checkGateway = optionsOf(
   {
     providers: listOf(
@@ -210,6 +242,7 @@ const checkGateway = optionsOf(
     margin: (value, path) => (typeof value === 'function' ? undefined : checkMargin(value, path)),
     billing: optionsOf({ cachedTokens: oneOf('vendor', 'list') }),
     headers: optionsOf({ margin: oneOf(true, false) }),
+    plugins: checkPlugins,
     catalog: unchecked,
     savings: checkSavings,
     cache: falseOr(checkCache),

@@ -8,6 +8,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const source = join(root, 'src')
 
 const ground = [
+  'kernel',
   'formats',
   'tokens',
   'savings',

@@ -6,7 +6,6 @@ import type { Prompt } from '../core/prompt.ts'
 import { LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
-import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import {
   type Answer,
   type Answered,
@@ -26,7 +25,11 @@ import { answerHeaders, baseHeaders, isRecorded, sendJson, storeTurn, settle } f
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return replay(plan.answer, planned, services)
-  if (plan.planning !== undefined) return openAfterPlanning(planned, plan, plan.planning, services)
+  const { planning } = plan
+  if (planning !== undefined) {
+    const callLater = (): Promise<Answered> => planning.then((final) => callUpstream(final, services))
+    return loadStreaming().then(async ({ openLater }) => setAnswer(planned, await openLater(plan.counts, callLater)))
+  }
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
@@ -55,7 +58,7 @@ class RoutedCall implements UpstreamCall {
     this.cancellation = planned.cancellation
     this.keyId = planned.key.id
     this.startedAt = planned.startedAt
-    this.attempts = plan.attempts
+    this.attempts = planned.plugins?.observeAttempts(plan.attempts) ?? plan.attempts
     this.#planned = planned
     this.#prompt = plan.prompt
     this.#translate = translate
@@ -113,24 +116,6 @@ async function openStream(planned: Planned, routed: RoutedCall, services: Servic
   if (counting !== undefined) await counting
   if (planned.answer !== undefined) return planned as Answered
   return setAnswer(planned, { kind: 'opening', opening }, undefined, routed.ignoredSoFar(routes[0]))
-}
-
-async function openAfterPlanning(
-  planned: Planned,
-  { counts }: UpstreamPlan,
-  planning: Promise<Planned>,
-  services: Services,
-): Promise<Answered> {
-  await counts.prepare?.()
-  const opening = planning.then((final) => callUpstream(final, services)).then(({ answer }) => streamOf(answer))
-  // `respond` handles the error, but first loads its module.
-  opening.catch(() => {})
-  return setAnswer(planned, { kind: 'opening', opening })
-}
-
-function streamOf(answer: Answer): MaybePromise<UpstreamStream> {
-  if (answer.kind === 'whole') throw new Error('The upstream answered a stream request with a whole completion.')
-  return answer.kind === 'streamed' ? answer.stream : answer.opening
 }
 
 const loadStreaming = lazy(() => import('./stream-answer.ts'))
@@ -202,15 +187,16 @@ function respondWithCompleteAnswer(
 }
 
 function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
-  const { format, sink } = answered
+  const { format, sink, plugins } = answered
   if (format.turns?.isUnfinished(completion) === true) {
     return loadStreaming().then(({ respondInBackground }) => respondInBackground(answered, completion, services))
   }
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const writeMetrics = metricsWriter(bill, services)
-  const body = format.writeCompletion(completion, writeMetrics, createWriteContext(answered, services.runtime))
-  const isNative = completion.native?.dialect === format.dialect
-  const omitted = isNative ? [] : (format.omittedContent?.(completion) ?? [])
+  const sent = plugins?.completion ?? completion
+  const body = format.writeCompletion(sent, writeMetrics, createWriteContext(answered, services.runtime))
+  const isNative = sent.native?.dialect === format.dialect
+  const omitted = isNative ? [] : (format.omittedContent?.(sent) ?? [])
   if (omitted.length > 0) answered.ignoredFields = [...answered.ignoredFields, ...omitted]
   const headers = answerHeaders(bill, answered.ignoredFields, services)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)

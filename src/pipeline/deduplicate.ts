@@ -9,7 +9,8 @@ import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from './event-sink.ts'
 import { MAX_HEADER_WAIT_MS, type Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
-import { baseHeaders, rateOf, release } from './settle.ts'
+import { rateOf } from './send-failure.ts'
+import { baseHeaders, release } from './settle.ts'
 import { hideMarginInAnswer } from './stored-margin.ts'
 
 /** Accepts only printable ASCII, because clients encode other characters in headers differently. */

@@ -3,13 +3,16 @@ import { NO_USAGE } from '../core/money.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest, EmbeddingResult, Meter, Route } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
+import { GatewayError } from '../core/errors.ts'
+import { textOfMessage } from '../core/messages.ts'
+import type { Message, Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
 import { fieldCostsOf } from '../formats/prompt-checks.ts'
 import { checkAccess } from '../governance/virtual-key.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
-import { upstreamWindowOf } from '../tokens/estimate.ts'
+import type { PromptChange } from '../kernel/plugin.ts'
+import { upstreamWindowOf, utf8Length } from '../tokens/estimate.ts'
 import { authenticate, embeddingRoutes, reserve, routeName } from './admission.ts'
 import { billFor } from './charge.ts'
 import {
@@ -112,7 +115,7 @@ async function respondWithVectors(reserved: Reserved, services: Services): Promi
   const planned = planUnchanged(reserved)
   if (embedding === undefined || planned.plan.kind !== 'upstream') return undefined
   const { key, startedAt, cancellation, resolved } = planned
-  const { attempts } = planned.plan
+  const attempts = planned.plugins?.observeAttempts(planned.plan.attempts) ?? planned.plan.attempts
   const call = { request: embedding, headers: {}, cancellation, keyId: key.id, startedAt, attempts }
   const { answer, route } = await services.upstream.embed(resolved.routes, call)
   planned.route = route
@@ -150,8 +153,50 @@ function completionOf(id: string, { model, inputTokens }: EmbeddingResult): Comp
   }
 }
 
+/** Runs the plugins. Their transformed texts replace the inputs one by one. */
+async function runPlugins(
+  parsed: WithEmbedding<Parsed>,
+  services: Services,
+): Promise<WithEmbedding<Parsed> | undefined> {
+  const { plugins } = services
+  if (plugins === undefined) return parsed
+  const { embedding } = parsed
+  const hooks = await import('./rare-stages.ts')
+  await hooks.checkRequest(parsed, services)
+  if (plugins.every(({ transformPrompt }) => transformPrompt === undefined)) return parsed
+  if (embedding.inputs.some((input) => typeof input !== 'string')) throw tokenInputError()
+  const messages = await hooks.transformMessages(parsed, services, (change) => readTexts(change, embedding))
+  const inputs = messages.map(textOfMessage)
+  const { received: _received, ...others } = embedding
+  const changed = { ...others, inputs, native: { ...embedding.native, input: inputs } }
+  const prompt = promptOf(changed)
+  await services.meter.prepare(prompt, parsed.cancellation.signal)
+  const size = new PromptSize({ prompt, bytes: utf8Length(JSON.stringify(changed.native)) }, parsed, services)
+  return Object.assign(parsed, {
+    embedding: changed,
+    prompt,
+    size: measureInputs(changed, prompt, size, services.meter),
+  })
+}
+
+function readTexts({ messages }: PromptChange, { inputs }: EmbeddingRequest): readonly Message[] {
+  const isText = ({ parts }: Message): boolean =>
+    parts.length === 1 && parts[0]?.type === 'text' && parts[0].text !== ''
+  if (messages.length === inputs.length && messages.every(isText)) return messages
+  throw new Error(`messages: expected ${inputs.length} messages, each with one text part that is not empty.`)
+}
+
+function tokenInputError(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'input: this gateway reads the inputs of embeddings, and cannot read tokens. Send strings.',
+    { param: 'input' },
+  )
+}
+
 export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate)
   .next(parseEmbedding)
+  .next(runPlugins)
   .next(deduplicate)
   .next(reserve)
   .next(respondWithVectors)
@@ -174,6 +219,11 @@ function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exch
     const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
     const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
     parsed.reservation = reservation
+    if (services.plugins !== undefined) {
+      const hooks = await import('./rare-stages.ts')
+      await hooks.checkRequest(parsed, services)
+      await hooks.transformPrompt(parsed, services)
+    }
     const { prompt, resolved, cancellation } = parsed
     const vendorCount = await countByVendor(prompt, resolved.routes[0], parsed, services)
     const tokens = vendorCount ?? (await services.meter.countPrompt(prompt, cancellation.signal))

@@ -8,7 +8,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { CacheWrites } from '../core/money.ts'
 import type { EmbeddingRequest, Model, Route, Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { ClientFormat, WriteContext } from '../formats/format.ts'
+import type { ClientFormat, StreamWriter, WriteContext } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
@@ -19,7 +19,7 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import { Subscribers } from '../replay/shared-work.ts'
 import type { MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Steering, WaterfallResult } from '../savings/tier.ts'
-import { type Attempts, supportsDialect } from '../upstream/attempts.ts'
+import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 
 export interface ExchangeStart {
@@ -81,6 +81,8 @@ export class Exchange {
   /** Total time spent in `waitForStore`, in milliseconds. */
   storeMs = 0
   finished: FinishedRequest | undefined = undefined
+  /** Undefined if the gateway has no plugins. */
+  plugins: PluginRun | undefined = undefined
   isEnded = false
 
   constructor(start: ExchangeStart, caller: ExchangeCaller) {
@@ -112,6 +114,18 @@ export class Exchange {
     })
     return subscribers
   }
+}
+
+/** The plugins of the gateway on one request. */
+export interface PluginRun {
+  /** The prompt before plugins changed it. Responses repeat its fields, and it is stored for later turns. */
+  readonly receivedPrompt: Prompt | undefined
+  /** True if a plugin may change the response. Then no other request may follow the stream. */
+  readonly changesResponse: boolean
+  /** The whole response as the plugins made it. @default the upstream's completion */
+  completion?: Completion
+  createWriter(writer: StreamWriter): StreamWriter
+  observeAttempts(attempts: Attempts): Attempts
 }
 
 export type Authenticated = Exchange & { readonly key: VirtualKey }
@@ -279,22 +293,20 @@ export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'pro
   return route?.provider.dialect === 'anthropic'
 }
 
-/** A provider stores only answers to requests in its own format. */
-export function storingProvider({
-  plan,
-  route,
-  format,
-}: Pick<Answered, 'plan' | 'route' | 'format'>): string | undefined {
-  if (plan.kind === 'replay' || route === undefined || !supportsDialect(route.provider, format.dialect))
-    return undefined
-  return route.provider.name
-}
+export type WrittenExchange = Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'> &
+  Partial<Pick<Parsed, 'plugins'>>
 
 export function createWriteContext(
-  { prompt, startedAt, id, requestBody }: Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'>,
+  { prompt, startedAt, id, requestBody, plugins }: WrittenExchange,
   { now }: Pick<Runtime, 'now'>,
 ): WriteContext {
-  return { prompt, createdSeconds: Math.floor(startedAt / 1000), now, requestId: id, requestBody }
+  return {
+    prompt: plugins?.receivedPrompt ?? prompt,
+    createdSeconds: Math.floor(startedAt / 1000),
+    now,
+    requestId: id,
+    requestBody,
+  }
 }
 
 export interface RecallMiss {

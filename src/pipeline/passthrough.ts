@@ -26,6 +26,10 @@ export async function passThrough(
   const { resolved, maxPrice, provider } = request
   const isListed = provider.model(request.request.model ?? '') !== undefined
   const route = request.request.model !== undefined && isListed ? resolved.routes[0] : undefined
+  if (services.plugins !== undefined) {
+    const { checkRequest } = await import('./rare-stages.ts')
+    await checkRequest(authenticated, services, request.request.model)
+  }
   authenticated.resolved = resolved
   authenticated.margin = marginOf(services, authenticated.key, resolved.name, route)
   const maxCost = scale(maxPrice, authenticated.margin)

@@ -159,7 +159,7 @@ async function answerItem(job: ItemJob, services: Services, findKeyById: FindKey
     return exchange as Authenticated
   }
   const response = new CollectedResponse()
-  await modelStages(authenticate).run(createExchange(job, response, services), postponed.services)
+  await modelStages(services, authenticate).run(createExchange(job, response, services), postponed.services)
   const line = writeResultLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
   const settlement = postponed.settlement()
   const retryAfterMs = retryDelayOf(postponed.failure())

@@ -13,6 +13,18 @@ import { isSentUnchanged, plan } from './plan.ts'
 import { baseHeaders, sendJson } from './settle.ts'
 import type { Services } from './services.ts'
 
+// Exported here, because each additional dynamic import would split shared code into more chunks.
+export {
+  checkRequest,
+  closePlugins,
+  onEnd,
+  onLookup,
+  onRequest,
+  transformMessages,
+  transformPrompt,
+  transformResponse,
+} from './plugin-hooks.ts'
+
 // Not in on-demand.ts, because plan.ts imports on-demand.ts, and this module imports plan.ts.
 
 export { deduplicate } from './deduplicate.ts'

@@ -92,9 +92,9 @@ function recallInTime(
 
 const followStream: FollowStream = async (...parameters) => (await loadOnDemand()).followStream(...parameters)
 
-/** Only streams with one choice can be followed. */
-function canFollow({ prompt }: Reserved): boolean {
-  return prompt.stream && (prompt.settings.choices ?? 1) === 1
+/** Only streams with one choice can be followed. Plugins change the stream of each caller in its own way. */
+function canFollow({ prompt, plugins }: Reserved): boolean {
+  return prompt.stream && (prompt.settings.choices ?? 1) === 1 && plugins?.changesResponse !== true
 }
 
 function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<Recalled> {

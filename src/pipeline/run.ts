@@ -1,27 +1,43 @@
 import { isPromise, type MaybePromise } from '../core/async.ts'
+import { failureStatus } from '../core/errors.ts'
 import { hasFlag, type HeaderRecord, type HttpRequest, type ResponseSink } from '../core/http.ts'
 import { authenticate, reserve } from './admission.ts'
 import { callUpstream, respond } from './call-and-respond.ts'
 import { type Authenticated, Exchange, type Parsed } from './exchange.ts'
 import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
+import type * as hooks from './rare-stages.ts'
 import type { Services, RequestTracker } from './services.ts'
-import { fail, baseHeaders, sendJson } from './settle.ts'
+import { asFailure, baseHeaders, canceledError, release, sendJson } from './settle.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { PathVariables } from '../http/router.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 
+type Hooks = typeof hooks
+
 /** @param authenticateStage Batch items use the key of their batch. */
-export function modelStages(authenticateStage: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
+export function modelStages(
+  { plugins }: Pick<Services, 'plugins'>,
+  authenticateStage: Stage<Exchange, Authenticated> = authenticate,
+): Stages<Exchange> {
+  // The hooks are loaded with the first request of a gateway with plugins.
+  const hook = <Current extends Exchange>(
+    select: (loaded: Hooks) => Stage<Current, Current>,
+  ): Stage<Current, Current> | undefined =>
+    plugins && ((exchange, services) => import('./rare-stages.ts').then((loaded) => select(loaded)(exchange, services)))
   return Stages.begin(authenticateStage) // finds the key
     .next(parseRequest) //                  reads prompt and model, checks permissions
+    .nextIf(hook((loaded) => loaded.onRequest))
     .next(explain) //                       X-Svc-Explain: returns the plan without running it
     .next(deduplicate) //                   Idempotency-Key: replays the first answer
+    .nextIf(hook((loaded) => loaded.transformPrompt))
     .next(reserve) //                       reserves rate limits and the worst-case cost
+    .nextIf(hook((loaded) => loaded.onLookup))
     .next(plan) //                          finds a cached answer, or optimizes the prompt
     .next(callUpstream) //                  calls a provider, with retries and fallbacks
+    .nextIf(hook((loaded) => loaded.transformResponse))
     .next(respond) //                       answers in the caller's format; settles once
 }
 
@@ -48,6 +64,10 @@ export class Stages<Last extends Exchange> {
   next<After extends Exchange>(stage: Stage<Last, After>): Stages<After> {
     const added: { run(exchange: Last, services: Services): MaybePromise<After | undefined> } = { run: stage }
     return new Stages<After>([...this.#stages, added])
+  }
+
+  nextIf(stage: Stage<Last, Last> | undefined): Stages<Last> {
+    return stage === undefined ? this : this.next(stage)
   }
 
   run(exchange: Exchange, services: Services): MaybePromise<void> {
@@ -80,6 +100,13 @@ export class Stages<Last extends Exchange> {
       await fail(exchange, error, services)
     }
   }
+}
+
+async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
+  const failure = exchange.cancellation.isCanceled ? canceledError(error) : asFailure(error)
+  // Before the import, because the gateway could close while the module is loaded.
+  await release(exchange, { status: failureStatus(failure), failure }, services)
+  await (await import('./send-failure.ts')).sendFailure(exchange, failure, services)
 }
 
 function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
@@ -128,7 +155,7 @@ export class IncomingCall implements Call {
 export type Handler = (call: Call) => MaybePromise<void>
 
 export function modelHandler(format: ClientFormat, services: Services): Handler {
-  const stages = modelStages()
+  const stages = modelStages(services)
   return (call) => {
     const exchange = createExchange(call, format)
     const completion = stages.run(exchange, services)

@@ -12,6 +12,7 @@ import type { Ledger } from '../governance/ledger.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { BodyCapacity } from '../http/body.ts'
+import type { Plugin } from '../kernel/plugin.ts'
 import type { LogEventFields } from '../records/request-log.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
@@ -177,6 +178,8 @@ export interface Services {
   /** False if responses to virtual keys omit the margin, the theoretical and actual cost, and the savings. */
   readonly showsMargin: boolean
   readonly observers: Observers
+  /** Absent if the gateway has no plugins. */
+  readonly plugins?: readonly Plugin[] | undefined
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
   readonly bodyCapacity: BodyCapacity

@@ -1,6 +1,6 @@
 import { type Bill, type ExcessUsage, billHeaders, toHeaderText, withoutMargin } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { failureStatus, GatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
 import type { RateStatus } from '../governance/limits.ts'
@@ -151,35 +151,6 @@ export function unbilledUsage(model: string, actual: NanoUsd = ZERO): RequestUsa
   return { promptTokens: 0, completionTokens: 0, savedTokens: 0, theoretical: ZERO, actual, billed: ZERO, model }
 }
 
-export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
-  const failure = exchange.cancellation.isCanceled ? canceledError(error) : asFailure(error)
-  const status = failureStatus(failure)
-  const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))
-  // Before the import, because the gateway could close while the module is loaded.
-  await release(exchange, { status, failure }, services)
-  const { failureHeaders } = await import('../formats/failures.ts')
-  const head = { 'cache-control': 'no-store', ...failureHeaders(failure) }
-  await answerDuplicates(exchange, failure, head, body)
-  if (exchange.endStream !== undefined) return exchange.endStream(failure)
-  const rate = failure.details.rate ?? (await rateOf(exchange, services))
-  sendJson(exchange.sink, status, { ...baseHeaders(exchange.id, rate), ...head }, body)
-}
-
-/** Stores the error only if the upstream rejected the request itself, because a retry would then fail again. */
-async function answerDuplicates(
-  { idempotencyClaim }: Exchange,
-  failure: GatewayError,
-  head: HeaderRecord,
-  body: string,
-): Promise<void> {
-  if (idempotencyClaim === undefined) return
-  if (failure.kind === 'cancelled') return idempotencyClaim.release()
-  const status = failureStatus(failure)
-  const answer = { status, head: { ...head, 'content-type': 'application/json' }, body }
-  const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
-  await (isPermanent ? idempotencyClaim.remember(answer) : idempotencyClaim.release(answer))
-}
-
 export function canceledError(cause?: unknown): GatewayError {
   return new GatewayError(
     'cancelled',
@@ -196,17 +167,6 @@ export function asFailure(error: unknown): GatewayError {
     'The gateway failed to answer because of an internal error. Retry, and report the request id if the retry fails too.',
     { cause: error },
   )
-}
-
-export async function rateOf(exchange: Exchange, services: Services): Promise<RateStatus> {
-  const { reservation, key } = exchange
-  if (reservation !== undefined) return reservation.rate
-  const { ledger } = services
-  try {
-    return await waitForStore(exchange, ledger.status(key), services)
-  } catch {
-    return ledger.status(undefined)
-  }
 }
 
 export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {

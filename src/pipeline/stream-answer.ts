@@ -1,9 +1,10 @@
 import type { Bill } from '../billing/bill.ts'
 import { type AnswerSource, type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
-import { chain } from '../core/async.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { NO_USAGE } from '../core/money.ts'
 import type { Route, Runtime } from '../core/ports.ts'
+import type { StreamWriter } from '../formats/format.ts'
 import { EventBuffer } from '../replay/event-buffer.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { upstreamError, isAnswerSource } from '../upstream/attempts.ts'
@@ -19,12 +20,15 @@ import {
   isBackground,
   MAX_HEADER_WAIT_MS,
   type Planned,
+  type PromptCounts,
   type RequestOutcome,
   requestsJsonByInstruction,
-  storingProvider,
+  type WrittenExchange,
 } from './exchange.ts'
+import { storingProvider } from './storing-provider.ts'
 import { baseHeaders, isRecorded, storeTurn, asFailure, canceledError, release, settle } from './settle.ts'
 import type { Services } from './services.ts'
+import { type ResponseStop, TransformingWriter } from './transform-response.ts'
 
 /** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
 export { respondInBackground } from './background.ts'
@@ -39,12 +43,32 @@ export function createStream(
   const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
   const translator = new AnswerTranslator({
     format: source.format,
-    writer: format.createStreamWriter(createWriteContext(planned, runtime)),
-    mayForward: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
+    writer: createWriter(planned, runtime),
+    mayForward:
+      planned.plugins?.changesResponse !== true &&
+      source.format?.dialect === format.dialect &&
+      (prompt.settings.choices ?? 1) === 1,
     isNumbered: format.answerId !== undefined,
     toError: (problem, cause) => upstreamError(provider.name, problem, cause),
   })
   return new UpstreamStream(source, translator)
+}
+
+/** For a stream whose headers leave before it is known whether the request is a cache hit. */
+export async function openLater(
+  counts: PromptCounts,
+  callLater: () => Promise<Answered>,
+): Promise<Extract<Answer, { readonly kind: 'opening' }>> {
+  await counts.prepare?.()
+  const opening = callLater().then(({ answer }) => streamOf(answer))
+  // `respond` handles the error, but runs later.
+  opening.catch(() => {})
+  return { kind: 'opening', opening }
+}
+
+function streamOf(answer: Answer): MaybePromise<UpstreamStream> {
+  if (answer.kind === 'whole') throw new Error('The upstream answered a stream request with a whole completion.')
+  return answer.kind === 'streamed' ? answer.stream : answer.opening
 }
 
 /** Resolves when the stream opens or when the headers must leave. */
@@ -61,11 +85,16 @@ export function waitForStream(
   })
 }
 
-type WrittenExchange = Pick<Planned, 'format' | 'prompt' | 'startedAt' | 'id' | 'requestBody'>
+type StreamedExchange = WrittenExchange & Pick<Planned, 'format'>
+
+function createWriter(exchange: StreamedExchange, runtime: Pick<Runtime, 'now'>): StreamWriter {
+  const writer = exchange.format.createStreamWriter(createWriteContext(exchange, runtime))
+  return exchange.plugins?.createWriter(writer) ?? writer
+}
 
 export function replayAsStream(
   answer: Completion | AnswerSource,
-  planned: WrittenExchange,
+  planned: StreamedExchange,
   { runtime }: { readonly runtime: Pick<Runtime, 'after' | 'now'> },
 ): UpstreamStream {
   const source = 'read' in answer ? answer : createReplaySource(toStreamChunks(answer))
@@ -77,11 +106,11 @@ export function replayAsStream(
 
 function createChunkStream(
   source: AnswerSource,
-  planned: WrittenExchange,
+  planned: StreamedExchange,
   runtime: Pick<Runtime, 'now'>,
 ): UpstreamStream {
   const translator = new AnswerTranslator({
-    writer: planned.format.createStreamWriter(createWriteContext(planned, runtime)),
+    writer: createWriter(planned, runtime),
     isNumbered: planned.format.answerId !== undefined,
     toError: (problem) => new GatewayError('upstream', INCOMPLETE_REPLAY, { cause: problem }),
   })
@@ -162,6 +191,28 @@ class StreamAnswer {
       onError: (error) => this.#guard(() => this.#fail(error)),
     })
     this.#answered.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
+    const { writer } = this.#stream.translator
+    if (!(writer instanceof TransformingWriter)) return
+    writer.onStop = () => this.#guard(() => this.#stopIfRequested())
+    this.#guard(() => this.#stopIfRequested())
+  }
+
+  get #requestedStop(): ResponseStop | undefined {
+    const { writer } = this.#stream.translator
+    return writer instanceof TransformingWriter ? writer.stop : undefined
+  }
+
+  /** Ends the response because a plugin has ended it. The upstream has charged for what it generated until then. */
+  #stopIfRequested(): boolean {
+    const stop = this.#requestedStop
+    if (stop === undefined || this.#isOver) return stop !== undefined
+    this.#stream.abort()
+    const bill = this.#partialBill()
+    if ('failure' in stop) {
+      const { failure } = stop
+      this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
+    } else this.#finishWithBill(bill, { status: 200 }, true)
+    return true
   }
 
   /** Set if the vendor continues to generate the response after its stream fails. */
@@ -234,6 +285,7 @@ class StreamAnswer {
   }
 
   #end(): void {
+    if (this.#stopIfRequested()) return
     if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
     import('./on-demand.ts')
       .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
@@ -246,10 +298,15 @@ class StreamAnswer {
   #complete(): void {
     const { translator } = this.#stream
     const bill = billFor(this.#answered, translator, this.#services.meter)
-    const closingEvents = translator.writer.end(metricsWriter(bill, this.#services))
     // A stream without a finish reason may lack its last part, so it is not served to other requests.
     const isWhole = translator.hasFinishReason
     const outcome = isWhole ? { status: 200, completion: () => translator.completion() } : { status: 200 }
+    this.#finishWithBill(bill, outcome, isWhole)
+  }
+
+  #finishWithBill(bill: Bill, outcome: RequestOutcome, isWhole: boolean): void {
+    const { translator } = this.#stream
+    const closingEvents = translator.writer.end(metricsWriter(bill, this.#services))
     this.#finish(bill, outcome, () => {
       this.#buffer.finish(translator.write(closingEvents), isWhole)
       void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)

@@ -10,7 +10,8 @@ import { removeForeignItemIds, typedItemIds } from '../formats/responses/item-id
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { MAX_ITEMS } from '../formats/responses/items.ts'
 import { toResolvedModel } from './admission.ts'
-import { type Answered, type ResolvedModel, storingProvider } from './exchange.ts'
+import { type Answered, type ResolvedModel } from './exchange.ts'
+import { storingProvider } from './storing-provider.ts'
 import type { BodyToRecall, RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000

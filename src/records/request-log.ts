@@ -64,6 +64,10 @@ export interface LogEventFields {
   readonly item?: string
   readonly reservation_id?: string
   readonly warning?: string
+  readonly plugin?: string
+  readonly hook?: string
+  /** Failures of the plugin since its last record. */
+  readonly failures?: number
   readonly strategy?: string
   readonly tokens?: number
   readonly original_tokens?: number

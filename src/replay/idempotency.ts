@@ -4,7 +4,8 @@ import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'
 import type { Recording } from './event-buffer.ts'
-import { acquireLease, type Lease, type Subscribers } from './shared-work.ts'
+import { acquireLease, type Lease } from './lease.ts'
+import type { Subscribers } from './shared-work.ts'
 
 interface IdempotentRequest {
   /** The id of the virtual key. Idempotency keys of different owners never match. */

@@ -3,7 +3,11 @@ import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Quota, Store } from '../core/store.ts'
 import { textOf, type EventSink, type Recording } from './event-buffer.ts'
-import { acquireLease, type Subscribers } from './shared-work.ts'
+import { acquireLease } from './lease.ts'
+import type { Subscribers } from './shared-work.ts'
+
+// Exported here, because each additional dynamic import would split shared code into more chunks.
+export { acquireLease }
 
 /**
  * A follower writes `live-wanted:<name>`, for which the generating process polls. That process then holds `live:<name>`

@@ -2,7 +2,8 @@ import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json
 import type { Runtime } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import type { LiveStream } from './live-stream.ts'
-import { type Lease, type Subscribers, acquireLease } from './shared-work.ts'
+import type { Lease } from './lease.ts'
+import type { Subscribers } from './shared-work.ts'
 import type { CapacityShare, Recording } from './event-buffer.ts'
 
 export type StoredAnswer =
@@ -119,7 +120,12 @@ export class Recordings {
     const { store, after, uuid } = this.#options
     const value = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
     const request = { name: nameOf(owner, id), expected: undefined, value, leaseMs: LEASE_MS }
-    return acquireLease({ store, after }, { ...request, quota: quotaOf('recording', owner) }).catch(() => undefined)
+    try {
+      const { acquireLease } = await import('./live-stream.ts')
+      return await acquireLease({ store, after }, { ...request, quota: quotaOf('recording', owner) })
+    } catch {
+      return undefined
+    }
   }
 
   async #publish({ buffer, subscribers }: LiveRecording, name: string, owner: string): Promise<void> {

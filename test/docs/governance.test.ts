@@ -16,6 +16,7 @@ it.each([
   'docs/guides/invoice-from-the-bill.md',
   'docs/guides/cut-the-cost-of-long-conversations.md',
   'docs/guides/answer-repeated-questions-from-the-cache.md',
+  'docs/guides/write-a-plugin.md',
 ])('the code of %s runs unchanged', async (page) => {
   const blocks = [...readFileSync(join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1])
   const folder = mkdtempSync(join(root, 'test/docs/run-'))

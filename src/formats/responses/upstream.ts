@@ -46,13 +46,12 @@ function changedInput(prompt: Prompt): BodyChanges {
 }
 
 function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]): boolean {
+  if (messages.some((message) => message.native === undefined)) return false
   const items = messages.flatMap(itemsOf)
   if (typeof input === 'string') return items.length === 1 && items[0]?.['content'] === input
   const before = asArray(input)
   return (
-    messages.every((message) => message.native !== undefined) &&
-    before.length === items.length &&
-    items.every((item, index) => item === before[index] && !isEncodedReasoning(item))
+    before.length === items.length && items.every((item, index) => item === before[index] && !isEncodedReasoning(item))
   )
 }
 

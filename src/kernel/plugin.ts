@@ -1,0 +1,195 @@
+import type { FinishReason, StreamPart } from '../core/answer.ts'
+import type { MaybePromise } from '../core/async.ts'
+import type { FailureKind } from '../core/errors.ts'
+import type { NanoUsd, Usage } from '../core/money.ts'
+import type { Message, Part, Settings, Tool } from '../core/prompt.ts'
+
+/**
+ * A part of the gateway that sees each request: a guardrail, a redactor, an observer. Each hook is optional.
+ *
+ * The deciding hooks `onRequest`, `onLookup`, `transformPrompt` and `transformResponse` can change or reject a request.
+ * They reject by throwing a `GatewayError` with a 4xx kind, such as `invalid-request`. The observing hooks `onAttempt` and
+ * `onEnd` can neither delay nor fail a request. See docs/guides/write-a-plugin.md for the endpoints of each hook.
+ *
+ * @example
+ * const stamp: Plugin = {
+ *   name: 'stamp',
+ *   transformPrompt: (_exchange, { messages }) => ({
+ *     messages: [{ role: 'system', parts: [{ type: 'text', text: 'Answer in English.' }] }, ...messages],
+ *   }),
+ * }
+ * createGateway({ providers, plugins: [stamp] })
+ */
+export interface Plugin {
+  /** 1 to 64 letters, digits and the characters `.`, `_`, `/`, `@` and `-`. Unique in the gateway. For errors and the log. */
+  readonly name: string
+  /**
+   * How to handle a request whose deciding hook throws, times out or returns an invalid value. `reject` answers with 500.
+   * `skip` continues as if the plugin did not have the hook. @default 'reject'
+   */
+  readonly onFailure?: 'reject' | 'skip'
+  /** Maximum time of each call of `onRequest`, `onLookup` and `transformPrompt`, in milliseconds. At most 30,000. @default 1,000 */
+  readonly timeoutMs?: number
+  /** Called after authentication and parsing, before any work that costs money. May reply instead of the upstream. */
+  onRequest?(exchange: PluginExchange): MaybePromise<PluginReply | void>
+  /** Called before the gateway's own cache. The first reply is used, and no upstream is called. */
+  onLookup?(exchange: PluginExchange, prompt: PluginPrompt): MaybePromise<PluginReply | void>
+  /** Changes the prompt that is sent. Called before the reservation, so that budgets cover the changed prompt. */
+  transformPrompt?(exchange: PluginExchange, prompt: PluginPrompt): MaybePromise<PromptChange | void>
+  /** Returns an object that receives the parts of one response, or nothing to leave the response unchanged. */
+  transformResponse?(exchange: PluginExchange): ResponseTransformer | void
+  /** Called before each call of an upstream. The returned function receives the result. */
+  onAttempt?(exchange: PluginExchange, attempt: PluginAttempt): ((result: AttemptResult) => void) | void
+  /** Called once after each request has ended and has been settled. */
+  onEnd?(exchange: EndedExchange, outcome: PluginOutcome): MaybePromise<void>
+  /** Called by `gateway.close()`, which waits at most 10 seconds for it. */
+  close?(): MaybePromise<void>
+}
+
+/** The endpoints that run hooks. `count` are the token counts of messages and responses. */
+export type PluginEndpoint = 'chat' | 'messages' | 'responses' | 'compact' | 'embeddings' | 'count' | 'passthrough'
+
+/** A request as plugins see it. The same object in all hooks of a request, so it can be the key of a slot. */
+export interface PluginExchange {
+  /** The value of X-Request-Id. */
+  readonly id: string
+  readonly endpoint: PluginEndpoint
+  /** False for an item of a batch. */
+  readonly isConnected: boolean
+  /** In milliseconds since 1970. */
+  readonly startedAt: number
+  readonly keyId: string
+  readonly keyName: string
+  /** The requested model. Undefined if a passthrough request names none. */
+  readonly model: string | undefined
+  /** The received prompt, with references to earlier turns resolved. Undefined for passthrough requests. */
+  readonly prompt: PluginPrompt | undefined
+  /** Headers of the request by lowercase name, without the caller's key and without cookies. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Aborted when the request is canceled, for example because its caller disconnects. */
+  readonly signal: AbortSignal
+}
+
+/** A request at its end. The key and the model are undefined if the request was rejected before they were known. */
+export type EndedExchange = Omit<PluginExchange, 'keyId' | 'keyName'> &
+  Readonly<Partial<Pick<PluginExchange, 'keyId' | 'keyName'>>>
+
+/** A prompt in portable parts. Frozen, so that an assignment throws instead of being lost. */
+export interface PluginPrompt {
+  readonly model: string
+  readonly messages: readonly Message[]
+  readonly tools: readonly Tool[]
+  readonly settings: Settings
+  readonly stream: boolean
+}
+
+/**
+ * The messages that replace those of the prompt. Messages and parts may be added, removed, and replaced by edited copies.
+ * Tool calls must stay with their results, and reasoning can be removed but not edited.
+ */
+export interface PromptChange {
+  readonly messages: readonly Message[]
+}
+
+/** An answer that a plugin gives instead of the upstream. It is billed at zero. */
+export interface PluginReply {
+  /** A text, or parts of the types `text`, `thinking` and `tool-call`. */
+  readonly content: string | readonly Part[]
+  /** @default 'tool-call' if the content has a tool call, otherwise 'stop' */
+  readonly finish?: FinishReason
+}
+
+/** The parts of a response that transformers receive. The gateway itself writes its start, usage and end. */
+export type ContentPart = Exclude<StreamPart, { readonly type: 'answer-start' | 'usage' | 'answer-end' | 'done' }>
+
+/** Ends the response after these parts. The upstream call is stopped and is billed as far as it came. */
+export interface ResponseEnding {
+  readonly parts?: readonly ContentPart[]
+  readonly finish: FinishReason
+}
+
+/** Nothing leaves the part unchanged, and an empty list drops it, for example to hold back text. */
+export type TransformedPart = ContentPart | readonly ContentPart[] | ResponseEnding | void
+
+/** Receives the parts of one response. Whole responses are passed as the parts of a stream. Both methods are synchronous. */
+export interface ResponseTransformer {
+  /** Called for each part. Throws a `GatewayError` to end the response with an error. */
+  write?(part: ContentPart): TransformedPart
+  /** Called once after the last part. Returns parts that were held back, or an ending. */
+  end?(): TransformedPart
+}
+
+/** A call of an upstream. */
+export interface PluginAttempt {
+  /** Position among the calls of the request, from 1. */
+  readonly number: number
+  readonly provider: string
+  readonly model: string
+}
+
+/** The end of an upstream call. The result of the last call of a request is reported when the request ends. */
+export interface AttemptResult {
+  /** Absent if the call succeeded. */
+  readonly failure?: PluginFailure
+  readonly durationMs: number
+}
+
+/** A failure as the caller receives it. */
+export interface PluginFailure {
+  readonly kind: FailureKind
+  readonly message: string
+}
+
+/** How a request ended. */
+export interface PluginOutcome {
+  readonly status: number
+  /** Present for a failed request, including a stream that began with status 200. */
+  readonly failure?: PluginFailure
+  /** Absent if the request was not billed. */
+  readonly bill?: PluginBill
+  /** The upstream's usage. Undefined if the response is incomplete or its usage is unknown. */
+  readonly usage: Usage | undefined
+  /** The savings tier that shortened the prompt. */
+  readonly tier: number | undefined
+  readonly isCacheHit: boolean
+  readonly durationMs: number
+  /** Time that the request waited for the store, in milliseconds. */
+  readonly storeMs: number
+}
+
+/** Amounts in billionths of a dollar. */
+export interface PluginBill {
+  readonly theoretical: NanoUsd
+  readonly actual: NanoUsd
+  readonly billed: NanoUsd
+  readonly margin: number
+  readonly strategy: string
+  readonly originalTokens: number
+  readonly sentTokens: number
+  readonly completionTokens: number
+}
+
+/** A value of a plugin for each request. It is removed with the request. */
+export interface Slot<T> {
+  get(exchange: EndedExchange): T | undefined
+  set(exchange: EndedExchange, value: T): void
+}
+
+/**
+ * Creates a typed slot for the state of a plugin on a request.
+ *
+ * @example
+ * const startedAt = createSlot<number>()
+ * const timer: Plugin = {
+ *   name: 'timer',
+ *   onRequest: (exchange) => startedAt.set(exchange, performance.now()),
+ *   onEnd: (exchange) => console.log(performance.now() - (startedAt.get(exchange) ?? 0)),
+ * }
+ */
+export function createSlot<T>(): Slot<T> {
+  const values = new WeakMap<EndedExchange, T>()
+  return {
+    get: (exchange) => values.get(exchange),
+    set: (exchange, value) => void values.set(exchange, value),
+  }
+}
