@@ -89,7 +89,7 @@ describe.each(ENDPOINTS)(
     })
 
     it('are not billed when the size of the prompt caused them', async () => {
-      const savings = { thresholds: { vanishing: 5000 } }
+      const savings = { thresholds: { vanishing: 5000 }, keep: 0 }
       const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }), { savings })
       await sendRequest(stage, body, { path: endpoint.path })
 
