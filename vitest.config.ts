@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { defineConfig } from 'vitest/config'
+import { configDefaults, defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 function source(path: string): string {
@@ -16,11 +16,20 @@ function source(path: string): string {
 const OWN_PROCESS = /@own-process|\bvi\.(?:mock|doMock|stubGlobal|useFakeTimers|resetModules|spyOn\(performance)\b/
 
 const root = fileURLToPath(new URL('.', import.meta.url))
-const ownProcess: string[] = readdirSync(`${root}test`, { recursive: true, withFileTypes: true })
-  .filter((entry) => entry.isFile() && entry.name.endsWith('.test.ts'))
-  .map((entry) => `${entry.parentPath}/${entry.name}`.replaceAll('\\', '/'))
-  .filter((path) => OWN_PROCESS.test(readFileSync(path, 'utf8')))
-  .map((path) => path.slice(root.length))
+
+/** Skips installed packages, such as the agents in test/clients, which have tests of their own. */
+function testFiles(folder: string): readonly string[] {
+  return readdirSync(`${root}${folder}`, { withFileTypes: true }).flatMap((entry) => {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : testFiles(path)
+    return entry.name.endsWith('.test.ts') ? [path] : []
+  })
+}
+
+const ownProcess: string[] = testFiles('test').filter((path) =>
+  OWN_PROCESS.test(readFileSync(`${root}${path}`, 'utf8')),
+)
+const exclude: string[] = [...configDefaults.exclude, ...ownProcess]
 
 // Test files of the same run share a build: test/support/built-package.ts.
 process.env['TEST_RUN'] ??= `${process.pid}-${Date.now()}`
@@ -55,7 +64,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     sequence: { sequencer: OwnProcessFirst },
     projects: [
       { extends: true, test: { name: 'own-process', include: ownProcess } },
-      { extends: true, test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: ownProcess, isolate: false } },
+      { extends: true, test: { name: 'shared', include: ['test/**/*.test.ts'], exclude, isolate: false } },
     ],
   },
 })

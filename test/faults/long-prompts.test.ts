@@ -100,7 +100,7 @@ it.each([
   ['is above the window of its model', 128_000, wholeResponse, off, {}, 200],
   ['gets an answer without usage', LARGE, responseWithoutUsage, off, {}, 200],
   ['is explained', LARGE, wholeResponse, { ...off, 'x-svc-explain': 'true' }, {}, 200],
-  ['has no header', LARGE, wholeResponse, {}, {}, 200],
+  ['has a savings header', LARGE, wholeResponse, { 'x-savings-level': 'min' }, {}, 200],
   ['gets a broken answer', LARGE, invalidResponse, off, {}, 502],
 ] as const)(
   'estimates a prompt of 443k tokens in turns when it %s',
@@ -112,9 +112,12 @@ it.each([
   },
 )
 
-it('does not estimate a prompt of 443k tokens that is sent unchanged and whose upstream reports usage', async () => {
+it.each([
+  ['a header requests that it is sent unchanged', off],
+  ['no tier can shorten it', {}],
+])('does not estimate a prompt of 443k tokens whose upstream reports usage if %s', async (_, headers) => {
   await start(LARGE, wholeResponse)
-  expect(await send(off, {})).toBe(200)
+  expect(await send(headers, {})).toBe(200)
   expect(estimation.all).toBeLessThan(1000)
 })
 

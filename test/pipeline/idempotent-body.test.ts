@@ -24,6 +24,7 @@ async function fingerprintOf(
     cancellation: new Cancellation(),
     request: { path: '/v1/messages', header: () => 'one' },
     requestBody,
+    prompt: { stream: false },
     size: { mayContainLargeMedia: true },
   }
   let turns = 0
