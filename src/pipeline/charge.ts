@@ -221,7 +221,7 @@ export function expectedPrompt({ size, reservation }: Planned, plan: UpstreamPla
   const writes = size.billedCacheWrites(route) ?? 'none'
   const isMarkedByGateway = (markedPrompt?.markerCount ?? 0) > 0
   const isCached = sent >= MIN_CACHED_TOKENS && (isMarkedByGateway || cachesReceivedPrompt(route, writes))
-  const cacheReadTokens = isCached ? Math.min(sent, optimization.expectedCacheRead ?? 0) : 0
+  const cacheReadTokens = isCached ? Math.min(sent, optimization.expectedCacheRead?.() ?? 0) : 0
   const rest = {
     cacheReadTokens,
     [isCached ? writeField(route, writes, isMarkedByGateway) : 'inputTokens']: sent - cacheReadTokens,

@@ -216,7 +216,11 @@ export function isWarm({ at, ttlMs = UPSTREAM_CACHE_MS }: SentAt, now: number): 
   return at > 0 && now - at <= ttlMs
 }
 
-export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
+export function warmTokens(
+  sent: SentPrompt,
+  job: Pick<TierJob, 'model' | 'now'>,
+  { trust }: Pick<History, 'trust'>,
+): number {
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
 

@@ -137,7 +137,7 @@ export interface WaterfallResult {
   /** Tokens that a rewritten prompt and the received one have in common at their beginning: tools and first messages. */
   readonly commonPrefixTokens?: number
   /** Tokens of the sent prompt that the vendor's cache is expected to serve. @default 0 */
-  readonly expectedCacheRead?: number
+  readonly expectedCacheRead?: () => number
   /**
    * The vendor's tokens per estimated token of the received prompt, as the vendor reported them for an earlier turn.
    * @default those of the sent prompt

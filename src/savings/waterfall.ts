@@ -119,7 +119,10 @@ export function createWaterfall(options: WaterfallOptions): WaterfallFunctions {
     if (earlier !== undefined && isWarm(earlier.rewritten, request.now)) return undefined
     const expectedRead = earlier === undefined ? 0 : expectedReadOf(earlier, request)
     const sent = { job: request, earlier, marked: markedPrefixOf(request.prompt), addedDebt: ZERO, expectedRead }
-    return { verdicts, expectedCacheRead: expectedRead, reportSent: (report) => rememberSent(memory, sent, report) }
+    // Not counted before it is needed: for the headers of a stream, or for one that breaks off.
+    const expectedCacheRead = (): number =>
+      earlier === undefined ? 0 : warmTokens(historyOf(earlier, request.prompt, meter).whole, request, earlier)
+    return { verdicts, expectedCacheRead, reportSent: (report) => rememberSent(memory, sent, report) }
   }
 
   const run = async (received: TierJob): Promise<WaterfallResult> => {
@@ -160,7 +163,7 @@ export function createWaterfall(options: WaterfallOptions): WaterfallFunctions {
         commonPrefixTokens: commonPrefixTokens(job, result.rewrite, meter),
         ...(history.vendorRatio !== undefined && { vendorRatio: history.vendorRatio }),
       }),
-      expectedCacheRead: expectedRead,
+      expectedCacheRead: () => (earlier === undefined ? 0 : sent.cachedTokens),
       // A prompt that the vendor has not processed is not in its cache, and its caller has not paid for it.
       reportSent: (report) => rememberSent(memory, recorded, report),
     }

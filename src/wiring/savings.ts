@@ -181,7 +181,7 @@ function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: Sa
     return !steering.vanishing && !steering.recursive && maxTokens() <= minTrackedTokens(model, minThreshold)
   }
   const passUnchanged = async (request: TierRequest, maxTokens: number): Promise<UncountedResult | undefined> =>
-    (await load()).passUnchanged(request, maxTokens)
+    hasCustomTiers ? undefined : (await load()).passUnchanged(request, maxTokens)
   return Object.assign(optimize, { isTooSmall, passUnchanged })
 }
 

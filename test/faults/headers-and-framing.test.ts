@@ -320,7 +320,8 @@ describe('no part of a request chooses the upstream address', () => {
     for (const { path, body } of ENDPOINTS) {
       for (const name of names) {
         const reply = await sendRequest(stage, { ...body, [name]: address }, { path })
-        expect(reply.status).toBe(200)
+        // In the chat format, the name of a model that the vendor may call instead.
+        expect(name === 'fallbacks' ? [200, 404] : [200]).toContain(reply.status)
       }
     }
     expect(visits).toEqual([])

@@ -57,6 +57,8 @@ function setup(options: Partial<WaterfallOptions> = {}) {
   return { waterfall, counted, reads, entries }
 }
 
+const sizeOf = (prompt: Prompt): number => createMeter(createTokenizer()).estimatePrompt(prompt)
+
 const request = (prompt: Prompt, more: Partial<TierJob> = {}): TierJob =>
   jobOf(prompt, { model: CACHED, now: 1e12, ...more })
 
@@ -116,16 +118,16 @@ describe('the record of what was sent', () => {
   ): Promise<number | undefined> => {
     const passed = await waterfall.passUnchanged(request(prompt, more), MAX_TOKENS)
     await passed?.reportSent?.({ promptTokens: tokens, usage: { ...NO_USAGE, inputTokens: tokens } })
-    return passed?.expectedCacheRead
+    return passed?.expectedCacheRead?.()
   }
 
-  it('expects the prompt of the last turn in the vendor cache, as the vendor counted it', async () => {
+  it('expects the prompt of the last turn in the vendor cache, and counts it only then', async () => {
     const { waterfall, counted } = setup()
     const first = chat(200)
 
     expect(await send(waterfall, first, 66_000)).toBe(0)
-    expect(await send(waterfall, grown(first, [assistant('Closed.'), user('Why?')]), 66_100)).toBe(66_000)
     expect(counted).toEqual([])
+    expect(await send(waterfall, grown(first, [assistant('Closed.'), user('Why?')]), 66_100)).toBe(sizeOf(first))
   })
 
   it.each([1, 3, 30, 400])('finds the last turn with three reads if a turn adds %i messages', async (added) => {
@@ -135,18 +137,20 @@ describe('the record of what was sent', () => {
     reads.length = 0
     const steps = Array.from({ length: added }, (_, step) => assistant(`Step ${step}: ${prose(step, 10)}`))
 
-    expect(await send(waterfall, grown(first, steps), 40_000)).toBe(33_000)
+    expect(await send(waterfall, grown(first, steps), 40_000)).toBe(sizeOf(first))
     expect(new Set(reads).size).toBeLessThanOrEqual(3)
   })
 
   it('keeps eight conversations that begin alike apart', async () => {
     const { waterfall } = setup()
     const shared = chat(100)
-    const branches = Array.from({ length: 8 }, (_, at) => grown(shared, [assistant('Closed.'), user(`Branch ${at}?`)]))
-    for (const [at, branch] of branches.entries()) await send(waterfall, branch, 34_000 + at)
+    const branches = Array.from({ length: 8 }, (_, at) =>
+      grown(shared, [assistant('Closed.'), user(`Branch ${at}? ${prose(at, 10 * at)}`)]),
+    )
+    for (const branch of branches) await send(waterfall, branch, 34_000)
 
-    for (const [at, branch] of branches.entries()) {
-      expect(await send(waterfall, grown(branch, [assistant('Yes.'), user('More?')]), 35_000)).toBe(34_000 + at)
+    for (const branch of branches) {
+      expect(await send(waterfall, grown(branch, [assistant('Yes.'), user('More?')]), 35_000)).toBe(sizeOf(branch))
     }
   })
 
