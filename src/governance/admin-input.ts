@@ -209,13 +209,16 @@ export function parseRateLimitChange(body: unknown): WireForm<RateLimitChange> {
   return parseChange(rateLimitChangeSchema, body, '{"request_max_limit": 100}')
 }
 
+/** The application may have loaded a language of zod, whose messages would replace ours. */
+const PLAIN = { error: () => 'Invalid input' }
+
 function parse<Value>(schema: z.ZodMiniType<Value>, input: unknown, example: string): Value {
   if (!isJsonObject(input)) {
     // The path hides strings, which may be secrets.
     const problem = expectedText(`an object, such as ${example}`, input, 'value')
     throw new GatewayError('invalid-admin-request', `The record is not valid: ${problem}`)
   }
-  const result = schema.safeParse(input)
+  const result = schema.safeParse(input, PLAIN)
   if (result.success) return result.data
   const { path, problem } = describeIssue(result.error.issues[0], input)
   const param = path.map(String).join('.').slice(0, MAX_NAME_LENGTH)
@@ -261,7 +264,7 @@ export interface HashedKey {
 }
 
 export function parseConfiguration(value: unknown): ParsedConfiguration {
-  const result = configurationSchema.safeParse(value)
+  const result = configurationSchema.safeParse(value, PLAIN)
   if (!result.success) {
     const { path, problem } = describeIssue(result.error.issues[0], value)
     throw configurationError(pathText(['governance', ...path]), problem)

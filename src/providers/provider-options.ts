@@ -149,8 +149,11 @@ export function functionSchema<Signature>(expected = 'a function'): Schema<Signa
 
 export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
 
+const NO_MESSAGE = 'Invalid input'
+
 export function parseOptions<T>(functionName: string, schema: Schema<T>, options: unknown): T {
-  const result = schema.safeParse(withoutUndefined(options))
+  // The application may have loaded a language of zod, whose messages would be mixed with ours.
+  const result = schema.safeParse(withoutUndefined(options), { error: () => NO_MESSAGE })
   if (result.success) return result.data
   const problems = result.error.issues.map((issue) => problemOf(issue, schema, options))
   throw new GatewayError('invalid-request', `${functionName}: ${problems.join(' ')}`, {
@@ -178,7 +181,7 @@ function problemOf(issue: z.core.$ZodIssue, schema: z.core.$ZodType, options: un
 }
 
 function expectationOf(issue: z.core.$ZodIssue): string {
-  if (issue.code !== 'invalid_type' || issue.message !== 'Invalid input') return issue.message
+  if (issue.code !== 'invalid_type' || issue.message !== NO_MESSAGE) return issue.message
   return `${/^[aio]/.test(issue.expected) ? 'an' : 'a'} ${issue.expected}`
 }
 

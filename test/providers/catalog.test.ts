@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { isSafeModelName, splitModelName } from '../../src/core/prompt.ts'
 import type { Model, Provider } from '../../src/core/ports.ts'
 import {
@@ -11,6 +11,8 @@ import {
 } from '../../src/providers/main-providers.ts'
 import { familyOf } from '../../src/providers/vendor.ts'
 import anthropicCatalog from '../../src/providers/models/anthropic.json' with { type: 'json' }
+import { config } from 'zod'
+import english from 'zod/v4/locales/en.js'
 import { createModelDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
 import { priceSchema } from '../../src/providers/provider-options.ts'
 import { failureOf } from '../support/provider-call.ts'
@@ -319,6 +321,15 @@ describe('the price of a custom provider', () => {
   ])('%s is rejected at the start by its path', (_name, price, message) => {
     expect(() => createModelDirectory({ providers: [extractive(), customProvider(price)] })).toThrow(
       `createGateway: providers[1].models[1].${message}`,
+    )
+  })
+
+  it('is rejected with the same text if the application has loaded a language of zod', () => {
+    config(english())
+    onTestFinished(() => void config({ localeError: undefined }))
+
+    expect(() => createModelDirectory({ providers: [customProvider(undefined)] })).toThrow(
+      'createGateway: providers[0].models[1].price: expected an object, got undefined.',
     )
   })
 
