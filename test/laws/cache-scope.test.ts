@@ -50,8 +50,8 @@ function promptOf({ context: { system, settings, history }, text, stream }: Requ
 }
 
 /** Names the context of a request in its answer. An id of the caller's user does not change the answer. */
-function nameOf({ settings: { user: _, ...settings }, ...context }: Request['context']): string {
-  return JSON.stringify({ ...context, settings })
+function nameOf(context: Request['context']): string {
+  return JSON.stringify(context, (name, value: unknown) => (name === 'user' ? undefined : value))
 }
 
 describe('the law of scopes', () => {
