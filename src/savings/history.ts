@@ -12,7 +12,6 @@ import {
   cacheScopeOf,
   type ConversationMemory,
   type History,
-  isWarm,
   NEW_CONVERSATION,
   parseSent,
   parseSentAt,
@@ -192,9 +191,8 @@ function correctedTrust(trust: number, expectedRead: number, read: number | unde
 }
 
 /** The part of an unchanged prompt that the vendor is expected to have cached, in the vendor's tokens. */
-export function expectedReadOf({ whole, trust }: SentRecord, { model, now }: RecordedJob): number {
-  const { cacheRead = Infinity, input } = model.price
-  return cacheRead < input && isWarm(whole, now) ? Math.round((whole.tokens ?? 0) * trust) : 0
+export function expectedReadOf(record: SentRecord, job: RecordedJob): number {
+  return warmTokens({ ...record.whole, tokens: record.whole.tokens ?? 0 }, job, record)
 }
 
 function parseRecords(text: string | undefined): readonly SentRecord[] {
