@@ -4,8 +4,8 @@
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { chatClient } from '../src/formats/chat/client.ts'
-import { createWaterfall } from '../src/savings/waterfall.ts'
-import type { TierJob } from '../src/savings/tier.ts'
+import { createWaterfall } from '../src/plugins/savings/waterfall.ts'
+import type { TierJob } from '../src/plugins/savings/tier.ts'
 import { yieldToEventLoop } from '../src/tokens/event-loop.ts'
 import { createMeter, createTokenizer } from '../src/tokens/meter.ts'
 import { median } from './load.ts'

@@ -81,7 +81,7 @@ async function spendBudget(): Promise<void> {
 }
 
 async function askAgain(): Promise<void> {
-  heading('3. The same question reworded, and a different one that looks similar', 'src/cache/guard.ts')
+  heading('3. The same question reworded, and a different one that looks similar', 'src/plugins/cache/guard.ts')
   const client = await createKeyAndClient('cached')
   const facts = 'Answer from these facts: a room costs 80 EUR for 2 nights and 120 EUR for 3 nights.'
   for (const question of [
@@ -101,7 +101,7 @@ async function askAgain(): Promise<void> {
 async function saveTokens({ name, messages }: Conversation, showsFacts: boolean): Promise<void> {
   heading(
     `${showsFacts ? '4. ' : ''}Savings levels on ${name} of ${messages.length} messages`,
-    'src/savings/selection-tiers.ts',
+    'src/plugins/savings/selection-tiers.ts',
   )
   const client = await createKeyAndClient('long conversation')
   line(
@@ -124,7 +124,7 @@ async function saveTokens({ name, messages }: Conversation, showsFacts: boolean)
 }
 
 async function resumeStream(): Promise<void> {
-  heading('5. A stream that is interrupted and resumed', 'src/replay/event-buffer.ts')
+  heading('5. A stream that is interrupted and resumed', 'src/streams/event-buffer.ts')
   const key = await gateway.keys.create({ name: 'streams' })
   const client = new Anthropic({ baseURL: server.url, apiKey: key.value, maxRetries: 0 })
   const content =

@@ -1,22 +1,22 @@
-import type { SemanticCache } from './cache/semantic-cache.ts'
+import type { SemanticCache } from './plugins/cache/semantic-cache.ts'
 import type { HttpHandler } from './core/http.ts'
 import type { Store } from './core/store.ts'
-import type { Budgets, Keys, RateLimits } from './governance/admin-records.ts'
+import type { Budgets, Keys, RateLimits } from './plugins/admin/admin-records.ts'
 import { BodyCapacity } from './http/body.ts'
 import type { FetchHandler } from './http/web-handler.ts'
 import { checkGatewayOptions, createRuntime, DEFAULT_LIMITS, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
-import { createResolve } from './pipeline/admission.ts'
-import { bodyLimitsOf } from './pipeline/parse-request.ts'
-import { asFailure, createObservers, type ObserverTargets } from './pipeline/settle.ts'
-import type { Services } from './pipeline/services.ts'
+import { createResolve } from './kernel/admission.ts'
+import { bodyLimitsOf } from './kernel/parse-request.ts'
+import { asFailure, createObservers, type ObserverTargets } from './kernel/settle.ts'
+import type { Services } from './kernel/services.ts'
 import { createModelDirectory, type ModelDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
 import { listedStemOf } from './providers/vendor.ts'
-import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
-import { Metrics } from './records/metrics.ts'
-import { createRequestLog } from './records/request-log.ts'
-import type { MetricsReports } from './routes/info.ts'
+import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/audit.ts'
+import { Metrics } from './plugins/metrics/metrics.ts'
+import { createRequestLog } from './plugins/request-log/request-log.ts'
+import type { MetricsReports } from './plugins/status/info.ts'
 import { guardStore } from './stores/store-rules.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/event-loop.ts'
@@ -28,10 +28,16 @@ import {
   createRequestTracker,
   lazyAuthorize,
   lazyFetch,
-} from './wiring/endpoints.ts'
-import { closePlugins, observeWithPlugins } from './wiring/plugins.ts'
-import { createCache, createDryRun, createPromptMarker, createSavings, smallModelFor } from './wiring/savings.ts'
-import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './wiring/explain-plans.ts'
+} from './kernel/endpoints.ts'
+import { closePlugins, observeWithPlugins } from './plugins/custom/wiring.ts'
+import {
+  createCache,
+  createDryRun,
+  createPromptMarker,
+  createSavings,
+  smallModelFor,
+} from './plugins/savings/options.ts'
+import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './plugins/savings/explain-plans.ts'
 import {
   createGovernance,
   createReplay,
@@ -39,7 +45,7 @@ import {
   type Governance,
   lazyTurns,
   type Replay,
-} from './wiring/stored-state.ts'
+} from './kernel/stored-state.ts'
 
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
@@ -213,11 +219,11 @@ export function createGateway(options: GatewayOptions): Gateway {
     rateLimits,
     metrics,
     audit: {
-      read: async (query) => (await import('./wiring/fallback-handler.ts')).readAudit(observers.audit, query),
+      read: async (query) => (await import('./kernel/fallback-handler.ts')).readAudit(observers.audit, query),
     },
     savings: {
       explain: async (input, explainOptions = {}) => {
-        const { explainSavings } = await import('./wiring/fallback-handler.ts')
+        const { explainSavings } = await import('./kernel/fallback-handler.ts')
         return explainSavings(input, explainOptions, { savings: options.savings ?? {}, services })
       },
     },

@@ -13,10 +13,10 @@
  */
 export { createGateway, type Gateway } from './gateway.ts'
 export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
-export type { Limits } from './pipeline/services.ts'
-export type { AdminOptions } from './routes/admin.ts'
-export type { CacheMetrics, MetricsReports } from './routes/info.ts'
-export type { MetricsSummary, ShadowTier, ShadowTierSummary } from './records/metrics.ts'
+export type { Limits } from './kernel/services.ts'
+export type { AdminOptions } from './plugins/admin/routes.ts'
+export type { CacheMetrics, MetricsReports } from './plugins/status/info.ts'
+export type { MetricsSummary, ShadowTier, ShadowTierSummary } from './plugins/metrics/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { BodyLimits, HeaderRecord, HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
 export type { MaybePromise } from './core/async.ts'
@@ -28,10 +28,10 @@ export type {
   PassthroughName,
   PassthroughOptions,
   PassthroughRequest,
-} from './pipeline/passthrough-request.ts'
-export type { BatchOptions } from './pipeline/batch-worker.ts'
-export type { SavingsOptions } from './wiring/savings.ts'
-export type { SessionTotals } from './pipeline/explain-session.ts'
+} from './plugins/passthrough/parse-passthrough.ts'
+export type { BatchOptions } from './plugins/batches/batch-worker.ts'
+export type { SavingsOptions } from './plugins/savings/options.ts'
+export type { SessionTotals } from './plugins/savings/explain-session.ts'
 export type {
   CustomPlan,
   ExplainedPlan,
@@ -40,8 +40,8 @@ export type {
   LoggedBody,
   LoggedRequest,
   SavingsExplanation,
-} from './wiring/explain-plans.ts'
-export type { StreamsOptions } from './wiring/stored-state.ts'
+} from './plugins/savings/explain-plans.ts'
+export type { StreamsOptions } from './kernel/stored-state.ts'
 
 export {
   anthropic,
@@ -94,9 +94,9 @@ export type {
   RateLimitChange,
   RateLimitPage,
   RateLimitRecord,
-} from './governance/admin-api.ts'
-export type { KeyLimits, KeyRateLimit, KeyUsage, ModelUsage, UsageTotals } from './governance/usage-report.ts'
-export type { Budgets, Keys, RateLimits, RecordMethods } from './governance/admin-records.ts'
+} from './plugins/admin/admin-api.ts'
+export type { KeyLimits, KeyRateLimit, KeyUsage, ModelUsage, UsageTotals } from './plugins/admin/usage-report.ts'
+export type { Budgets, Keys, RateLimits, RecordMethods } from './plugins/admin/admin-records.ts'
 export type { DurationCode } from './core/store.ts'
 export type { KeyFormat, PlanName } from './governance/virtual-key.ts'
 export type { WireForm, WireName } from './core/field-names.ts'
@@ -109,9 +109,9 @@ export type {
   LogLine,
   LogRecord,
   RequestLogRecord,
-} from './records/request-log.ts'
+} from './plugins/request-log/request-log.ts'
 export type { LoggedCause } from './core/logged-cause.ts'
-export type { AuditPage, AuditQuery, AuditRecord, FinalOutcome, TierOutcome } from './records/audit.ts'
+export type { AuditPage, AuditQuery, AuditRecord, FinalOutcome, TierOutcome } from './plugins/audit/audit.ts'
 
 export { memoryStore, type MemoryBounds, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/store.ts'
@@ -124,7 +124,7 @@ export {
   type VerifierCall,
   type VerifierModel,
   type VerifyHit,
-} from './cache/cache-options.ts'
+} from './plugins/cache/cache-options.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/main-providers.ts'
 export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache.ts'
 

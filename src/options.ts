@@ -1,6 +1,6 @@
 import { after, defaultTransport } from '#transport'
 import { checkMargin } from './billing/bill.ts'
-import { checkCache, type SemanticCacheOptions } from './cache/cache-options.ts'
+import { checkCache, type SemanticCacheOptions } from './plugins/cache/cache-options.ts'
 import {
   GatewayError,
   functionCheck,
@@ -19,17 +19,21 @@ import {
 import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { Plugin } from './kernel/plugin.ts'
-import type { GovernanceConfiguration } from './governance/admin-api.ts'
+import type { GovernanceConfiguration } from './plugins/admin/admin-api.ts'
 import { fetchTransport } from './http/transport-fetch.ts'
-import type { PassthroughEndpoint, PassthroughName, PassthroughOptions } from './pipeline/passthrough-request.ts'
-import type { Limits } from './pipeline/services.ts'
+import type {
+  PassthroughEndpoint,
+  PassthroughName,
+  PassthroughOptions,
+} from './plugins/passthrough/parse-passthrough.ts'
+import type { Limits } from './kernel/services.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
 import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
-import type { LogRecord } from './records/request-log.ts'
-import type { AdminOptions } from './routes/admin.ts'
-import type { BatchOptions } from './pipeline/batch-worker.ts'
-import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
-import { checkStreams, type StreamsOptions } from './wiring/stored-state.ts'
+import type { LogRecord } from './plugins/request-log/request-log.ts'
+import type { AdminOptions } from './plugins/admin/routes.ts'
+import type { BatchOptions } from './plugins/batches/batch-worker.ts'
+import { checkSavings, type SavingsOptions } from './plugins/savings/options.ts'
+import { checkStreams, type StreamsOptions } from './kernel/stored-state.ts'
 
 /** The request for which a margin is computed. */
 export interface MarginRequest {

@@ -14,11 +14,11 @@ export type {
   TierJob,
   TierNumber,
   TierResult,
-} from './savings/tier.ts'
-export type { Conversation, PrefixHashes } from './savings/conversation.ts'
-export type { SmallModel } from './savings/models.ts'
-export type { Similarities } from './savings/similarities.ts'
-export type { MinTarget, SliderMode } from './savings/selection-tiers.ts'
-export type { Segment, SplitConversation } from './savings/segments.ts'
-export type { Block, Snapshot } from './savings/snapshot.ts'
+} from './plugins/savings/tier.ts'
+export type { Conversation, PrefixHashes } from './plugins/savings/conversation.ts'
+export type { SmallModel } from './plugins/savings/models.ts'
+export type { Similarities } from './plugins/savings/similarities.ts'
+export type { MinTarget, SliderMode } from './plugins/savings/selection-tiers.ts'
+export type { Segment, SplitConversation } from './plugins/savings/segments.ts'
+export type { Block, Snapshot } from './plugins/savings/snapshot.ts'
 export { toNanoUsd, type NanoUsd } from './core/money.ts'

@@ -15,10 +15,10 @@ const OLD_LIMIT = /\b(?:MOST|LONGEST|GREATEST|LEAST)_[A-Z]/
 const RENAMED = /^src\/(?:formats|savings|stores|testing|tokens|replay|batches)\//
 /** Files whose words are data: English that callers write, prompts of small models, and names in tests of stores. */
 const DATA: ReadonlySet<string> = new Set([
-  'src/cache/english.ts',
-  'src/savings/conversation.ts',
-  'src/savings/keywords.ts',
-  'src/savings/summary.ts',
+  'src/plugins/cache/english.ts',
+  'src/plugins/savings/conversation.ts',
+  'src/plugins/savings/keywords.ts',
+  'src/plugins/savings/summary.ts',
   'src/testing/cache-contracts.ts',
   'bench/quality/answer-questions.ts',
 ])

@@ -1,5 +1,5 @@
 /**
- * Writes src/cache/english-words.json: Bloom filters of the common English words, and of every rarer word or name that is
+ * Writes src/plugins/cache/english-words.json: Bloom filters of the common English words, and of every rarer word or name that is
  * one typo away from a common word.
  *
  * npx tsx bench/cache/build-lexicon.ts <common.json> <all.json>
@@ -19,7 +19,7 @@ import {
   stemsOf,
   trigramsOf,
   type LexiconData,
-} from '../../src/cache/typos.ts'
+} from '../../src/plugins/cache/typos.ts'
 
 /** Product names that are often written in lower case, and technical terms, that dictionaries do not contain. */
 const PRODUCTS =
@@ -80,7 +80,7 @@ const data: LexiconData & { readonly notice: string } = {
   trigrams: base64(trigrams),
 }
 const text = `${JSON.stringify(data, undefined, 2)}\n`
-writeFileSync(new URL('../../src/cache/english-words.json', import.meta.url), text)
+writeFileSync(new URL('../../src/plugins/cache/english-words.json', import.meta.url), text)
 console.log(
   `${common.size} common words (${commonStored.length} stored), ${near.size} near them (${realStored.length} stored)`,
 )

@@ -1,4 +1,4 @@
-import { createSemanticCache, type SemanticCache } from '../../src/cache/semantic-cache.ts'
+import { createSemanticCache, type SemanticCache } from '../../src/plugins/cache/semantic-cache.ts'
 import type { Completion } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'

@@ -1,5 +1,5 @@
-import type { Steering } from '../../src/savings/tier.ts'
-import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
+import type { Steering } from '../../src/plugins/savings/tier.ts'
+import type { WaterfallOptions } from '../../src/plugins/savings/waterfall.ts'
 import { loadConversations, neededLines, readCaseLines, type ChatMessage } from './data.ts'
 import type { LocomoChat } from './locomo.ts'
 import { replay, type Replay, type Turn } from './replay.ts'

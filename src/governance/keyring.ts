@@ -9,8 +9,8 @@ import {
   type KeyRecord,
   type ListedKey,
   type NewKey,
-} from './admin-api.ts'
-import type { HashedKey, ParsedKeyChange } from './admin-input.ts'
+} from '../plugins/admin/admin-api.ts'
+import type { HashedKey, ParsedKeyChange } from '../plugins/admin/admin-input.ts'
 import {
   HASH_PREFIX,
   type KeyLookup,

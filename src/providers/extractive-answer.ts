@@ -1,4 +1,4 @@
-import { hashEmbedding } from '../cache/vector-search.ts'
+import { hashEmbedding } from '../plugins/cache/vector-search.ts'
 import type { Pause } from '../core/async.ts'
 import { type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
 import { NO_USAGE, type Usage } from '../core/money.ts'

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest'
-import { createBatchRepository } from '../../src/batches/batch-repository.ts'
+import { createBatchRepository } from '../../src/plugins/batches/batch-repository.ts'
 import { newName } from '../support/fleet/scenarios.ts'
 import { openStore, type OpenedStore } from '../support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../support/servers.ts'

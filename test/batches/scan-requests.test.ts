@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { scanRequests } from '../../src/batches/batch-requests.ts'
+import { scanRequests } from '../../src/plugins/batches/batch-requests.ts'
 import { fc } from '../support/properties.ts'
 
 const decoder = new TextDecoder()

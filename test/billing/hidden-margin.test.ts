@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hideStoredMargin } from '../../src/pipeline/stored-margin.ts'
+import { hideStoredMargin } from '../../src/kernel/stored-margin.ts'
 import { createGateway, extractive, readBill, type Gateway, type LogRecord } from '../../src/index.ts'
 import {
   chatCompletion,

@@ -1,4 +1,4 @@
-import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
+import { createMemoryAnswerStore } from '../../src/plugins/cache/answer-store.ts'
 import { testAnswerStore } from '../contract/answer-store.ts'
 
 testAnswerStore('createMemoryAnswerStore', async () =>

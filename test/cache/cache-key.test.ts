@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { cacheKeyOf, type CacheKey } from '../../src/cache/cacheability.ts'
+import { cacheKeyOf, type CacheKey } from '../../src/plugins/cache/cacheability.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { chatPrompt, chat, message } from './fixture.ts'
 

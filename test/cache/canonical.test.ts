@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalize, textToEmbed } from '../../src/cache/canonical.ts'
+import { canonicalize, textToEmbed } from '../../src/plugins/cache/canonical.ts'
 
 const embedded = (text: string): string => textToEmbed(canonicalize(text))
 

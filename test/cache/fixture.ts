@@ -3,16 +3,16 @@ import type { JsonObject } from '../../src/core/json.ts'
 import type { Embedder, VectorIndex } from '../../src/core/cache.ts'
 import { ZERO } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
-import { createFlatIndex, type FlatIndexOptions } from '../../src/cache/flat-index.ts'
-import type { CacheHit } from '../../src/cache/find-answer.ts'
+import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
+import { createFlatIndex, type FlatIndexOptions } from '../../src/plugins/cache/flat-index.ts'
+import type { CacheHit } from '../../src/plugins/cache/find-answer.ts'
 import {
   createSemanticCache,
   type CacheMiss,
   type CacheQuery,
   type SemanticCache,
-} from '../../src/cache/semantic-cache.ts'
-import type { Lookup } from '../../src/cache/wording-search.ts'
+} from '../../src/plugins/cache/semantic-cache.ts'
+import type { Lookup } from '../../src/plugins/cache/wording-search.ts'
 import { readPrompt as readMessagePrompt } from '../../src/formats/messages/client.ts'
 import { readPrompt as readChatPrompt } from '../../src/formats/chat/client.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalize, type Canonical } from '../../src/cache/canonical.ts'
-import { findDifference } from '../../src/cache/guard.ts'
-import { loadEnglishLexicon } from '../../src/cache/typos.ts'
-import { createWordingSearch } from '../../src/cache/wording-search.ts'
+import { canonicalize, type Canonical } from '../../src/plugins/cache/canonical.ts'
+import { findDifference } from '../../src/plugins/cache/guard.ts'
+import { loadEnglishLexicon } from '../../src/plugins/cache/typos.ts'
+import { createWordingSearch } from '../../src/plugins/cache/wording-search.ts'
 import { lookupOf } from './fixture.ts'
 
 const lexicon = await loadEnglishLexicon()

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalize } from '../../src/cache/canonical.ts'
-import { findDifference, type Difference } from '../../src/cache/guard.ts'
-import { loadEnglishLexicon, noLexicon } from '../../src/cache/typos.ts'
+import { canonicalize } from '../../src/plugins/cache/canonical.ts'
+import { findDifference, type Difference } from '../../src/plugins/cache/guard.ts'
+import { loadEnglishLexicon, noLexicon } from '../../src/plugins/cache/typos.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 
 const lexicon = await loadEnglishLexicon()

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalize } from '../../src/cache/canonical.ts'
-import { cacheKeyOf, normalizeText } from '../../src/cache/cacheability.ts'
+import { canonicalize } from '../../src/plugins/cache/canonical.ts'
+import { cacheKeyOf, normalizeText } from '../../src/plugins/cache/cacheability.ts'
 import type { Part, Prompt } from '../../src/core/prompt.ts'
 
 describe('normalizeText', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
+import { createMemoryAnswerStore } from '../../src/plugins/cache/answer-store.ts'
 import { Cancellation } from '../../src/core/async.ts'
 import type { AnswerClaims, AnswerStore, VectorIndex } from '../../src/core/cache.ts'
 import { chatPrompt, createFixture, textAnswer } from './fixture.ts'

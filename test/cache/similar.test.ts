@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
-import type { CacheQuery } from '../../src/cache/semantic-cache.ts'
+import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
+import type { CacheQuery } from '../../src/plugins/cache/semantic-cache.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
-import { isStorable, isTimeSensitive } from '../../src/cache/cacheability.ts'
+import { isStorable, isTimeSensitive } from '../../src/plugins/cache/cacheability.ts'
 import { textAnswer } from './fixture.ts'
 
 describe('isStorable', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { loadEnglishLexicon } from '../../src/cache/typos.ts'
-import { isOneTypo, isSafeTypo, isUniqueCorrection } from '../../src/cache/typos.ts'
+import { loadEnglishLexicon } from '../../src/plugins/cache/typos.ts'
+import { isOneTypo, isSafeTypo, isUniqueCorrection } from '../../src/plugins/cache/typos.ts'
 
 describe('a typo', () => {
   it.each([

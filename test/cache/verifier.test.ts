@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
-import { smallModelVerifier, type VerifierModel } from '../../src/cache/cache-options.ts'
+import { smallModelVerifier, type VerifierModel } from '../../src/plugins/cache/cache-options.ts'
 import { constantEmbedder, createFixture } from './fixture.ts'
 
 const STORED = 'What is the capital of France?'

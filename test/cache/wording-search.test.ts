@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createWordingSearch, type Lookup } from '../../src/cache/wording-search.ts'
+import { createWordingSearch, type Lookup } from '../../src/plugins/cache/wording-search.ts'
 import { ZERO } from '../../src/core/money.ts'
 
 function lookupOf(text: string): Lookup {

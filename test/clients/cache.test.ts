@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
-import { smallModelVerifier } from '../../src/cache/cache-options.ts'
+import { createMemoryAnswerStore } from '../../src/plugins/cache/answer-store.ts'
+import { smallModelVerifier } from '../../src/plugins/cache/cache-options.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate } from '../support/upstream.ts'
 

@@ -4,10 +4,10 @@ import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { checkAccess, outputLimit, mayUse, orderProviders, type VirtualKey } from '../../src/governance/virtual-key.ts'
-import { parseNewKey } from '../../src/governance/admin-input.ts'
+import { parseNewKey } from '../../src/plugins/admin/admin-input.ts'
 import { makeKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
-import type { KeySettings } from '../../src/governance/admin-api.ts'
+import type { KeySettings } from '../../src/plugins/admin/admin-api.ts'
 import { fc } from '../support/properties.ts'
 
 const key = (fields: WireForm<KeySettings>): VirtualKey =>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { parseConfiguration, parseKeyChange } from '../../src/governance/admin-input.ts'
-import { applyConfiguration, createAdminRecords } from '../../src/governance/admin-records.ts'
+import { parseConfiguration, parseKeyChange } from '../../src/plugins/admin/admin-input.ts'
+import { applyConfiguration, createAdminRecords } from '../../src/plugins/admin/admin-records.ts'
 import { quote, createTestGovernance, usage } from './test-governance.ts'
 import { sha256 } from '#hash'
 

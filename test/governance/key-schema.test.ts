@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { parseKeyChange, parseNewKey } from '../../src/governance/admin-input.ts'
+import { parseKeyChange, parseNewKey } from '../../src/plugins/admin/admin-input.ts'
 import { changeKey, makeKey } from '../../src/governance/keyring.ts'
 import { effectiveRateLimits } from '../../src/governance/virtual-key.ts'
 

@@ -9,7 +9,7 @@ import {
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'
-import { createUsageReports, type UsageReports } from '../../src/governance/usage-report.ts'
+import { createUsageReports, type UsageReports } from '../../src/plugins/admin/usage-report.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 
 /** The governance of one process, on a manual clock. */

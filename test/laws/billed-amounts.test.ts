@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
-import { createAdminRecords, type AdminRecords } from '../../src/governance/admin-records.ts'
+import { createAdminRecords, type AdminRecords } from '../../src/plugins/admin/admin-records.ts'
 import { quote, createTestGovernance, usage, type TestGovernance } from '../governance/test-governance.ts'
 import { cases, fc } from '../support/properties.ts'
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalize } from '../../src/cache/canonical.ts'
-import { normalizeText } from '../../src/cache/cacheability.ts'
-import { findDifference, type Difference } from '../../src/cache/guard.ts'
-import { loadEnglishLexicon } from '../../src/cache/typos.ts'
+import { canonicalize } from '../../src/plugins/cache/canonical.ts'
+import { normalizeText } from '../../src/plugins/cache/cacheability.ts'
+import { findDifference, type Difference } from '../../src/plugins/cache/guard.ts'
+import { loadEnglishLexicon } from '../../src/plugins/cache/typos.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const lexicon = await loadEnglishLexicon()

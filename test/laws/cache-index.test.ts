@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { dotProduct } from '../../src/cache/flat-index.ts'
+import { dotProduct } from '../../src/plugins/cache/flat-index.ts'
 import { flatIndex } from '../cache/fixture.ts'
 import { cases, fc } from '../support/properties.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { seeded } from '../../bench/cache/variations.ts'
-import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
+import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { KINDS, type Difference, type Pick } from '../cache/different-questions.ts'
 import { chat, createFixture } from '../cache/fixture.ts'

@@ -1,6 +1,11 @@
 import { Cancellation } from '../../src/core/async.ts'
 import { describe, expect, it } from 'vitest'
-import { createSingleFlight, type FlightEnd, type FlightRole, type Leader } from '../../src/replay/single-flight.ts'
+import {
+  createSingleFlight,
+  type FlightEnd,
+  type FlightRole,
+  type Leader,
+} from '../../src/plugins/cache/single-flight.ts'
 import { cases, fc } from '../support/properties.ts'
 
 interface Member {

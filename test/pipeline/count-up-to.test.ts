@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { countUpTo } from '../../src/pipeline/charge.ts'
+import { countUpTo } from '../../src/kernel/charge.ts'
 
 /** Creates a meter that counts one token per character and records the number of counted characters. */
 function countingMeter() {

@@ -4,9 +4,9 @@ import type * as cache from '../../src/core/cache.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { createGateway, memoryStore } from '../../src/index.ts'
-import type { Parsed } from '../../src/pipeline/exchange.ts'
-import { deduplicate } from '../../src/pipeline/rare-stages.ts'
-import type { Services } from '../../src/pipeline/services.ts'
+import type { Parsed } from '../../src/kernel/exchange.ts'
+import { deduplicate } from '../../src/kernel/rare-stages.ts'
+import type { Services } from '../../src/kernel/services.ts'
 import { testModel } from '../support/provider-call.ts'
 
 /** Returns the fingerprint of a body, and the number of turns of the event loop that its computation took. */

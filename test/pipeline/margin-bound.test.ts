@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { openaiCompatible } from '../../src/index.ts'
-import type { LogRecord } from '../../src/records/request-log.ts'
+import type { LogRecord } from '../../src/plugins/request-log/request-log.ts'
 import { PRICE, startStage } from '../support/stage.ts'
 
 async function send(margin: number): Promise<{ readonly status: number; readonly text: string; readonly log: string }> {

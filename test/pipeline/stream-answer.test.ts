@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
-import { replayAsStream } from '../../src/pipeline/stream-answer.ts'
+import { replayAsStream } from '../../src/kernel/stream-response.ts'
 import type { UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { collectUnhandledRejections } from '../support/unhandled-rejections.ts'
 

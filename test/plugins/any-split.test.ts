@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { redactEmails } from '../../examples/plugins/redact-emails.ts'
 import type { ContentPart, PluginExchange, PluginPrompt } from '../../src/index.ts'
-import { TransformerChain } from '../../src/pipeline/transform-response.ts'
+import { TransformerChain } from '../../src/plugins/custom/transform-response.ts'
 
 /** Fields that the example does not read are missing. */
 const exchange = {} as PluginExchange

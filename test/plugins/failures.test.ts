@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { LogRecord, Plugin, PluginOutcome } from '../../src/index.ts'
 import { Cancellation } from '../../src/core/async.ts'
-import { callHook } from '../../src/pipeline/plugin-calls.ts'
+import { callHook } from '../../src/plugins/custom/plugin-calls.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { KINDS } from '../support/plugin-requests.ts'
 import { CHAT_MODEL, type Stage, startStage } from '../support/stage.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
-import { createAudit } from '../../src/records/audit.ts'
+import { createAudit } from '../../src/plugins/audit/audit.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
 

@@ -3,7 +3,7 @@ import { createStderrLog } from '../../src/core/failure-log.ts'
 import { describeCause, errorCodeOf } from '../../src/core/logged-cause.ts'
 import { createGateway, extractive, GatewayError, memoryStore, openaiCompatible } from '../../src/index.ts'
 import type { GatewayOptions } from '../../src/options.ts'
-import type { LogRecord } from '../../src/records/request-log.ts'
+import type { LogRecord } from '../../src/plugins/request-log/request-log.ts'
 import { PRICE } from '../support/stage.ts'
 import { waitUntil } from '../support/wait-until.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createRequestLog, type LogRecord } from '../../src/records/request-log.ts'
+import { createRequestLog, type LogRecord } from '../../src/plugins/request-log/request-log.ts'
 import { finished, START, unanswered } from './finished.ts'
 
 describe('the request log', () => {

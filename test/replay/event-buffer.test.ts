@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { type EventChunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
-import { RecordingCapacity } from '../../src/replay/recordings.ts'
+import {
+  type EventChunk,
+  countEvents,
+  EventBuffer,
+  type EventSink,
+  skipEvents,
+} from '../../src/streams/event-buffer.ts'
+import { RecordingCapacity } from '../../src/plugins/recordings/recordings.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, maxBytesPerStream: 1_000_000 }

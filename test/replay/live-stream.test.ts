@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { quotaOf } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
-import { EventBuffer, type EventSink } from '../../src/replay/event-buffer.ts'
-import { createStreamSearch, publishStream, type LiveStream } from '../../src/replay/live-stream.ts'
+import { EventBuffer, type EventSink } from '../../src/streams/event-buffer.ts'
+import { createStreamSearch, publishStream, type LiveStream } from '../../src/streams/live-stream.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 
 const SECOND = 1000

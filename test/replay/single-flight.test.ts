@@ -1,7 +1,7 @@
 import { Cancellation } from '../../src/core/async.ts'
 import { noNetwork } from '../support/no-network.ts'
 import { describe, expect, it } from 'vitest'
-import { createSingleFlight, type FlightRole, type Leader } from '../../src/replay/single-flight.ts'
+import { createSingleFlight, type FlightRole, type Leader } from '../../src/plugins/cache/single-flight.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 
 type Role = FlightRole<string>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
-import { asksForEverything } from '../../src/savings/selection-tiers.ts'
+import { asksForEverything } from '../../src/plugins/savings/selection-tiers.ts'
 import { jobOf, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

@@ -1,9 +1,9 @@
 import { toNanoUsd, ZERO } from '../../src/core/money.ts'
 import type { Meter, Model } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
-import type { SmallModel } from '../../src/savings/models.ts'
-import type { TierJob, WaterfallResult } from '../../src/savings/tier.ts'
+import { createWaterfall, type WaterfallOptions } from '../../src/plugins/savings/waterfall.ts'
+import type { SmallModel } from '../../src/plugins/savings/models.ts'
+import type { TierJob, WaterfallResult } from '../../src/plugins/savings/tier.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 

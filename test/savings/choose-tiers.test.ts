@@ -3,8 +3,14 @@ import type { Model } from '../../src/core/ports.ts'
 import { toNanoUsd, ZERO } from '../../src/core/money.ts'
 import { textOfMessage } from '../../src/core/messages.ts'
 import { type Message, type Prompt } from '../../src/core/prompt.ts'
-import { costsOf, isSafe, maySwitch, createUnchangedOption, type Outlook } from '../../src/savings/choose-tiers.ts'
-import { bestGrowth, sendingCost } from '../../src/savings/memory.ts'
+import {
+  costsOf,
+  isSafe,
+  maySwitch,
+  createUnchangedOption,
+  type Outlook,
+} from '../../src/plugins/savings/choose-tiers.ts'
+import { bestGrowth, sendingCost } from '../../src/plugins/savings/memory.ts'
 import { cases, fc } from '../support/properties.ts'
 import { jobOf, meter, MODEL, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { chunkSegments, serializeSegment } from '../../src/savings/summary.ts'
-import { splitConversation } from '../../src/savings/segments.ts'
+import { chunkSegments, serializeSegment } from '../../src/plugins/savings/summary.ts'
+import { splitConversation } from '../../src/plugins/savings/segments.ts'
 import { cases, fc } from '../support/properties.ts'
 import { meter } from './bench.ts'
 import { conversation } from './conversation.ts'

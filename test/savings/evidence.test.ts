@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
-import { measureLoss, type EvidenceLoss } from '../../src/savings/evidence.ts'
-import { createRecallMeter } from '../../src/savings/shadow-recall.ts'
+import { measureLoss, type EvidenceLoss } from '../../src/plugins/savings/evidence.ts'
+import { createRecallMeter } from '../../src/plugins/savings/shadow-recall.ts'
 import { cases, fc } from '../support/properties.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Part } from '../../src/core/prompt.ts'
-import { excerptSegment, type Snippet } from '../../src/savings/excerpt.ts'
+import { excerptSegment, type Snippet } from '../../src/plugins/savings/excerpt.ts'
 import { text } from './conversation.ts'
 
 const reasoning = (id: string, dialect: 'responses' | 'anthropic' = 'responses'): Part => ({

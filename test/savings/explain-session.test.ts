@@ -14,7 +14,7 @@ import {
   type LoggedRequest,
   type SavingsExplanation,
 } from '../../src/index.ts'
-import { createSimulatedVendor } from '../../src/savings/simulated-vendor.ts'
+import { createSimulatedVendor } from '../../src/plugins/savings/simulated-vendor.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import {
   agentConversation,

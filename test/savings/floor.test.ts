@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
-import { type ConversationKind, keptShare, kindOf, type SelectionMethod, sizeToKeep } from '../../src/savings/floor.ts'
-import type { Tier } from '../../src/savings/tier.ts'
-import { DEFAULT_KEEP } from '../../src/savings/waterfall.ts'
+import {
+  type ConversationKind,
+  keptShare,
+  kindOf,
+  type SelectionMethod,
+  sizeToKeep,
+} from '../../src/plugins/savings/floor.ts'
+import type { Tier } from '../../src/plugins/savings/tier.ts'
+import { DEFAULT_KEEP } from '../../src/plugins/savings/waterfall.ts'
 import { fc } from '../support/properties.ts'
 import { jobOf, meter, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'

@@ -4,7 +4,7 @@ import { toNanoUsd } from '../../src/core/money.ts'
 import { textOfMessage } from '../../src/core/messages.ts'
 import { type Message, type Prompt } from '../../src/core/prompt.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'
-import type { WaterfallResult } from '../../src/savings/tier.ts'
+import type { WaterfallResult } from '../../src/plugins/savings/tier.ts'
 import { jobOf, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

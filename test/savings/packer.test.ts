@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
 import { textOfMessage } from '../../src/core/messages.ts'
 import { type Message } from '../../src/core/prompt.ts'
-import type { Snippet } from '../../src/savings/excerpt.ts'
-import { Packer, type PackerEntry } from '../../src/savings/packer.ts'
+import type { Snippet } from '../../src/plugins/savings/excerpt.ts'
+import { Packer, type PackerEntry } from '../../src/plugins/savings/packer.ts'
 import { meter } from './bench.ts'
 
 const WORDS = 'The harbour opens at nine.'

@@ -1,6 +1,6 @@
 import { asObject, parseJson, type JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/ports.ts'
-import type { Rewrite, Steering } from '../../src/savings/tier.ts'
+import type { Rewrite, Steering } from '../../src/plugins/savings/tier.ts'
 import { chatFormat, messagesFormat, responsesFormat } from '../support/two-way-formats.ts'
 import { violationsOf } from '../support/vendor-rules/index.ts'
 import type { AgentSession } from './agent-sessions.ts'

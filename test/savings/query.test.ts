@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
-import { queryOf } from '../../src/savings/conversation.ts'
-import { splitConversation } from '../../src/savings/segments.ts'
-import { termsOf } from '../../src/savings/keywords.ts'
+import { queryOf } from '../../src/plugins/savings/conversation.ts'
+import { splitConversation } from '../../src/plugins/savings/segments.ts'
+import { termsOf } from '../../src/plugins/savings/keywords.ts'
 import { text } from './conversation.ts'
 
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createSegmentAnalyzer } from '../../src/savings/excerpt.ts'
+import { createSegmentAnalyzer } from '../../src/plugins/savings/excerpt.ts'
 import { meter } from './bench.ts'
 import { prose, text } from './conversation.ts'
 

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { LogRecord } from '../../src/index.ts'
-import type { Tier } from '../../src/savings/tier.ts'
+import type { Tier } from '../../src/plugins/savings/tier.ts'
 import { post } from '../support/read-stream.ts'
 import { FORMAT_PAIRS, RESPONSES_FORMAT_PAIRS, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { textOfMessage } from '../../src/core/messages.ts'
 import { type Message } from '../../src/core/prompt.ts'
-import type { TierJob } from '../../src/savings/tier.ts'
+import type { TierJob } from '../../src/plugins/savings/tier.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { jobOf, meter, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
-import type { Tier, TierNumber, Steering } from '../../src/savings/tier.ts'
+import type { Tier, TierNumber, Steering } from '../../src/plugins/savings/tier.ts'
 import { jobOf, meter, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { readSteeringHeaders } from '../../src/savings/tier.ts'
+import { readSteeringHeaders } from '../../src/plugins/savings/tier.ts'
 
 const read = (fields: Record<string, string>) => {
   const headers = new Headers(fields)

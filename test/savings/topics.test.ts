@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { countTerms, termsOf } from '../../src/savings/keywords.ts'
-import { scoreTopics } from '../../src/savings/selection.ts'
+import { countTerms, termsOf } from '../../src/plugins/savings/keywords.ts'
+import { scoreTopics } from '../../src/plugins/savings/selection.ts'
 
 const query = new Map(termsOf('remote control buttons').map((term) => [term, 1]))
 const scoresOf = async (texts: readonly string[]): Promise<readonly number[]> =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
-import type { TierJob } from '../../src/savings/tier.ts'
-import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
+import type { TierJob } from '../../src/plugins/savings/tier.ts'
+import type { WaterfallOptions } from '../../src/plugins/savings/waterfall.ts'
 import { jobOf, meter, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
-import type { Tier, TierForecast, TierJob } from '../../src/savings/tier.ts'
+import type { Tier, TierForecast, TierJob } from '../../src/plugins/savings/tier.ts'
 import { jobOf, meter, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 

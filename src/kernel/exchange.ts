@@ -1,0 +1,320 @@
+import type { NanoUsd } from '../core/money.ts'
+import type { Bill } from '../billing/bill.ts'
+import type { AnswerSource, Completion } from '../core/answer.ts'
+import { Cancellation, isPromise, type MaybePromise } from '../core/async.ts'
+import { type GatewayError, storeError } from '../core/errors.ts'
+import type { HttpRequest, ResponseSink } from '../core/http.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { CacheWrites } from '../core/money.ts'
+import type { EmbeddingRequest, Model, Route, Runtime } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { ClientFormat, StreamWriter, WriteContext } from '../formats/format.ts'
+import type { Reservation } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { OccupiedCapacity } from '../http/body.ts'
+import type { FinishedRequest } from '../plugins/audit/audit.ts'
+import type { Recording } from '../streams/event-buffer.ts'
+import type { FirstRequest } from '../plugins/idempotency/idempotency.ts'
+import type { LiveStream } from '../streams/live-stream.ts'
+import { Subscribers } from '../streams/shared-work.ts'
+import type { MarkedPrompt } from '../plugins/savings/prompt-cache.ts'
+import type { Steering, WaterfallResult } from '../plugins/savings/tier.ts'
+import type { Attempts } from '../upstream/attempts.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+
+export interface ExchangeStart {
+  /** The value of x-request-id. */
+  readonly id: string
+  /** In milliseconds since 1970. */
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly format: ClientFormat
+}
+
+export interface ExchangeCaller {
+  /** False for work without a client connection, such as an item of a batch. */
+  readonly isConnected: boolean
+  readonly isDetached: boolean
+  readonly cancellation?: Cancellation
+}
+
+/** Initializes all fields, because V8 is slower for objects whose shape changes. */
+export class Exchange {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: HttpRequest
+  sink: ResponseSink
+  readonly format: ClientFormat
+  readonly cancellation: Cancellation
+  /** Undefined for work without a client connection. */
+  readonly subscribers: Subscribers | undefined
+  /** True if the request continues after its caller disconnects. */
+  isDetached: boolean
+  /** True after the caller has disconnected, even if others still read the answer. */
+  isDisconnected = false
+  onDisconnect: (() => void) | undefined = undefined
+  /** Ends a stream with an error event. Set if its headers have left before the response is known. */
+  endStream: ((failure: GatewayError) => void) | undefined = undefined
+
+  key: VirtualKey | undefined = undefined
+  /** The parsed body before earlier turns are inserted. */
+  requestBody: JsonObject | undefined = undefined
+  prompt: Prompt | undefined = undefined
+  resolved: ResolvedModel | undefined = undefined
+  size: Size | undefined = undefined
+  steering: Steering | undefined = undefined
+  embedding: EmbeddingRequest | undefined = undefined
+  margin = 0
+  capacity: OccupiedCapacity | undefined = undefined
+  idempotencyClaim: FirstRequest | undefined = undefined
+  reservation: Reservation | undefined = undefined
+  plan: Plan | undefined = undefined
+  answer: Answer | undefined = undefined
+  /** When the headers of a stream must leave, in milliseconds since 1970. Set if the request waits for an identical one. */
+  headersDueAt: number | undefined = undefined
+  /** Undefined for a replayed answer. */
+  route: Route | undefined = undefined
+  ignoredFields: readonly string[] = []
+  /** True if the body is so long that other requests run between the steps of this one. */
+  needsPauses = false
+  /** Total time spent in `waitForStore`, in milliseconds. */
+  storeMs = 0
+  finished: FinishedRequest | undefined = undefined
+  /** Undefined if the gateway has no plugins. */
+  plugins: PluginRun | undefined = undefined
+  isEnded = false
+
+  constructor(start: ExchangeStart, caller: ExchangeCaller) {
+    this.id = start.id
+    this.startedAt = start.startedAt
+    this.request = start.request
+    this.sink = start.sink
+    this.format = start.format
+    this.cancellation = caller.cancellation ?? new Cancellation()
+    this.isDetached = caller.isDetached
+    this.subscribers = caller.isConnected ? this.#subscribe() : undefined
+  }
+
+  detach(): void {
+    if (this.isDetached) return
+    this.isDetached = true
+    this.subscribers?.join()
+  }
+
+  #subscribe(): Subscribers {
+    const subscribers = new Subscribers(() => this.cancellation.cancel(new Error('The caller disconnected.')))
+    const leave = subscribers.join()
+    // This subscription never ends, so a disconnect does not cancel the request.
+    if (this.isDetached) subscribers.join()
+    this.request.onDisconnect(() => {
+      this.isDisconnected = true
+      this.onDisconnect?.()
+      leave()
+    })
+    return subscribers
+  }
+}
+
+/** The plugins of the gateway on one request. */
+export interface PluginRun {
+  /** The prompt before plugins changed it. Responses repeat its fields, and it is stored for later turns. */
+  readonly receivedPrompt: Prompt | undefined
+  /** True if a plugin may change the response. Then no other request may follow the stream. */
+  readonly changesResponse: boolean
+  /** The whole response as the plugins made it. @default the upstream's completion */
+  completion?: Completion
+  createWriter(writer: StreamWriter): StreamWriter
+  observeAttempts(attempts: Attempts): Attempts
+}
+
+export type Authenticated = Exchange & { readonly key: VirtualKey }
+
+export type Parsed = Authenticated & {
+  readonly requestBody: JsonObject
+  readonly prompt: Prompt
+  readonly resolved: ResolvedModel
+  readonly size: Size
+  readonly steering: Steering
+}
+
+export type Reserved = Parsed & { readonly reservation: Reservation }
+
+export type Planned = Reserved & { readonly plan: Plan }
+
+export type Answered = Planned & { readonly answer: Answer }
+
+export interface ResolvedModel {
+  readonly name: string
+  readonly routes: readonly [Route, ...Route[]]
+}
+
+/** In tokens. */
+export interface Size {
+  /** Blocks the event loop for a long prompt, unless `prepare` has computed it. */
+  readonly estimate: number
+  /** Yields to the event loop while counting. Never rejects. */
+  prepare(): MaybePromise<void>
+  /** True if the body may be so long that its digest must be computed in slices. */
+  readonly mayContainLargeMedia: boolean
+  /** For token limits: an upper bound for text, and typical numbers for images. */
+  readonly bound: number
+  needsEstimate(route: Route): boolean
+  tokensToReserve(route: Route): number
+  /** Returns the cache writes that the caller may be billed. Undefined if bills use the list price of all tokens. */
+  billedCacheWrites(route: Route): CacheWrites | undefined
+  /** Returns the maximum number of prompt tokens that the route's upstream can plausibly report. */
+  maxReportableTokens(route: Route): number
+  /** Number of outputs that the vendor generates and bills. */
+  readonly outputs: number
+  /** Returns the output tokens that the vendor may bill in addition to the output limit. */
+  extraOutputTokens(model: Model): number
+  /** Ids of models that the vendor may call for the request besides its own, at their own prices. @default none */
+  readonly otherModels?: readonly string[] | undefined
+  counterFor(route: Route): TokenCounter | undefined
+  /** Resolves with a local count for token limits. */
+  count(): Promise<number>
+}
+
+export interface TokenCounter {
+  /** Resolves with undefined if the vendor's count fails. */
+  readonly count: () => Promise<number | undefined>
+  readonly callsUpstream: boolean
+}
+
+export type Plan = ReplayPlan | UpstreamPlan
+
+export interface ReplayPlan {
+  readonly kind: 'replay'
+  /** A stored answer, or the live stream of an identical request. */
+  readonly answer: Completion | AnswerSource
+  readonly bill: Bill
+  /** Present if other requests may wait for this one. */
+  readonly keeper?: AnswerKeeper
+}
+
+export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
+
+export interface UpstreamPlan {
+  readonly kind: 'upstream'
+  readonly prompt: Prompt
+  readonly optimization: WaterfallResult
+  readonly counts: PromptCounts
+  readonly keeper: AnswerKeeper
+  readonly attempts: Attempts
+  readonly markedPrompt?: MarkedPrompt
+  /** Present if the headers of a stream leave before it is known whether the request is a cache hit. */
+  readonly planning?: Promise<Planned>
+}
+
+export interface AnswerKeeper {
+  /** Called once, when the request ends. */
+  finish(outcome: RequestOutcome): void
+  /** Absent if other requests must not follow the stream. */
+  share?(live: PublishedAnswer): void
+}
+
+export interface PromptCounts {
+  readonly original: number
+  readonly sent: number
+  /** Absent if both counts are known. */
+  prepare?(): MaybePromise<void>
+}
+
+export type Answer =
+  | { readonly kind: 'whole'; readonly completion: Completion }
+  | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
+  /** The response begins before a provider has opened its stream. */
+  | { readonly kind: 'opening'; readonly opening: Promise<UpstreamStream> }
+
+export interface RequestOutcome {
+  readonly status: number
+  readonly bill?: Bill
+  /** Absent if the answer is incomplete. */
+  readonly completion?: () => Completion
+  readonly failure?: GatewayError
+}
+
+/** Maximum time that the headers of a stream wait for its content, in milliseconds. Starts at the vendor call. */
+export const MAX_HEADER_WAIT_MS = 5000
+
+export function requestIdOf(uuid: string): string {
+  return `req_${hexDigitsOf(uuid)}`
+}
+
+/** Slices are several times faster than `replaceAll`. */
+export function hexDigitsOf(uuid: string): string {
+  return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24)
+}
+
+/**
+ * Rejects if the request has waited for its store calls for `storeTimeoutMs` in total. The store call itself is not
+ * aborted.
+ */
+export function waitForStore<Value>(
+  exchange: Exchange,
+  pending: MaybePromise<Value>,
+  { runtime, storeTimeoutMs }: { readonly runtime: Pick<Runtime, 'now' | 'after'>; readonly storeTimeoutMs: number },
+): MaybePromise<Value> {
+  if (!isPromise(pending)) return pending
+  const startedAt = runtime.now()
+  const remainingMs = Math.max(0, storeTimeoutMs - exchange.storeMs)
+  return new Promise((resolve, reject) => {
+    const expire = (): void => {
+      exchange.storeMs = storeTimeoutMs
+      reject(storeError(`did not answer within ${storeTimeoutMs} ms`))
+    }
+    if (remainingMs === 0) expire()
+    const cancel = runtime.after(remainingMs, expire)
+    const finish = (): void => {
+      cancel()
+      exchange.storeMs += Math.max(0, runtime.now() - startedAt)
+    }
+    pending.then(
+      (value) => {
+        finish()
+        resolve(value)
+      },
+      (error: unknown) => {
+        finish()
+        reject(error)
+      },
+    )
+  })
+}
+
+export function isBackground({ native }: Prompt): boolean {
+  return native.dialect === 'responses' && native.value['background'] === true
+}
+
+/** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */
+export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
+  return route?.provider.dialect === 'anthropic'
+}
+
+export type WrittenExchange = Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'> &
+  Partial<Pick<Parsed, 'plugins'>>
+
+export function createWriteContext(
+  { prompt, startedAt, id, requestBody, plugins }: WrittenExchange,
+  { now }: Pick<Runtime, 'now'>,
+): WriteContext {
+  return {
+    prompt: plugins?.receivedPrompt ?? prompt,
+    createdSeconds: Math.floor(startedAt / 1000),
+    now,
+    requestId: id,
+    requestBody,
+  }
+}
+
+export interface RecallMiss {
+  readonly keeper: AnswerKeeper
+  /** Cost of the cache's verifier. */
+  readonly spent: NanoUsd
+}
+
+export type Recalled = { readonly replay: ReplayPlan } | RecallMiss
+/** `recalling` resolves after the headers of the stream have left. */
+export type RecallResult = Recalled | { readonly recalling: Promise<Recalled> }

@@ -1,0 +1,53 @@
+import { failureStatus, GatewayError } from '../core/errors.ts'
+import type { HttpRequest } from '../core/http.ts'
+import { failureHeaders, writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
+import type { WriteFailure } from '../formats/format.ts'
+import type { RateStatus } from '../governance/limits.ts'
+import { rateStatusOfCaller } from './admission.ts'
+import { noStoreHeaders, type Call } from './run.ts'
+import type { Services } from './services.ts'
+import { asFailure, baseHeaders, INTERNAL_FAILURE, routeOf, sendJson } from './settle.ts'
+
+/** Responds to a call whose endpoint is unknown, or whose handler threw. */
+export async function sendFailure(
+  { id, request, sink }: Pick<Call, 'id' | 'request' | 'sink'>,
+  error: unknown,
+  services: Services,
+): Promise<void> {
+  const failure = refusedUpgrade(request, asFailure(error))
+  let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
+  let writeFailure: WriteFailure = writeChatFailure
+  try {
+    if (failure.kind === 'internal') {
+      services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: id, ...readableRoute(request) })
+    }
+    writeFailure = failureWriterFor(request)
+    rate = await rateStatusOfCaller(request, services)
+  } catch {
+    // The failure must be sent even if a call above throws, for example because the rate limits cannot be read.
+  }
+  const headers = { ...noStoreHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
+  sendJson(sink, failureStatus(failure), headers, JSON.stringify(writeFailure(failure, id)))
+}
+
+/** Omits the route if reading the address of the request is what failed. */
+function readableRoute(request: HttpRequest): { route?: string } {
+  try {
+    return { route: routeOf(request) }
+  } catch {
+    return {}
+  }
+}
+
+/** Clients that prefer WebSockets, such as Codex, use HTTP after this failure, but give up after "method not allowed". */
+function refusedUpgrade(request: HttpRequest, failure: GatewayError): GatewayError {
+  const isUpgrade = failure.kind === 'method-not-allowed' && /\bwebsocket\b/i.test(request.header('upgrade') ?? '')
+  if (!isUpgrade) return failure
+  return new GatewayError('upgrade-required', 'WebSockets are not supported. Send a POST request over HTTP.')
+}
+
+/** Clients of the messages format usually send a version header, also to paths of other formats. */
+function failureWriterFor(request: HttpRequest): WriteFailure {
+  const isMessages = request.path.includes('/messages')
+  return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
+}

@@ -1,0 +1,204 @@
+import { checkMargin, MAX_MARGIN } from '../billing/bill.ts'
+import { readCacheDirectives } from '../plugins/cache/cache-options.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { GatewayError } from '../core/errors.ts'
+import {
+  checkSteeringNames,
+  type HttpRequest,
+  LARGE_BODY_BYTES,
+  mayHaveSteeringHeader,
+  readFlag,
+} from '../core/http.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Route } from '../core/ports.ts'
+import type { Prompt, Settings } from '../core/prompt.ts'
+import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
+import { checkPromptLength, fieldCostsOf } from '../formats/prompt-checks.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
+import { checkAccess, type VirtualKey } from '../governance/virtual-key.ts'
+import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
+import { readSteeringHeaders, type Steering } from '../plugins/savings/tier.ts'
+import { utf8Length } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { answeringRoutes, routeName, routesForOperation } from './admission.ts'
+import { type Authenticated, isBackground, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
+import { PromptSize, rejectsSampling } from './measure.ts'
+import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
+
+export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
+  authenticated.steering = readSteering(authenticated.request, { canExplain: true })
+  return readJson(authenticated, services, (parsed) => parsePrompt(authenticated, parsed, services))
+}
+
+export function parsePrompt(
+  exchange: Authenticated,
+  parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'> & Partial<ParsedBody>,
+  services: Services,
+): MaybePromise<Parsed> {
+  const { format, key } = exchange
+  const recalled = services.turns.recall(format, key, parsed)
+  return chain(waitForStore(exchange, recalled, services), ({ body: completeBody, received, restrictRoutes }) => {
+    const { body } = parsed
+    const receivedPrompt = format.readPrompt(completeBody, received)
+    const bytes = completeBody === body ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
+    const recalledPrompt = { requestBody: body, receivedPrompt, bytes, restrictRoutes }
+    if (!exchange.needsPauses) return validateAndSetPrompt(exchange, recalledPrompt, services)
+    return yieldToEventLoop().then(() => validateAndSetPrompt(exchange, recalledPrompt, services))
+  })
+}
+
+interface RecalledPrompt {
+  readonly requestBody: JsonObject
+  readonly receivedPrompt: Prompt
+  /** Maximum size of the serialized body including stored turns, in bytes. */
+  readonly bytes: number
+  readonly restrictRoutes: RecalledBody['restrictRoutes']
+}
+
+function validateAndSetPrompt(
+  exchange: Authenticated,
+  { requestBody, receivedPrompt, bytes, restrictRoutes }: RecalledPrompt,
+  services: Services,
+): MaybePromise<Parsed> {
+  const { key } = exchange
+  checkPromptLength(receivedPrompt, services.limits.promptBytes)
+  const candidates = services.resolve(receivedPrompt.model, key)
+  checkAccess(key, { prompt: receivedPrompt, modelName: candidates.name, routeNames: candidates.routes.map(routeName) })
+  const answering = routesForOperation(answeringRoutes(candidates), receivedPrompt)
+  const resolved = restrictRoutes?.(answering) ?? answering
+  checkTemperature(receivedPrompt, resolved, services.limits.maxTemperature)
+  checkThread(receivedPrompt, resolved)
+  const prompt = withDefaults(receivedPrompt, resolved.routes[0], exchange.request)
+  return chain(fieldCostsOf(prompt), (costs) => {
+    const size = new PromptSize({ prompt, bytes, costs }, exchange, services)
+    // The vendor continues background work after the caller has disconnected.
+    if (isBackground(prompt)) exchange.detach()
+    exchange.requestBody = requestBody
+    exchange.prompt = prompt
+    exchange.resolved = resolved
+    exchange.size = size
+    exchange.margin = marginOf(services, key, resolved.name, resolved.routes[0])
+    return size.checkFields(resolved)?.then(() => exchange as Parsed) ?? (exchange as Parsed)
+  })
+}
+
+export function readJson<Result>(
+  exchange: Authenticated,
+  services: Services,
+  proceed: (parsed: ParsedBody) => MaybePromise<Result>,
+  limits: ParseLimits = services.bodyLimits.json,
+): MaybePromise<Result> {
+  checkJsonHeaders(exchange.request, services.bodyLimits.maxBytes)
+  return chain(readBytes(exchange, services), (bytes) => {
+    const stepOptions = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
+    const parsing = parseBodyInSteps(bytes, limits, stepOptions)
+    exchange.needsPauses = isPromise(parsing)
+    return chain(parsing, proceed)
+  })
+}
+
+/** A large body occupies part of its key's capacity until the request ends. */
+export function readBytes(
+  exchange: Authenticated,
+  { bodyLimits, bodyCapacity }: Pick<Services, 'bodyLimits' | 'bodyCapacity'>,
+): MaybePromise<Uint8Array> {
+  const { request, key, cancellation } = exchange
+  const expectedSize = expectedBytes(request, bodyLimits.maxBytes)
+  if (expectedSize > 0 && expectedSize <= LARGE_BODY_BYTES) return request.body(bodyLimits)
+  return chain(bodyCapacity.acquire(key.id, expectedSize, cancellation), (capacity) => {
+    exchange.capacity = capacity
+    return chain(request.body(bodyLimits), (bytes) => {
+      capacity.resize(bytes.byteLength)
+      return bytes
+    })
+  })
+}
+
+export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): RequestBodyLimits {
+  const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
+  return { maxBytes, readMs, after: runtime.after, json: { ...parseLimits(limits), textBytes } }
+}
+
+export function parseLimits(limits: Limits): ParseLimits {
+  const { jsonDepth: depth, jsonKeys: keys, jsonObjectKeys: objectKeys } = limits
+  const { jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
+  return { depth, keys, objectKeys, numbers, syntaxBytes }
+}
+
+/** @param route Absent if a passthrough request names no listed model. */
+export function marginOf(
+  services: Pick<Services, 'margin'>,
+  key: VirtualKey,
+  modelName: string,
+  route: Route | undefined,
+): number {
+  const margin = services.margin(key, modelName, route)
+  if (Number.isFinite(margin) && margin >= 0 && margin <= MAX_MARGIN) return margin
+  throw new GatewayError('internal', 'The margin is out of range. Contact the operator of the gateway.', {
+    cause: new Error(`margin: ${checkMargin(margin, 'margin')?.text}`),
+  })
+}
+
+/** Upstreams with the messages format allow at most 1. */
+function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedModel, maxTemperature: number): void {
+  const { temperature } = settings
+  if (temperature === undefined || native.dialect === 'anthropic') return
+  const isMessagesFormat = routes[0].provider.dialect === 'anthropic'
+  const limit = isMessagesFormat ? Math.min(1, maxTemperature) : maxTemperature
+  if (temperature <= limit) return
+  const advice =
+    isMessagesFormat && limit === 1
+      ? 'The maximum for this model is 1.'
+      : 'The operator can raise the maximum with limits.maxTemperature.'
+  throw new GatewayError(
+    'invalid-request',
+    `temperature is ${temperature}; expected a number from 0 to ${limit}. ${advice}`,
+    { param: 'temperature' },
+  )
+}
+
+/** The official Anthropic client reacts to this error code by sending the full conversation. */
+function checkThread({ native }: Prompt, { routes }: ResolvedModel): void {
+  if (native.value['thread'] === undefined) return
+  if (routes.every(({ provider }) => provider.dialect === native.dialect)) return
+  const details: JsonObject = { error_code: 'thread_unsupported_request' }
+  throw new GatewayError(
+    'invalid-request',
+    'The model of this request does not support threads stored on the server. Send the full conversation.',
+    { param: 'thread', details },
+  )
+}
+
+function withDefaults(prompt: Prompt, { model, provider }: Route, request: Pick<HttpRequest, 'header'>): Prompt {
+  const { settings } = prompt
+  if (model.defaults === undefined && model.rejectsTemperatureWithTopP !== true) return prompt
+  const merged: Settings = rejectsSampling(provider, request) ? settings : { ...model.defaults, ...settings }
+  const { temperature, topP, ...others } = merged
+  if (model.rejectsTemperatureWithTopP !== true || temperature === undefined || topP === undefined) {
+    return { ...prompt, settings: merged }
+  }
+  const isTopPRequested = settings.temperature === undefined && settings.topP !== undefined
+  return { ...prompt, settings: isTopPRequested ? { ...others, topP } : { ...others, temperature } }
+}
+
+export function readSteering(
+  request: Pick<HttpRequest, 'header' | 'headerNames'>,
+  options: { readonly canExplain: boolean },
+): Steering {
+  if (!mayHaveSteeringHeader(request.headerNames())) return UNSTEERED
+  checkSteeringNames(request.headerNames())
+  if (readFlag(request, 'X-Svc-Explain') && !options.canExplain) throw explainUnavailableError()
+  readFlag(request, 'X-Svc-Detach')
+  readCacheDirectives((name) => request.header(name))
+  return readSteeringHeaders(request)
+}
+
+const UNSTEERED: Steering = { vanishing: false, recursive: false }
+
+function explainUnavailableError(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'X-Svc-Explain is not available for this path. Send it with a request for a chat completion, a message or a response.',
+    { param: 'X-Svc-Explain' },
+  )
+}

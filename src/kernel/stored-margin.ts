@@ -1,0 +1,23 @@
+import { withoutMargin } from '../billing/bill.ts'
+import { type EventSink, textOf } from '../streams/event-buffer.ts'
+import type { RepeatableAnswer } from '../plugins/idempotency/idempotency.ts'
+
+const METRICS = /"svc_metrics":\{[^{}]*\}/g
+const MARGIN_MEMBER =
+  /"(?:theoretical_cost|actual_cost|savings_usd|profit_margin|savings_percent|original_cost|your_cost)":[^,}]*(,|(?=\}))/g
+
+/**
+ * Removes the margin from a stored answer, JSON or events, without parsing it. A process with another `headers.margin`
+ * may have stored the answer. A string that contains the same text does not match, because its quotes are escaped.
+ */
+export function hideStoredMargin(text: string): string {
+  return text.replace(METRICS, (metrics) => metrics.replace(MARGIN_MEMBER, '').replace(',}', '}'))
+}
+
+export function hideMarginInEvents(sink: EventSink): EventSink {
+  return { ...sink, write: (chunk) => sink.write(hideStoredMargin(textOf(chunk))) }
+}
+
+export function hideMarginInAnswer({ status, head, body }: RepeatableAnswer): RepeatableAnswer {
+  return { status, head: withoutMargin(head), body: hideStoredMargin(body) }
+}

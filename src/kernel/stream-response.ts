@@ -1,0 +1,386 @@
+import type { Bill } from '../billing/bill.ts'
+import { type AnswerSource, type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
+import { GatewayError } from '../core/errors.ts'
+import { NO_USAGE } from '../core/money.ts'
+import type { Route, Runtime } from '../core/ports.ts'
+import type { StreamWriter } from '../formats/format.ts'
+import { EventBuffer } from '../streams/event-buffer.ts'
+import { AnswerTranslator } from '../upstream/answer-translator.ts'
+import { upstreamError, isAnswerSource } from '../upstream/attempts.ts'
+import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
+import { settleInBackground } from '../plugins/stored-responses/background.ts'
+import { billFor, billForIncomplete, metricsWriter } from './charge.ts'
+import { eventSinkOf, STREAM_HEADERS } from './event-sink.ts'
+import { estimateHeaders } from './estimate.ts'
+import {
+  type Answer,
+  type Answered,
+  createWriteContext,
+  isBackground,
+  MAX_HEADER_WAIT_MS,
+  type Planned,
+  type PromptCounts,
+  type RequestOutcome,
+  requestsJsonByInstruction,
+  type WrittenExchange,
+} from './exchange.ts'
+import { storingProvider } from '../plugins/stored-responses/storing-provider.ts'
+import { baseHeaders, isRecorded, storeTurn, asFailure, canceledError, release, settle } from './settle.ts'
+import type { Services } from './services.ts'
+import { type ResponseStop, TransformingWriter } from '../plugins/custom/transform-response.ts'
+
+/** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
+export { respondInBackground } from '../plugins/stored-responses/background.ts'
+
+export function createStream(
+  planned: Planned,
+  { provider }: Route,
+  answer: AsyncIterable<StreamChunk> | AnswerSource,
+  { runtime }: Pick<Services, 'runtime'>,
+): UpstreamStream {
+  const { format, prompt } = planned
+  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
+  const translator = new AnswerTranslator({
+    format: source.format,
+    writer: createWriter(planned, runtime),
+    mayForward:
+      planned.plugins?.changesResponse !== true &&
+      source.format?.dialect === format.dialect &&
+      (prompt.settings.choices ?? 1) === 1,
+    isNumbered: format.answerId !== undefined,
+    toError: (problem, cause) => upstreamError(provider.name, problem, cause),
+  })
+  return new UpstreamStream(source, translator)
+}
+
+/** For a stream whose headers leave before it is known whether the request is a cache hit. */
+export async function openLater(
+  counts: PromptCounts,
+  callLater: () => Promise<Answered>,
+): Promise<Extract<Answer, { readonly kind: 'opening' }>> {
+  await counts.prepare?.()
+  const opening = callLater().then(({ answer }) => streamOf(answer))
+  // `respond` handles the error, but runs later.
+  opening.catch(() => {})
+  return { kind: 'opening', opening }
+}
+
+function streamOf(answer: Answer): MaybePromise<UpstreamStream> {
+  if (answer.kind === 'whole') throw new Error('The upstream answered a stream request with a whole completion.')
+  return answer.kind === 'streamed' ? answer.stream : answer.opening
+}
+
+/** Resolves when the stream opens or when the headers must leave. */
+export function waitForStream(
+  opening: Promise<unknown>,
+  { headersDueAt }: Pick<Planned, 'headersDueAt'>,
+  { after, now }: Pick<Runtime, 'after' | 'now'>,
+): Promise<void> {
+  const waitMs = headersDueAt === undefined ? MAX_HEADER_WAIT_MS : Math.max(0, headersDueAt - now())
+  return new Promise((resolve, reject) => {
+    // A stream without content opens at the same time.
+    const cancel = after(waitMs, () => after(0, resolve))
+    opening.finally(cancel).then(() => resolve(), reject)
+  })
+}
+
+type StreamedExchange = WrittenExchange & Pick<Planned, 'format'>
+
+function createWriter(exchange: StreamedExchange, runtime: Pick<Runtime, 'now'>): StreamWriter {
+  const writer = exchange.format.createStreamWriter(createWriteContext(exchange, runtime))
+  return exchange.plugins?.createWriter(writer) ?? writer
+}
+
+export function replayAsStream(
+  answer: Completion | AnswerSource,
+  planned: StreamedExchange,
+  { runtime }: { readonly runtime: Pick<Runtime, 'after' | 'now'> },
+): UpstreamStream {
+  const source = 'read' in answer ? answer : createReplaySource(toStreamChunks(answer))
+  const stream = createChunkStream(source, planned, runtime)
+  // The listener of the stream receives the error, too.
+  stream.open({ after: runtime.after }, 0).catch(() => {})
+  return stream
+}
+
+function createChunkStream(
+  source: AnswerSource,
+  planned: StreamedExchange,
+  runtime: Pick<Runtime, 'now'>,
+): UpstreamStream {
+  const translator = new AnswerTranslator({
+    writer: createWriter(planned, runtime),
+    isNumbered: planned.format.answerId !== undefined,
+    toError: (problem) => new GatewayError('upstream', INCOMPLETE_REPLAY, { cause: problem }),
+  })
+  return new UpstreamStream(source, translator)
+}
+
+const INCOMPLETE_REPLAY = 'The stored or shared answer is incomplete. Send the request again.'
+
+export function respondWithStream(
+  answered: Answered,
+  answer: Exclude<Answer, { readonly kind: 'whole' }>,
+  services: Services,
+): undefined {
+  if (answer.kind === 'streamed') return new StreamAnswer(answered, answer.stream, services).begin()
+  const emptyStream = createChunkStream(createReplaySource([]), answered, services.runtime)
+  new StreamAnswer(answered, emptyStream, services).beginBefore(answer.opening)
+}
+
+class StreamAnswer {
+  readonly #answered: Answered
+  /** Replaced when a provider opens its stream after the response has begun. */
+  #stream: UpstreamStream
+  readonly #services: Services
+  readonly #buffer: EventBuffer
+  readonly #isRecorded: boolean
+  #isOver = false
+  #isResponseRegistered = false
+
+  constructor(answered: Answered, stream: UpstreamStream, services: Services) {
+    this.#answered = answered
+    this.#stream = stream
+    this.#services = services
+    this.#isRecorded = isRecorded(answered, services)
+    const canHaveFollowers = answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined
+    const isStored = this.#isRecorded || canHaveFollowers
+    this.#buffer = new EventBuffer(isStored ? services.recordings.reserveCapacity(answered.key.id) : undefined)
+  }
+
+  begin(): undefined {
+    this.#sendHeaders()
+    this.#attach()
+  }
+
+  /** A failure of all providers is then an error event. */
+  beginBefore(opening: Promise<UpstreamStream>): void {
+    this.#sendHeaders()
+    opening.then(
+      (stream) =>
+        this.#guard(() => {
+          this.#stream = stream
+          if (!this.#buffer.hasDemand) stream.pause()
+          this.#attach()
+        }),
+      (error: unknown) => this.#guard(() => this.#failUnopened(error)),
+    )
+  }
+
+  #sendHeaders(): void {
+    const answered = this.#answered
+    const { sink, idempotencyClaim, isDetached } = answered
+    const headers = Object.assign(estimateHeaders(answered, this.#services), STREAM_HEADERS)
+    sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
+    const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
+    answered.onDisconnect = leave
+    idempotencyClaim?.share(headers, this.#buffer)
+    if (isDetached) this.#detach(leave)
+    this.#buffer.onDemandChange = (hasDemand) => (hasDemand ? this.#stream.resume() : this.#stream.pause())
+  }
+
+  #attach(): void {
+    this.#share()
+    this.#stream.attach({
+      onChunk: (chunk) => {
+        this.#register()
+        this.#buffer.push(chunk)
+      },
+      onComplete: () => this.#guard(() => this.#end()),
+      onError: (error) => this.#guard(() => this.#fail(error)),
+    })
+    this.#answered.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
+    const { writer } = this.#stream.translator
+    if (!(writer instanceof TransformingWriter)) return
+    writer.onStop = () => this.#guard(() => this.#stopIfRequested())
+    this.#guard(() => this.#stopIfRequested())
+  }
+
+  get #requestedStop(): ResponseStop | undefined {
+    const { writer } = this.#stream.translator
+    return writer instanceof TransformingWriter ? writer.stop : undefined
+  }
+
+  /** Ends the response because a plugin has ended it. The upstream has charged for what it generated until then. */
+  #stopIfRequested(): boolean {
+    const stop = this.#requestedStop
+    if (stop === undefined || this.#isOver) return stop !== undefined
+    this.#stream.abort()
+    const bill = this.#partialBill()
+    if ('failure' in stop) {
+      const { failure } = stop
+      this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
+    } else this.#finishWithBill(bill, { status: 200 }, true)
+    return true
+  }
+
+  /** Set if the vendor continues to generate the response after its stream fails. */
+  get #backgroundProvider(): string | undefined {
+    return isBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
+  }
+
+  #share(): void {
+    const { plan, format, subscribers } = this.#answered
+    const buffer = this.#buffer
+    if (!buffer.isStored) return
+    plan.keeper?.share?.({
+      metadata: { dialect: format.dialect },
+      ended: buffer.ended,
+      follow: (sink) => buffer.follow(0, sink),
+      summary: () => {
+        const { models: _models, ...counts } = this.#stream.translator.usage ?? NO_USAGE
+        return { usage: counts }
+      },
+      subscribers,
+    })
+  }
+
+  /** If `end` throws, the caller would otherwise wait indefinitely and the request would not be settled. */
+  #guard(end: () => void): void {
+    try {
+      end()
+    } catch (cause) {
+      const failure = asFailure(cause)
+      this.#isOver = true
+      void release(this.#answered, { status: 200, failure }, this.#services)
+      this.#buffer.finish(this.#writeFailure(failure), false)
+    }
+  }
+
+  /** A connected caller that reads slowly still pauses the stream. */
+  #detach(leave: () => void): void {
+    if (this.#answered.isDisconnected) this.#buffer.drain()
+    this.#answered.onDisconnect = () => {
+      leave()
+      this.#buffer.drain()
+    }
+    this.#services.detached.add({
+      end: () => this.#answered.cancellation.cancel(new Error('The gateway is closing.')),
+      ended: this.#buffer.ended,
+    })
+  }
+
+  #register(): void {
+    const { format, key, subscribers, isDetached } = this.#answered
+    const id = this.#stream.translator.answerId
+    if (id !== undefined && this.#backgroundProvider !== undefined) this.#registerResponse(id, this.#backgroundProvider)
+    if (!this.#isRecorded || id === undefined || format.answerId === undefined) return
+    this.#services.recordings.register(this.#buffer, {
+      owner: key.id,
+      id: format.answerId(id),
+      subscribers,
+      isDetached,
+    })
+  }
+
+  /** Lets clients retrieve a background response before its stream ends. */
+  #registerResponse(id: string, provider: string): void {
+    if (this.#isResponseRegistered) return
+    this.#isResponseRegistered = true
+    const { turns, observers } = this.#services
+    const report = (cause: unknown): void =>
+      observers.reportFailure('a background response could not be registered under its id', cause)
+    turns.storeProvider(this.#answered.key, [id], provider).catch(report)
+  }
+
+  #end(): void {
+    if (this.#stopIfRequested()) return
+    if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
+    import('./on-demand.ts')
+      .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
+      .then(
+        () => this.#guard(() => this.#complete()),
+        (error: unknown) => this.#guard(() => this.#fail(error)),
+      )
+  }
+
+  #complete(): void {
+    const { translator } = this.#stream
+    const bill = billFor(this.#answered, translator, this.#services.meter)
+    // A stream without a finish reason may lack its last part, so it is not served to other requests.
+    const isWhole = translator.hasFinishReason
+    const outcome = isWhole ? { status: 200, completion: () => translator.completion() } : { status: 200 }
+    this.#finishWithBill(bill, outcome, isWhole)
+  }
+
+  #finishWithBill(bill: Bill, outcome: RequestOutcome, isWhole: boolean): void {
+    const { translator } = this.#stream
+    const closingEvents = translator.writer.end(metricsWriter(bill, this.#services))
+    this.#finish(bill, outcome, () => {
+      this.#buffer.finish(translator.write(closingEvents), isWhole)
+      void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)
+    })
+  }
+
+  #fail(error: unknown): void {
+    // A cancellation can make the upstream call fail before the `onCancel` listener of this stream runs.
+    if (this.#answered.cancellation.isCanceled) return this.#abandon()
+    const failure = asFailure(error)
+    if (this.#endIfContinued(failure)) return
+    // A stream that fails without output is billed as a failed request.
+    const bill = this.#stream.translator.hasOutput ? this.#partialBill() : undefined
+    this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
+  }
+
+  /** Bills like a request that ends before its response begins. */
+  #failUnopened(error: unknown): void {
+    const { isCanceled } = this.#answered.cancellation
+    const failure = isCanceled ? canceledError(error) : asFailure(error)
+    this.#finish(undefined, { status: isCanceled ? 499 : 200, failure }, () => {
+      this.#buffer.finish(this.#writeFailure(isCanceled ? generationStoppedError() : failure), false)
+    })
+  }
+
+  #abandon(): void {
+    if (this.#isOver) return
+    this.#stream.abort()
+    if (this.#endIfContinued(generationStoppedError())) return
+    this.#finish(this.#partialBill(), { status: 499, failure: canceledError() }, () => {
+      this.#buffer.finish(this.#writeFailure(generationStoppedError()), false)
+    })
+  }
+
+  /** Returns true if the request is settled later, because the vendor continues to generate the response. */
+  #endIfContinued(failure: GatewayError): boolean {
+    const { translator } = this.#stream
+    const id = translator.answerId
+    if (id === undefined || this.#backgroundProvider === undefined) return false
+    if (this.#isOver) return true
+    const streamedBill = translator.hasOutput ? this.#partialBill() : undefined
+    this.#isOver = true
+    void settleInBackground(this.#answered, { id, streamedBill }, this.#services)
+    this.#buffer.finish(this.#writeFailure(failure), false)
+    return true
+  }
+
+  /** Writes the last events after the settlement or, if the store is slow, after its timeout. */
+  #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    const [answered, services] = [this.#answered, this.#services]
+    void chain(
+      bill === undefined ? release(answered, outcome, services) : settle(answered, { ...outcome, bill }, services),
+      write,
+    )
+  }
+
+  #partialBill(): Bill {
+    const { translator } = this.#stream
+    const createBill = translator.hasFinishReason ? billFor : billForIncomplete
+    return createBill(this.#answered, translator, this.#services.meter)
+  }
+
+  #writeFailure(failure: GatewayError): string {
+    const { format, id } = this.#answered
+    const { translator } = this.#stream
+    return translator.write(translator.writer.fail?.(failure) ?? [format.writeFailureEvent(failure, id)])
+  }
+}
+
+function generationStoppedError(): GatewayError {
+  return new GatewayError(
+    'cancelled',
+    'The generation was stopped because its caller disconnected or the gateway was closed. Send X-Svc-Detach: true with a request that must continue without a reader.',
+  )
+}

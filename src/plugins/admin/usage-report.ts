@@ -1,0 +1,252 @@
+import type { WireForm } from '../../core/field-names.ts'
+import { toNanoUsd, toCents, toDollars } from '../../core/money.ts'
+import { type DurationCode, type Period, periodOf, type Store } from '../../core/store.ts'
+import { readSpent, type BudgetWindow } from '../../governance/balances.ts'
+import {
+  counterName,
+  currentLimits,
+  keyOwner,
+  modelTallyName,
+  reportWindow,
+  sharedOwner,
+  totalTallyName,
+  type LimitKind,
+} from '../../governance/limits.ts'
+import { USAGE_FIELDS, type UsageSums } from '../../governance/settlements.ts'
+import type { SharedLimits } from '../../governance/stored-records.ts'
+import { UNLIMITED, type Budget, type VirtualKey } from '../../governance/virtual-key.ts'
+
+/** Requests, tokens and money in a window. */
+export interface UsageTotals {
+  readonly requests: number
+  /** `saved` is the number of prompt tokens that were not sent upstream. */
+  readonly tokens: {
+    readonly prompt: number
+    readonly completion: number
+    readonly total: number
+    readonly saved: number
+  }
+  /** Dollars, rounded to six decimals. Before rounding, `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
+  readonly cost: {
+    /** At list price, without optimization. */
+    readonly theoreticalUsd: number
+    /** Paid to upstreams. */
+    readonly actualUsd: number
+    /** Billed to the key. An answer is billed at its theoretical cost times the margin; a cache hit is free. */
+    readonly billedUsd: number
+    readonly savingsUsd: number
+  }
+}
+
+/** Usage of one model in a window. */
+export interface ModelUsage extends UsageTotals {
+  readonly model: string
+}
+
+/** Usage of a key in the current window of its own budget, or in this month if it has no budget of its own. */
+export interface KeyUsage extends UsageTotals {
+  readonly keyId: string
+  /** ISO 8601. */
+  readonly periodStart: string
+  /** Amount billed in the window, in cents, rounded half up. */
+  readonly currentUsageCents: number
+  /** The key's own budget. 9007199254740991 if it has none. */
+  readonly budgetLimitCents: number
+  /** ISO 8601. */
+  readonly budgetResetsAt: string
+  readonly byModel: readonly ModelUsage[]
+}
+
+/** Request and token limits of a key. Without a limit, both amounts are 9007199254740991. Times are ISO 8601. */
+export interface KeyRateLimit {
+  readonly requestLimit: number
+  readonly requestRemaining: number
+  readonly requestResetAt: string
+  readonly tokenLimit: number
+  readonly tokenRemaining: number
+  readonly tokenResetAt: string
+}
+
+/** Remaining amounts of a key. Without a limit, both amounts are 9007199254740991. Times are ISO 8601. */
+export interface KeyLimits {
+  readonly remainingRequests: number
+  readonly requestLimit: number
+  readonly requestResetAt: string
+  readonly remainingTokens: number
+  readonly tokenLimit: number
+  readonly tokenResetAt: string
+  readonly remainingBudgetCents: number
+  readonly budgetLimitCents: number
+  readonly budgetResetsAt: string
+}
+
+export interface UsageReports {
+  limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
+  rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
+  usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
+  spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
+  budgetStatuses(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
+}
+
+export interface BudgetStatus {
+  readonly spentCents: number
+  readonly resetsAt: string
+}
+
+interface LimitStatus {
+  readonly max: number
+  readonly remaining: number
+  readonly resetAt: string
+}
+
+export function createUsageReports(dependencies: {
+  readonly store: Store
+  readonly now: () => number
+  readonly shared: SharedLimits
+}): UsageReports {
+  const { store, now, shared } = dependencies
+
+  async function limitStatuses(key: VirtualKey): Promise<(kind: LimitKind) => LimitStatus> {
+    const at = now()
+    const limits = await currentLimits(key, shared, at)
+    const budgets = limits.filter(({ kind }) => kind === 'budget')
+    const rateLimits = limits.filter(({ kind }) => kind !== 'budget')
+    const levels = [
+      ...(rateLimits.length === 0 ? [] : await store.levels(rateLimits.map((limit) => limit.counter))),
+      ...(await readSpent(store, budgets, at)),
+    ]
+    const statuses = [...rateLimits, ...budgets].map(({ kind, max, period }, index) => {
+      const { spent, held } = levels[index] ?? { spent: 0, held: 0 }
+      // Held requests and tokens count as used, because a new reservation cannot claim them. A budget counts only billed
+      // amounts, as the usage report does.
+      const used = kind === 'budget' ? spent : spent + held
+      return { kind, max, remaining: Math.max(0, max - used), resetAt: iso(period.end) }
+    })
+    const resetAt = iso(periodOf(at, '1h').end)
+    const unlimited: LimitStatus = { max: UNLIMITED, remaining: UNLIMITED, resetAt }
+    return (kind) =>
+      statuses.filter((status) => status.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0] ?? unlimited
+  }
+
+  async function limits(key: VirtualKey): Promise<WireForm<KeyLimits>> {
+    const statusOf = await limitStatuses(key)
+    const [requests, tokens, budget] = [statusOf('requests'), statusOf('tokens'), statusOf('budget')]
+    return {
+      remaining_requests: requests.remaining,
+      request_limit: requests.max,
+      request_reset_at: requests.resetAt,
+      remaining_tokens: tokens.remaining,
+      token_limit: tokens.max,
+      token_reset_at: tokens.resetAt,
+      remaining_budget_cents: toCentsOrUnlimited(budget.remaining),
+      budget_limit_cents: toCentsOrUnlimited(budget.max),
+      budget_resets_at: budget.resetAt,
+    }
+  }
+
+  async function rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>> {
+    const statusOf = await limitStatuses(key)
+    const [requests, tokens] = [statusOf('requests'), statusOf('tokens')]
+    return {
+      request_limit: requests.max,
+      request_remaining: requests.remaining,
+      request_reset_at: requests.resetAt,
+      token_limit: tokens.max,
+      token_remaining: tokens.remaining,
+      token_reset_at: tokens.resetAt,
+    }
+  }
+
+  async function usage(key: VirtualKey): Promise<WireForm<KeyUsage>> {
+    const every = reportWindow(key)
+    const period = periodOf(now(), every)
+    const names = tallyNames(key.id, every, period)
+    const tallies = await store.tallies([...names.totals, ...names.models])
+    const models = tallies.slice(names.totals.length)
+    const [spent = 0] = await spentCents([key])
+    return {
+      key_id: key.id,
+      period_start: iso(period.start),
+      current_usage_cents: spent,
+      budget_limit_cents: toCentsOrUnlimited(key.budget?.max ?? UNLIMITED),
+      budget_resets_at: iso(period.end),
+      ...toUsageTotals(sumTallies(tallies.slice(0, names.totals.length))),
+      by_model: modelNames(models).map((model) => ({ model, ...toUsageTotals(sumTallies(models, ` ${model}`)) })),
+    }
+  }
+
+  async function spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]> {
+    return readSpentCents(keys.map((key) => ({ owner: keyOwner(key.id), every: reportWindow(key) })))
+  }
+
+  async function budgetStatuses(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>> {
+    const spent = await readSpentCents(budgets.map(({ id, limit }) => ({ owner: sharedOwner(id), every: limit.every })))
+    return new Map(
+      budgets.map(({ id, limit }, index) => [
+        id,
+        { spentCents: spent[index] ?? 0, resetsAt: iso(periodOf(now(), limit.every).end) },
+      ]),
+    )
+  }
+
+  async function readSpentCents(owners: readonly Pick<BudgetWindow, 'owner' | 'every'>[]): Promise<readonly number[]> {
+    const at = now()
+    const windows = owners.map(({ owner, every }) => {
+      const period = periodOf(at, every)
+      return { owner, every, period, counter: counterName('budget', owner, every, period) }
+    })
+    return (await readSpent(store, windows, at)).map(({ spent }) => toCents(toNanoUsd(spent)))
+  }
+
+  return { limits, rateLimit, usage, spentCents, budgetStatuses }
+}
+
+function toUsageTotals(sums: UsageSums): WireForm<UsageTotals> {
+  return {
+    requests: sums.requests,
+    tokens: {
+      prompt: sums.prompt,
+      completion: sums.completion,
+      total: sums.prompt + sums.completion,
+      saved: sums.saved,
+    },
+    cost: {
+      theoretical_usd: toDollars(toNanoUsd(sums.theoretical)),
+      actual_usd: toDollars(toNanoUsd(sums.actual)),
+      billed_usd: toDollars(toNanoUsd(sums.billed)),
+      savings_usd: toDollars(toNanoUsd(sums.theoretical - sums.actual)),
+    },
+  }
+}
+
+function toCentsOrUnlimited(amount: number): number {
+  return amount === UNLIMITED ? UNLIMITED : toCents(toNanoUsd(amount))
+}
+
+function iso(at: number): string {
+  return new Date(at).toISOString()
+}
+
+function tallyNames(
+  id: string,
+  every: DurationCode,
+  period: Period,
+): { readonly totals: readonly string[]; readonly models: readonly string[] } {
+  const code: DurationCode = every === '1h' || every === '1m' ? every : '1d'
+  const starts: number[] = []
+  for (let start = period.start; start < period.end; start = periodOf(start, code).end) starts.push(start)
+  return {
+    totals: starts.map((start) => totalTallyName(id, code, start)),
+    models: starts.map((start) => modelTallyName(id, code, start)),
+  }
+}
+
+function sumTallies(tallies: readonly Readonly<Record<string, number>>[], suffix: string = ''): UsageSums {
+  const sum = (field: string): number => tallies.reduce((total, tally) => total + (tally[field + suffix] ?? 0), 0)
+  return Object.fromEntries(USAGE_FIELDS.map((field) => [field, sum(field)])) as UsageSums
+}
+
+function modelNames(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
+  const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
+  return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()
+}

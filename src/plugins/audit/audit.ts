@@ -1,0 +1,200 @@
+import { isPromise, type MaybePromise } from '../../core/async.ts'
+import type { FailureKind } from '../../core/errors.ts'
+import type { WireForm } from '../../core/field-names.ts'
+import { isJsonObject, parseJson } from '../../core/json.ts'
+import { toCents, toDollars, ZERO, type NanoUsd } from '../../core/money.ts'
+import { type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../../core/store.ts'
+
+export interface FinishedBill {
+  readonly originalTokens: number
+  readonly optimizedTokens: number
+  readonly completionTokens: number
+  readonly theoretical: NanoUsd
+  readonly actual: NanoUsd
+  readonly billed: NanoUsd
+  readonly cache: 'HIT' | 'MISS'
+  readonly strategy: string
+}
+
+/** The result of one tier. */
+export interface TierOutcome {
+  readonly tier: number
+  readonly outcome: string
+  readonly reason: string
+}
+
+/** A finished request, without text from the prompt or the answer. */
+export interface FinishedRequest {
+  readonly requestId: string
+  readonly keyId: string | undefined
+  readonly model: string | undefined
+  readonly status: number
+  readonly failure?: FailureKind | undefined
+  /** The error that caused the failure, for the log. */
+  readonly cause?: unknown
+  /** When the request ended, in milliseconds since 1970. */
+  readonly at: number
+  readonly latencyMs: number
+  /** The tier that rewrote the prompt. For tier 1, the cache, see `bill.cache`. */
+  readonly tier?: 2 | 3 | 4 | 5 | undefined
+  readonly bill?: FinishedBill | undefined
+  readonly tiers?: readonly TierOutcome[] | undefined
+}
+
+/** The outcome of a request. `left`: it was canceled because its caller disconnected or the gateway closed. */
+export type FinalOutcome = 'answered' | 'refused' | 'failed' | 'left'
+
+/** Status recorded for a canceled request. */
+const CLIENT_CLOSED_REQUEST = 499
+
+export function outcomeOf(finished: FinishedRequest): FinalOutcome {
+  if (finished.failure === 'cancelled' || finished.status === CLIENT_CLOSED_REQUEST) return 'left'
+  if (finished.status >= 500) return 'failed'
+  return finished.status >= 400 ? 'refused' : 'answered'
+}
+
+function tokensUsed({ bill }: FinishedRequest): number {
+  return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
+}
+
+const MAX_NAME_LENGTH = 200
+
+export function truncateName(name: string | undefined): string | null {
+  return name === undefined ? null : name.slice(0, MAX_NAME_LENGTH)
+}
+
+/** The audit record of one request. */
+export interface AuditRecord {
+  /** When the request ended, in ISO 8601 format. */
+  readonly timestamp: string
+  /** Requests without a known key have no audit record. */
+  readonly keyId: string | null
+  /** Model name in the request, or its path if it has none. null: the request ended before its model was resolved. */
+  readonly model: string | null
+  /** Tokens of the sent prompt and the completion; 0 for a cache hit. */
+  readonly tokensUsed: number
+  /** Billed amount in cents, rounded half up. */
+  readonly costCents: number
+  /** Billed amount in dollars, with six decimal places. */
+  readonly costUsd: number
+  /** The response's `X-Request-Id`. Each attempt at a batch item has its own id. */
+  readonly requestId: string
+  readonly outcome: FinalOutcome
+  /** The HTTP status of the response; 499 for the outcome `left`. */
+  readonly status: number
+  readonly failure: FailureKind | null
+}
+
+/** Filters for audit records. */
+export interface AuditQuery {
+  /** Id of a virtual key. @default all keys */
+  readonly keyId?: string
+  /** Start of the time range, inclusive, in milliseconds since 1970. @default the oldest record */
+  readonly from?: number
+  /** End of the time range, exclusive, in milliseconds since 1970. @default the newest record */
+  readonly to?: number
+  /** The `next` of the previous page. @default the first page */
+  readonly after?: string
+  /** Maximum number of records, 1 to 1,000. @default 100 */
+  readonly limit?: number
+}
+
+/** One page of audit records. */
+export interface AuditPage {
+  /** In the order in which they were stored. */
+  readonly records: readonly AuditRecord[]
+  /** The `after` of the next page. Absent on the last page. */
+  readonly next?: string
+}
+
+type WireAuditRecord = WireForm<AuditRecord>
+
+export interface Audit {
+  /** Never rejects. A record that the store does not accept is counted in `dropped`. */
+  write(finished: FinishedRequest): MaybePromise<void>
+  /** Returns the entries that a settlement appends. */
+  entriesOf(finished: FinishedRequest): readonly SettledEntry[]
+  read(query?: AuditQuery): Promise<WireForm<AuditPage>>
+  dropped(): number
+}
+
+const ALL_KEYS_LOG = 'audit'
+const DEFAULT_PAGE_SIZE = 100
+const MAX_PAGE_SIZE = 1_000
+
+export function createAudit({ store }: { readonly store: Store }): Audit {
+  let dropped = 0
+
+  function write(finished: FinishedRequest): MaybePromise<void> {
+    const countDropped = (): void => void (dropped += 1)
+    try {
+      const appended = store.append(logsOf(finished), entryOf(finished))
+      return isPromise(appended) ? appended.catch(countDropped) : appended
+    } catch {
+      countDropped()
+    }
+  }
+
+  function entriesOf(finished: FinishedRequest): readonly SettledEntry[] {
+    const { at, value, quota } = entryOf(finished)
+    return logsOf(finished).map((log) => ({ log, at, value, quota }))
+  }
+
+  async function read({ keyId, limit = DEFAULT_PAGE_SIZE, ...range }: AuditQuery = {}): Promise<WireForm<AuditPage>> {
+    const pageSize = Math.min(MAX_PAGE_SIZE, Math.max(1, limit))
+    const log = keyId === undefined ? ALL_KEYS_LOG : logOf(keyId)
+    const entries = await store.entries(log, { ...range, limit: pageSize + 1 })
+    const page = entries.slice(0, pageSize)
+    const records = page.map(({ value }) => parseJson(value)).filter(isAuditRecord)
+    const next = entries.length > pageSize ? page.at(-1)?.cursor : undefined
+    return next === undefined ? { records } : { records, next }
+  }
+
+  return { write, entriesOf, read, dropped: () => dropped }
+}
+
+/** Unbilled failures have a small quota. Otherwise, a key could evict its other records for free. */
+function entryOf(finished: FinishedRequest): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
+  const { at, keyId, bill } = finished
+  const record = toRecord(finished)
+  const kind = bill === undefined && record.outcome !== 'answered' ? 'audit-unbilled' : 'audit'
+  return { at, value: JSON.stringify(record), quota: quotaOf(kind, keyId ?? '') }
+}
+
+function logOf(keyId: string): string {
+  return `${ALL_KEYS_LOG}:${keyId}`
+}
+
+function logsOf({ keyId }: FinishedRequest): readonly string[] {
+  return keyId === undefined ? [ALL_KEYS_LOG] : [ALL_KEYS_LOG, logOf(keyId)]
+}
+
+function toRecord(finished: FinishedRequest): WireAuditRecord {
+  const billed = finished.bill?.billed ?? ZERO
+  return {
+    timestamp: toIsoTime(finished.at),
+    key_id: finished.keyId ?? null,
+    model: truncateName(finished.model),
+    tokens_used: tokensUsed(finished),
+    cost_cents: toCents(billed),
+    cost_usd: toDollars(billed),
+    request_id: finished.requestId,
+    outcome: outcomeOf(finished),
+    status: finished.status,
+    failure: finished.failure ?? null,
+  }
+}
+
+/** The last formatted second. Many requests end within the same second, and formatting a date is slow. */
+let lastSecond = { seconds: Number.NaN, text: '' }
+
+function toIsoTime(at: number): string {
+  const seconds = Math.floor(at / 1000)
+  if (seconds !== lastSecond.seconds)
+    lastSecond = { seconds, text: new Date(seconds * 1000).toISOString().slice(0, -4) }
+  return `${lastSecond.text}${String(Math.floor(at) % 1000).padStart(3, '0')}Z`
+}
+
+function isAuditRecord(value: unknown): value is WireAuditRecord {
+  return isJsonObject(value) && typeof value['timestamp'] === 'string'
+}

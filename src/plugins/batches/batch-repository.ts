@@ -1,0 +1,228 @@
+import { mapInSlices } from '../../core/async.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { quotaOf } from '../../core/store.ts'
+import {
+  type Batch,
+  type BatchContext,
+  changeBatch,
+  cleanupKey,
+  EXPIRES_AFTER_MS,
+  deleteBatch,
+  batchKey,
+  batchKeyPrefix,
+  isBatchId,
+  itemKey,
+  itemPrefix,
+  firstLine,
+  makeBatchId,
+  OPEN_PREFIX,
+  type OpenBatch,
+  parseBatch,
+  toPosition,
+  UNCLAIMED,
+  valuesOf,
+} from './batch.ts'
+
+export interface BatchRepository {
+  /** @param requests JSON of `{custom_id, params}`. */
+  create(owner: BatchOwner, requests: readonly string[]): Promise<Batch>
+  read(keyId: string, id: string): Promise<Batch>
+  page(keyId: string, query: BatchQuery): Promise<BatchPage>
+  cancel(keyId: string, id: string): Promise<Batch>
+  remove(keyId: string, id: string): Promise<void>
+  results(batch: Batch): AsyncGenerator<string, void, undefined>
+  /** The unfinished batches of all keys, oldest first. */
+  listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
+}
+
+interface BatchOwner {
+  readonly keyId: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+export interface BatchQuery {
+  readonly limit: number
+  /** Returns only batches older than this one. Has no effect with `before`. */
+  readonly after?: string
+  /** Returns the batches that are newer than this one and closest to it. */
+  readonly before?: string
+}
+
+interface BatchPage {
+  readonly batches: readonly Batch[]
+  readonly hasMore: boolean
+}
+
+export interface BatchRepositoryOptions extends BatchContext {
+  readonly now: () => number
+  readonly uuid: () => string
+}
+
+const MAX_BATCHES = quotaOf('batch-head', '').maxEntries
+const REQUESTS_PER_SLICE = 100
+const MAX_CONCURRENT_READS = 16
+/** Age at which an incomplete batch is deleted. The process that was creating the batch is presumed dead. */
+const FILL_TIMEOUT_MS = 3_600_000
+
+export function createBatchRepository(options: BatchRepositoryOptions): BatchRepository {
+  const { store, now, uuid, pause } = options
+
+  async function create(owner: BatchOwner, requests: readonly string[]): Promise<Batch> {
+    const { keyId } = owner
+    const createdAt = now()
+    const id = makeBatchId(createdAt, uuid())
+    const expiresAt = createdAt + EXPIRES_AFTER_MS
+    const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
+    const cleanup = cleanupKey(createdAt + FILL_TIMEOUT_MS, id)
+    const quota = quotaOf('batch', keyId)
+    try {
+      await store.set(cleanup, keyId, { quota })
+      await writeNew(batch)
+      await fill({ id, keyId }, requests)
+      await store.set(OPEN_PREFIX + id, keyId, { quota })
+      return await change(keyId, id, (current) => ({ ...current, state: 'working' }))
+    } catch (error) {
+      await deleteBatch(options, { keyId, id })
+        .then(() => store.delete(cleanup))
+        .catch(() => {})
+      throw isQuotaExceeded(error) ? storageFullError(error) : error
+    }
+  }
+
+  /** The quota limits the number of batches, because the store checks it in the same step as it writes the value. */
+  async function writeNew(batch: Batch): Promise<void> {
+    const { keyId, id } = batch
+    try {
+      await store.set(batchKey(keyId, id), JSON.stringify(batch), { quota: quotaOf('batch-head', keyId) })
+    } catch (error) {
+      // A nearly full store rejects the value before the key reaches its maximum number of batches.
+      const keys = isQuotaExceeded(error) ? await store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES }) : []
+      throw keys.length >= MAX_BATCHES ? tooManyBatchesError() : error
+    }
+  }
+
+  async function fill({ id, keyId }: OpenBatch, requests: readonly string[]): Promise<void> {
+    const quota = quotaOf('batch', keyId)
+    for (let from = 0; from < requests.length; from += REQUESTS_PER_SLICE) {
+      const slice = requests.slice(from, from + REQUESTS_PER_SLICE)
+      const writes = slice.flatMap((text, index) => {
+        const position = toPosition(from + index)
+        return [
+          store.set(itemKey('request', id, position), text, { quota }),
+          store.set(itemKey('todo', id, position), UNCLAIMED, { quota }),
+        ]
+      })
+      // Waits for all writes, because a pending write could complete after the deletion of the batch.
+      const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
+      if (failed !== undefined) throw failed.reason
+      await pause()
+    }
+  }
+
+  async function read(keyId: string, id: string): Promise<Batch> {
+    const batch = isBatchId(id) ? parseBatch(await store.get(batchKey(keyId, id))) : undefined
+    if (batch === undefined || batch.state === 'filling') throw unknownBatchError()
+    return batch
+  }
+
+  async function change(keyId: string, id: string, update: (batch: Batch) => Batch): Promise<Batch> {
+    const changed = await changeBatch(store, { keyId, id }, update)
+    if (changed === undefined) throw unknownBatchError()
+    return changed
+  }
+
+  async function page(keyId: string, query: BatchQuery): Promise<BatchPage> {
+    const { limit, before } = query
+    const keys = await (before === undefined ? listOlder(keyId, query) : listNewer(keyId, before))
+    const pageKeys = before === undefined ? keys.slice(0, limit) : keys.slice(-limit)
+    const texts = await mapInSlices(pageKeys, MAX_CONCURRENT_READS, (key) => store.get(key))
+    const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
+    return { batches: batches as readonly Batch[], hasMore: keys.length > limit }
+  }
+
+  function listOlder(keyId: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
+    const prefix = batchKeyPrefix(keyId)
+    return store.list(prefix, { limit: limit + 1, ...(after !== undefined && { after: prefix + after }) })
+  }
+
+  async function listNewer(keyId: string, before: string): Promise<readonly string[]> {
+    const prefix = batchKeyPrefix(keyId)
+    return (await store.list(prefix, { limit: MAX_BATCHES })).filter((key) => key < prefix + before)
+  }
+
+  async function cancel(keyId: string, id: string): Promise<Batch> {
+    const batch = await read(keyId, id)
+    if (batch.state === 'ended' || batch.canceledAt !== undefined) return batch
+    return change(keyId, id, (current) =>
+      current.state === 'ended' ? current : { ...current, canceledAt: current.canceledAt ?? now() },
+    )
+  }
+
+  async function remove(keyId: string, id: string): Promise<void> {
+    const batch = await read(keyId, id)
+    if (batch.state !== 'ended') throw notEndedError('it cannot be deleted')
+    await deleteBatch(options, { keyId, id })
+  }
+
+  async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
+    for await (const value of valuesOf(options, itemPrefix('result', batch.id))) yield `${firstLine(value)}\n`
+  }
+
+  async function listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
+    const openBatches: OpenBatch[] = []
+    for (let after: string | undefined; ;) {
+      const keys = await store.list(OPEN_PREFIX, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
+      const batches = await Promise.all(keys.map((key) => readOpenBatch(key, findKnown)))
+      openBatches.push(...batches.filter((batch) => batch !== undefined))
+      if (keys.length < MAX_BATCHES) return openBatches.toReversed()
+      after = keys.at(-1)
+      await pause()
+    }
+  }
+
+  async function readOpenBatch(
+    key: string,
+    findKnown: (id: string) => OpenBatch | undefined,
+  ): Promise<OpenBatch | undefined> {
+    const id = key.slice(OPEN_PREFIX.length)
+    const known = findKnown(id)
+    if (known !== undefined) return known
+    const keyId = await store.get(key)
+    return keyId === undefined ? undefined : { id, keyId }
+  }
+
+  return { create, read, page, cancel, remove, results, listOpen }
+}
+
+function unknownBatchError(): GatewayError {
+  return new GatewayError(
+    'not-found',
+    'This key has no message batch with this id. List its batches with GET /v1/messages/batches.',
+  )
+}
+
+export function notEndedError(consequence: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `The batch has not ended, so ${consequence} yet. Wait until its processing_status is ended, or cancel it.`,
+  )
+}
+
+function tooManyBatchesError(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `This key has ${MAX_BATCHES} message batches, which is the maximum. Delete ended batches.`,
+  )
+}
+
+function isQuotaExceeded(error: unknown): error is GatewayError {
+  return GatewayError.is(error) && error.kind === 'quota-exceeded'
+}
+
+function storageFullError(cause: GatewayError): GatewayError {
+  return new GatewayError(
+    'quota-exceeded',
+    "This batch exceeds the key's storage quota for message batches and their results. Delete ended batches, wait for other batches to end, or create a smaller batch.",
+    { cause },
+  )
+}

@@ -1,0 +1,199 @@
+import {
+  functionCheck,
+  expects,
+  numberFrom,
+  objectWith,
+  oneOf,
+  optionsOf,
+  integerFrom,
+  type OptionCheck,
+} from '../../core/errors.ts'
+import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../../core/cache.ts'
+import type { NanoUsd } from '../../core/money.ts'
+import type { Runtime } from '../../core/ports.ts'
+import { headerError } from '../../core/http.ts'
+import { isJsonObject } from '../../core/json.ts'
+
+/** All settings of the semantic cache, including those that `createGateway` fills in. */
+export interface SemanticCacheOptions {
+  /** Enables the cache. @default true */
+  readonly enabled?: boolean
+  /** Lifetime of an answer, in seconds. @default 3600 */
+  readonly ttlSeconds?: number
+  /**
+   * Lifetime of an answer to a time-sensitive question (today, latest, weather), in seconds, but at most `ttlSeconds`.
+   * @default 60
+   */
+  readonly freshTtlSeconds?: number
+  /**
+   * Compares similar wordings: `true` in every request with a text question, `false` in none. With `true`, a request
+   * whose text is data to work on may get the answer to a similar text, if the guard finds no difference.
+   *
+   * @default true with `similarityThreshold`, `embedder` or `verifyHit`, or if the caller sends `X-Svc-Cache-Threshold`;
+   * else only for a question or request without a system prompt, earlier turns and text to work on
+   */
+  readonly similar?: boolean
+  /** Minimum similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
+  readonly similarityThreshold?: number
+  /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
+  readonly scope?: 'key' | 'global'
+  /** Maximum number of entries in memory. @default 1000 */
+  readonly maxEntries?: number
+  /** Maximum total size of the answers and the index in memory, in bytes. @default 64 MiB */
+  readonly maxBytes?: number
+  /**
+   * Computes the vectors of questions. @default an offline comparison of words, or with `answers` or `index`, an offline
+   * embedder
+   */
+  readonly embedder?: Embedder
+  /** Finds similar questions. @default in memory */
+  readonly index?: VectorIndex
+  /** Stores answers. Processes that use the same database share answers. @default in memory */
+  readonly answers?: AnswerStore
+  /** Decides whether the best candidate for a paraphrased question is a hit. @default none */
+  readonly verifyHit?: VerifyHit
+  /**
+   * Maximum duration of a call to the embedder, index, answer store or verifier, in milliseconds. Does not limit
+   * `clear`. @default 1000
+   */
+  readonly timeoutMs?: number
+  /** Yields to the event loop during long searches. @default a timer of 0 ms */
+  readonly pause?: () => Promise<void>
+  readonly runtime: Pick<Runtime, 'now' | 'after'>
+}
+
+const MIN_THRESHOLD = 0.85
+const YEAR_SECONDS = 366 * 24 * 3600
+
+const checkTtl = expects(`a number of seconds above 0, at most ${YEAR_SECONDS}`, (value) =>
+  isWithin(value, YEAR_SECONDS),
+)
+
+const checkEmbedderShape = objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed'])
+const checkEmbedderPrice = numberFrom(0, 10_000, 'dollars per million tokens, from 0 to 10000')
+
+export const checkEmbedder: OptionCheck = (value, path) => {
+  const problem = checkEmbedderShape(value, path)
+  const price = isJsonObject(value) ? value['price'] : undefined
+  return problem ?? (price === undefined ? undefined : checkEmbedderPrice(price, `${path}.price`))
+}
+
+export const checkCache: OptionCheck = optionsOf(
+  {
+    enabled: oneOf(true, false),
+    ttlSeconds: checkTtl,
+    freshTtlSeconds: checkTtl,
+    similar: oneOf(true, false),
+    similarityThreshold: numberFrom(MIN_THRESHOLD, 1),
+    scope: oneOf('key', 'global'),
+    maxEntries: integerFrom(1),
+    maxBytes: integerFrom(1),
+    embedder: checkEmbedder,
+    index: objectWith('a vector index, such as redisVectorIndex({ … })', ['add', 'nearest']),
+    answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
+    verifyHit: functionCheck('verifyHit(query, entry, call)'),
+    timeoutMs: expects('a number of milliseconds above 0', (value) => isWithin(value, Infinity)),
+  },
+  [],
+  'false or an object with options',
+)
+
+function isWithin(value: unknown, max: number): boolean {
+  return typeof value === 'number' && value > 0 && value <= max
+}
+
+/** The small model of the requested model's family. */
+export interface VerifierModel {
+  ask(question: {
+    readonly instruction: string
+    readonly text: string
+    readonly maxTokens: number
+    readonly signal: AbortSignal
+  }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
+}
+
+/** The question of the caller or of a stored answer, as `verifyHit` compares them. */
+export interface AskedQuestion {
+  readonly text: string
+  readonly keyId: string
+  readonly modelName: string
+}
+
+/** What `verifyHit` may use besides the two questions. */
+export interface VerifierCall {
+  readonly smallModel: () => VerifierModel | undefined
+  /** Aborts at the deadline, when the request is canceled, and after the returned promise settles. */
+  readonly signal: AbortSignal
+}
+
+/** A verifier's decision. `spent` is part of the actual cost of the request. */
+export interface Verdict {
+  readonly agrees: boolean
+  readonly spent: NanoUsd
+}
+
+/** Decides whether a stored answer also answers a paraphrased question. A failure or timeout counts as a miss. */
+export interface VerifyHit {
+  (
+    query: AskedQuestion,
+    entry: CachedAnswer,
+    call: VerifierCall,
+  ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
+  /**
+   * If true and the guard accepts no candidate, the verifier judges the first candidate that differs in its words or
+   * their order, but has the same numbers, names, negations, quotations and code. @default false
+   */
+  readonly judgesWording?: boolean
+}
+
+/**
+ * Returns a verifier that asks the small model of the requested model's family. It can accept free paraphrases, which
+ * the guard rejects, and it can be wrong. Without a small model, every paraphrase is a miss.
+ */
+export function smallModelVerifier(): VerifyHit {
+  const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> =>
+    (await import('./small-model-verifier.ts')).verifyBySmallModel(query.text, entry.text, call)
+  return Object.assign(verify, { judgesWording: true })
+}
+
+export interface CacheDirectives {
+  readonly allowsRead: boolean
+  readonly allowsWrite: boolean
+  readonly threshold?: number
+}
+
+export const NO_DIRECTIVES: CacheDirectives = { allowsRead: true, allowsWrite: true }
+
+/** The registered Cache-Control directives. */
+const DIRECTIVE =
+  /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
+
+/** Throws for an unknown directive, because ignoring a misspelled `no-store` would store the answer. */
+export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
+  const control = header('cache-control')
+  const threshold = readThreshold(header('x-svc-cache-threshold'))
+  if (!control && threshold === undefined) return NO_DIRECTIVES
+  const directives = readDirectives(control ?? '')
+  const noStore = directives.includes('no-store')
+  const noCache = directives.some((directive) => /^(?:no-cache\b.*|max-age\s*=\s*"?0+"?)$/.test(directive))
+  return { allowsRead: !noStore && !noCache, allowsWrite: !noStore, ...(threshold === undefined ? {} : { threshold }) }
+}
+
+function readDirectives(value: string): readonly string[] {
+  const directives = value.toLowerCase().split(',')
+  return directives.map((directive) => {
+    const trimmed = directive.trim()
+    if (trimmed === '' || DIRECTIVE.test(trimmed)) return trimmed
+    throw headerError('Cache-Control', directive, 'Cache-Control directives, such as no-store or no-cache')
+  })
+}
+
+function readThreshold(value: string | null | undefined): number | undefined {
+  if (value === null || value === undefined) return undefined
+  const text = value.trim()
+  const threshold = Number(text)
+  if (/^\d{1,4}(?:\.\d{1,18})?$/.test(text) && threshold <= 1) return threshold
+  const share = threshold / 100
+  const hint = share >= MIN_THRESHOLD && share <= 1 ? ` (did you mean ${share}?)` : ''
+  throw headerError('X-Svc-Cache-Threshold', value, `a number from 0 to 1, such as 0.98${hint}`)
+}

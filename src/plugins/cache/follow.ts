@@ -1,0 +1,291 @@
+import type { Runtime } from '../../core/ports.ts'
+import { isStorable } from './cacheability.ts'
+import type { AnswerClaim } from './find-answer.ts'
+import type { CacheMiss } from './semantic-cache.ts'
+import {
+  type AnswerSource,
+  type SourceReceiver,
+  type StreamPart,
+  type StreamReader,
+  isContentOrEnd,
+} from '../../core/answer.ts'
+import { NO_USAGE, type Usage } from '../../core/money.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { asObject } from '../../core/json.ts'
+import type { Dialect } from '../../core/prompt.ts'
+import { quotaOf } from '../../core/store.ts'
+import { createReader as chatReader } from '../../formats/chat/answer-reader.ts'
+import { createReader as messagesReader } from '../../formats/messages/answer-reader.ts'
+import { createReader as responsesReader } from '../../formats/responses/answer-reader.ts'
+import { createSseParser, type SseParser } from '../../http/sse.ts'
+import type { EventChunk, EventSink } from '../../streams/event-buffer.ts'
+import { createStreamSearch, type LiveStream, publishStream, type StreamLocation } from '../../streams/live-stream.ts'
+import type { Leader } from './single-flight.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
+import { hitBill } from '../../kernel/charge.ts'
+import {
+  type AnswerKeeper,
+  hexDigitsOf,
+  type Parsed,
+  type PublishedAnswer,
+  type ReplayPlan,
+  type Reserved,
+  type Size,
+} from '../../kernel/exchange.ts'
+import type { Services, SharedAnswer } from '../../kernel/services.ts'
+
+export function publishToOtherProcesses(
+  live: PublishedAnswer,
+  claim: AnswerClaim,
+  keyId: string,
+  { runtime, detached }: Services,
+): void {
+  const location = locationOf(claim, keyId)
+  if (location === undefined || !claim.isOwned()) return
+  // The gateway's `close` waits a limited time for the last part to be written.
+  detached.add({ end: () => {}, ended: publishStream(live, location, runtime) })
+}
+
+export function createClaimStreamSearch(
+  claim: AnswerClaim,
+  keyId: string,
+  { runtime, timeouts }: Services,
+): (() => Promise<LiveStream | undefined>) | undefined {
+  const location = locationOf(claim, keyId)
+  return location && createStreamSearch(location, { now: runtime.now, after: runtime.after, idleMs: timeouts.idle })
+}
+
+function locationOf({ streamStore, id }: AnswerClaim, keyId: string): StreamLocation | undefined {
+  return streamStore && { store: streamStore, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
+}
+
+const READERS: Readonly<Record<Dialect, () => StreamReader>> = {
+  openai: chatReader,
+  anthropic: messagesReader,
+  responses: responsesReader,
+}
+const MAX_EVENT_CHARS = 16 * 1024 * 1024
+const FIRST_CONTENT_TIMEOUT_MS = 30_000
+
+interface FollowedStream {
+  readonly live: LiveStream
+  /** Present if other requests in this process may wait for the answer to this request. */
+  readonly leader?: Leader<SharedAnswer, PublishedAnswer>
+}
+
+export type FollowStream = typeof followStream
+
+/**
+ * Resolves with undefined for an unknown dialect, or if the stream ends or times out before the first content. Rejects
+ * if the request is canceled before that.
+ */
+export async function followStream(
+  reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin' | 'cancellation'> & {
+    readonly size: Pick<Size, 'prepare' | 'estimate' | 'billedCacheWrites'>
+  },
+  miss: Pick<CacheMiss, 'countAsHit' | 'spent'>,
+  { live, leader }: FollowedStream,
+  { runtime }: Pick<Services, 'runtime'>,
+): Promise<{ readonly replay: ReplayPlan } | undefined> {
+  const dialect = live.metadata['dialect']
+  if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
+  const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, runtime))
+  const cancel = runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
+  const { cancellation } = reserved
+  const unsubscribe = cancellation.onCancel(() => answer.abort())
+  const hasContent = await answer.hasContent
+  cancel()
+  unsubscribe()
+  if (cancellation.isCanceled) {
+    answer.abort()
+    throw cancellation.reason
+  }
+  if (!hasContent) return undefined
+  await reserved.size.prepare()
+  miss.countAsHit()
+  const replay: ReplayPlan = {
+    kind: 'replay',
+    answer,
+    get bill() {
+      return hitBill(reserved, { promptTokens: reserved.size.estimate, usage: answer.usage, spent: miss.spent })
+    },
+    ...(leader !== undefined && { keeper: createFollowerKeeper(leader) }),
+  }
+  return { replay }
+}
+
+function createFollowerKeeper(leader: Leader<SharedAnswer, PublishedAnswer>): AnswerKeeper {
+  return {
+    share: leader.publish,
+    finish: ({ status, completion, bill }) => {
+      const answer = status === 200 ? completion?.() : undefined
+      if (answer === undefined || bill === undefined || !isStorable(answer)) {
+        return leader.complete(status === 499 ? 'handed-over' : 'not-shared')
+      }
+      leader.complete({ shared: { completion: answer, promptTokens: bill.originalTokens } })
+    },
+  }
+}
+
+function isDialect(dialect: unknown): dialect is Dialect {
+  return typeof dialect === 'string' && Object.hasOwn(READERS, dialect)
+}
+
+class FollowedAnswer implements AnswerSource, EventSink {
+  readonly hasContent: Promise<boolean>
+  usage: Usage | undefined
+
+  readonly #live: LiveStream
+  readonly #parser: SseParser = createSseParser(MAX_EVENT_CHARS)
+  readonly #reader: StreamReader
+  readonly #newId: string | undefined
+  readonly #earlyParts: StreamPart[] = []
+  /** Held until the stream ends, because the usage must precede them. */
+  readonly #lastParts: StreamPart[] = []
+  /** Undefined until the constructor has subscribed to the stream. */
+  readonly #leave: (() => void) | undefined
+  readonly #waitingChunks: EventChunk[] = []
+  #isReading = false
+  /** Called when the waiting chunks have been read or a read has failed. */
+  #pendingEnd: (() => void) | undefined
+  #receiver: SourceReceiver | undefined
+  #failure: unknown
+  #isOver = false
+  #isPaused = false
+  #resume: () => void = () => {}
+  #resolveContent: (hasContent: boolean) => void = () => {}
+
+  constructor(live: LiveStream, reader: StreamReader, newId: string | undefined) {
+    this.#live = live
+    this.#reader = reader
+    this.#newId = newId
+    this.hasContent = new Promise((resolve) => (this.#resolveContent = resolve))
+    const leaveSubscribers = live.subscribers?.join()
+    const stop = live.follow(this)
+    this.#leave = () => {
+      stop()
+      leaveSubscribers?.()
+    }
+    if (this.#isOver) this.#leave()
+  }
+
+  /** Accepts one chunk per turn of the event loop, because many requests may follow one stream. */
+  write(chunk: EventChunk): boolean {
+    if (this.#isOver) return true
+    this.#waitingChunks.push(chunk)
+    if (!this.#isReading) void this.#readWaiting()
+    return false
+  }
+
+  onDrain(listener: () => void): void {
+    this.#resume = listener
+  }
+
+  end(): void {
+    if (this.#isOver) return
+    if (this.#isReading) {
+      this.#pendingEnd = () => this.end()
+      return
+    }
+    if (!this.#lastParts.some(({ type }) => type === 'done')) return this.fail(streamEndedEarly())
+    const usage = asObject(this.#live.summary()['usage'])
+    if (usage !== undefined) this.usage = { ...NO_USAGE, ...usage }
+    if (this.usage !== undefined) this.#forward({ type: 'usage', usage: this.usage })
+    for (const part of this.#lastParts) this.#forward(part)
+    this.#close()
+    this.#receiver?.onEnd()
+  }
+
+  fail(error: unknown): void {
+    if (this.#isOver) return
+    if (this.#isReading) {
+      this.#pendingEnd = () => this.fail(error)
+      return
+    }
+    this.#failure = error
+    this.#close()
+    this.#receiver?.onError(error)
+  }
+
+  detach(): void {}
+
+  read(receiver: SourceReceiver): void {
+    this.#receiver = receiver
+    for (const part of this.#earlyParts.splice(0)) receiver.onChunk({ parts: [part] })
+    if (this.#failure !== undefined) receiver.onError(this.#failure)
+    else if (this.#isOver) receiver.onEnd()
+  }
+
+  pause(): void {
+    this.#isPaused = true
+  }
+
+  resume(): void {
+    this.#isPaused = false
+    this.#resume()
+  }
+
+  complete(): void {
+    this.#close()
+  }
+
+  abort(): void {
+    this.#close()
+  }
+
+  async #readWaiting(): Promise<void> {
+    this.#isReading = true
+    await yieldToEventLoop()
+    try {
+      for (const chunk of this.#waitingChunks.splice(0)) this.#read(chunk)
+    } catch (error) {
+      this.#pendingEnd = () => this.fail(error)
+    }
+    this.#isReading = false
+    if (this.#pendingEnd !== undefined) this.#pendingEnd()
+    else if (!this.#isPaused) this.#resume()
+  }
+
+  #read(chunk: EventChunk): void {
+    if (this.#isOver) return
+    const bytes = typeof chunk === 'string' ? encoder.encode(chunk) : chunk
+    for (const event of this.#parser.read(bytes)) for (const part of this.#reader(event).parts) this.#receive(part)
+  }
+
+  #receive(part: StreamPart): void {
+    if (part.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...part.usage }
+    else if (part.type === 'answer-end' || part.type === 'done') this.#lastParts.push(part)
+    else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#newId ?? part.id })
+    else this.#forward(part)
+    if (part.type.endsWith('-delta') && isContentOrEnd(part)) this.#resolveContent(true)
+  }
+
+  #forward(part: StreamPart): void {
+    if (this.#receiver === undefined) this.#earlyParts.push(part)
+    else this.#receiver.onChunk({ parts: [part] })
+  }
+
+  #close(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#resolveContent(false)
+    this.#leave?.()
+  }
+}
+
+const encoder = new TextEncoder()
+
+function streamEndedEarly(): GatewayError {
+  return new GatewayError(
+    'upstream',
+    'This request shared the answer of an identical request, which ended early. Send the request again.',
+  )
+}
+
+/** Returns undefined if the format uses the upstream's id. */
+export function newAnswerId(
+  { format, id }: Pick<Parsed, 'format' | 'id'>,
+  { uuid }: Pick<Runtime, 'uuid'>,
+): string | undefined {
+  return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
+}

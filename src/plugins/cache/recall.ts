@@ -1,0 +1,181 @@
+import type { CacheMiss } from './semantic-cache.ts'
+import { readCacheDirectives } from './cache-options.ts'
+import { chain, isPromise, type MaybePromise } from '../../core/async.ts'
+import { type NanoUsd, ZERO } from '../../core/money.ts'
+import type { LiveStream } from '../../streams/live-stream.ts'
+import { createSingleFlight, type FlightRole, type Leader } from './single-flight.ts'
+import { hitBill } from '../../kernel/charge.ts'
+import {
+  type AnswerKeeper,
+  MAX_HEADER_WAIT_MS,
+  type PublishedAnswer,
+  type ReplayPlan,
+  type RequestOutcome,
+  type Reserved,
+} from '../../kernel/exchange.ts'
+import type { FollowStream } from './follow.ts'
+import { answerHeadersOf } from '../../kernel/measure.ts'
+import type { Recalled, RecallMiss, RecallResult } from '../../kernel/exchange.ts'
+import type { AnswerCache, Services, SharedAnswer } from '../../kernel/services.ts'
+
+type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
+type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
+
+/** Looks for a stored answer, or for an identical request whose answer this one can share. */
+export function recallFromCache(
+  reserved: Reserved,
+  answerCache: AnswerCache,
+  services: Services,
+): MaybePromise<RecallResult> {
+  const ready = reserved.size.mayContainLargeMedia
+    ? loadOnDemand().then(({ digestBlocks }) => digestBlocks(reserved.prompt))
+    : undefined
+  return chain(ready, () => lookUp(reserved, answerCache, services))
+}
+
+const loadOnDemand = () => import('../../kernel/on-demand.ts')
+
+function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
+  const { prompt, key, resolved, cancellation, request, id } = reserved
+  const lookupResult = answerCache.cache.lookUp({
+    prompt,
+    keyId: key.id,
+    modelName: resolved.name,
+    headers: answerHeadersOf(request, resolved.routes[0].provider),
+    directives: readCacheDirectives((name) => request.header(name)),
+    cancellation,
+    requestId: id,
+    smallModel: () => services.smallModel(resolved.routes[0]),
+    similar: key.permissions.cacheSimilar ?? resolved.routes[0].model.cacheSimilar,
+  })
+  return chain(lookupResult, (answer) => {
+    if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
+    if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, services), spent: answer.spent }
+    return join(reserved, answer, answerCache, services)
+  })
+}
+
+function join(
+  reserved: Reserved,
+  miss: CacheMiss,
+  answerCache: AnswerCache,
+  services: Services,
+): MaybePromise<RecallResult> {
+  const { key, cancellation, prompt } = reserved
+  const joinOptions = { cancellation, followsStream: canFollow(reserved) }
+  const singleFlight = (answerCache.singleFlight ??= createSingleFlight({ timeout: answerCache.followTimeout }))
+  const role = singleFlight.join(`${key.id} ${miss.id}`, joinOptions)
+  const recalling = chain(role, (joined) => joinAs(joined, reserved, miss, services))
+  return prompt.stream && isPromise(recalling) ? recallInTime(recalling, reserved, miss, services) : recalling
+}
+
+/** The headers of a stream leave in time even if the identical request, for which this one waits, has no content yet. */
+function recallInTime(
+  recalling: Promise<Recalled>,
+  reserved: Reserved,
+  { claim }: CacheMiss,
+  { runtime }: Services,
+): Promise<RecallResult> {
+  const dueAt = runtime.now() + MAX_HEADER_WAIT_MS
+  return new Promise((resolve, reject) => {
+    const cancel = runtime.after(MAX_HEADER_WAIT_MS, () => {
+      reserved.headersDueAt = dueAt
+      resolve({ recalling })
+    })
+    recalling.finally(cancel).then((recalled) => {
+      // A request that owns the claim has waited for the store only.
+      if (claim?.isOwned() !== true) reserved.headersDueAt = dueAt
+      resolve(recalled)
+    }, reject)
+  })
+}
+
+const followStream: FollowStream = async (...parameters) => (await loadOnDemand()).followStream(...parameters)
+
+/** Only streams with one choice can be followed. Plugins change the stream of each caller in its own way. */
+function canFollow({ prompt, plugins }: Reserved): boolean {
+  return prompt.stream && (prompt.settings.choices ?? 1) === 1 && plugins?.changesResponse !== true
+}
+
+function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<Recalled> {
+  const { spent } = miss
+  if (role.role === 'leader') return lead(reserved, miss, role, services)
+  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services), spent }
+  if (role.role === 'alone') return recallMiss
+  if (role.role === 'stream') {
+    return followStream(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? recallMiss)
+  }
+  miss.countAsHit()
+  return { replay: replayOf(reserved, role.value, spent) }
+}
+
+function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Recalled> {
+  const { spent, claim } = miss
+  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services, leader), spent }
+  if (claim === undefined) return recallMiss
+  const find = async (): Promise<Recalled> => {
+    const joined = await joinOtherProcess(reserved, claim, services)
+    if (joined === undefined) return recallMiss
+    if ('stream' in joined)
+      return (await followStream(reserved, miss, { live: joined.stream, leader }, services)) ?? recallMiss
+    leader.complete({ shared: joined })
+    miss.countAsHit()
+    return { replay: replayOf(reserved, joined, spent) }
+  }
+  return find().catch((reason: unknown) => {
+    leader.complete('handed-over')
+    throw reason
+  })
+}
+
+async function joinOtherProcess(
+  reserved: Reserved,
+  claim: NonNullable<CacheMiss['claim']>,
+  services: Services,
+): ReturnType<typeof claim.join<LiveStream>> {
+  if (!canFollow(reserved) || claim.streamStore === undefined) return claim.join()
+  const onDemand = await loadOnDemand()
+  return claim.join(onDemand.createClaimStreamSearch(claim, reserved.key.id, services))
+}
+
+function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer, spent: NanoUsd = ZERO): ReplayPlan {
+  const bill = hitBill(reserved, { promptTokens, usage: completion.usage, spent })
+  return { kind: 'replay', answer: completion, bill }
+}
+
+/** The caller does not wait until the answer is stored, because the embedder may be slow. */
+function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, leader?: AnswerLeader): AnswerKeeper {
+  const { claim } = miss
+  const finish = ({ status, completion, bill }: RequestOutcome): void => {
+    if (status !== 200 || completion === undefined || bill === undefined) {
+      leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
+      void claim?.release()
+      return
+    }
+    const handleFailure = (cause: unknown): void => {
+      leader?.complete('not-shared')
+      void claim?.release()
+      services.observers.reportFailure('an answer could not be stored in the cache', cause)
+    }
+    try {
+      const shared = storeAndShare(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
+      if (isPromise(shared)) shared.catch(handleFailure)
+    } catch (cause) {
+      handleFailure(cause)
+    }
+  }
+  if (leader === undefined || !canFollow(reserved)) return { finish }
+  const share = (live: PublishedAnswer): void => {
+    leader.publish(live)
+    if (claim?.streamStore === undefined) return
+    void loadOnDemand().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
+  }
+  return { finish, share }
+}
+
+function storeAndShare(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {
+  return chain(miss.store(shared.completion, shared.promptTokens), (isStored) => {
+    leader?.complete(isStored ? { shared } : 'not-shared')
+    return miss.claim?.release()
+  })
+}

@@ -1,0 +1,132 @@
+import { sha256 } from '#hash'
+import { digestJson, digestJsonInSteps, digestWithPauses } from '../../core/cache.ts'
+import { GatewayError } from '../../core/errors.ts'
+import type { ResponseSink } from '../../core/http.ts'
+import { asObject, asString, type JsonObject, parseObject } from '../../core/json.ts'
+import type { EventSink } from '../../streams/event-buffer.ts'
+import type { ReplayedAnswer, RequestClaim } from './idempotency.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
+import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../../kernel/event-sink.ts'
+import { MAX_HEADER_WAIT_MS, type Parsed } from '../../kernel/exchange.ts'
+import type { Services } from '../../kernel/services.ts'
+import { rateOf } from '../../kernel/send-failure.ts'
+import { baseHeaders, release } from '../../kernel/settle.ts'
+import { hideMarginInAnswer } from '../../kernel/stored-margin.ts'
+
+/** Accepts only printable ASCII, because clients encode other characters in headers differently. */
+const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
+
+export async function deduplicate(parsed: Parsed, services: Services): Promise<Parsed | undefined> {
+  const { key, subscribers, cancellation, request, requestBody } = parsed
+  const idempotencyKey = request.header('idempotency-key')
+  if (idempotencyKey === undefined || subscribers === undefined) return parsed
+  if (!KEY_PATTERN.test(idempotencyKey)) throw invalidIdempotencyKey()
+  const claiming = services.idempotency.claim({
+    owner: key.id,
+    idempotencyKey,
+    // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
+    fingerprint: sha256(`${request.path}\n${await digestBody(requestBody, parsed)}`),
+    subscribers,
+    signal: cancellation.signal,
+    timeoutMs: services.timeouts.total,
+  })
+  const begun = parsed.prompt.stream ? await beginInTime(claiming, parsed, services) : undefined
+  const claimed = await claiming
+  if (claimed.role === 'repetition') return replay(parsed, claimed.replayed, services, begun)
+  parsed.idempotencyClaim = claimed.first
+  if (begun !== undefined) continueStream(parsed, begun)
+  return parsed
+}
+
+/** If the first request has no content yet, the headers of a stream leave in time. Returns the sink of such a stream. */
+async function beginInTime(
+  claiming: Promise<RequestClaim>,
+  parsed: Parsed,
+  services: Services,
+): Promise<EventSink | undefined> {
+  const isClaimed = await new Promise<boolean>((resolve) => {
+    const cancel = services.runtime.after(MAX_HEADER_WAIT_MS, () => resolve(false))
+    claiming.finally(cancel).then(
+      () => resolve(true),
+      () => resolve(true),
+    )
+  })
+  if (isClaimed) return undefined
+  const rate = await rateOf(parsed, services)
+  parsed.sink.begin(200, { ...baseHeaders(parsed.id, rate), ...STREAM_HEADERS })
+  const begun = eventSinkOf(parsed, services)
+  parsed.endStream = begun.fail
+  return begun
+}
+
+/** The first request has failed in another process, so this one calls the upstream. Its headers have left. */
+function continueStream(parsed: Parsed, begun: EventSink): void {
+  const { sink } = parsed
+  begun.detach()
+  const continued: ResponseSink = {
+    send: (_status, _headers, body) => {
+      sink.write(body)
+      sink.end()
+    },
+    begin: () => {},
+    write: (bytes) => sink.write(bytes),
+    onDrain: (listener) => sink.onDrain(listener),
+    end: () => sink.end(),
+    destroy: () => sink.destroy(),
+  }
+  parsed.sink = continued
+}
+
+async function digestBody(body: JsonObject, { size }: Parsed): Promise<string> {
+  if (size.mayContainLargeMedia) await digestWithPauses([digestJsonInSteps(body, sha256)], yieldToEventLoop)
+  return digestJson(body, sha256)
+}
+
+function invalidIdempotencyKey(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'Idempotency-Key: expected 1 to 255 printable ASCII characters, such as a UUID.',
+    { param: 'Idempotency-Key' },
+  )
+}
+
+async function replay(
+  parsed: Parsed,
+  replayed: ReplayedAnswer,
+  services: Services,
+  begun: EventSink | undefined,
+): Promise<undefined> {
+  const { key, id, sink } = parsed
+  try {
+    const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
+    if (replayed.kind === 'complete') {
+      const { answer } = replayed
+      const { status, head, body } = services.showsMargin ? answer : hideMarginInAnswer(answer)
+      await release(parsed, { status }, services)
+      if (begun === undefined) sink.send(status, { ...headers, ...head }, body)
+      else if (status !== 200) begun.fail(failureIn(body))
+      else {
+        begun.write(body)
+        begun.end()
+      }
+      return
+    }
+    await release(parsed, { status: 200 }, services)
+    if (begun === undefined) sink.begin(200, { ...headers, ...replayed.head })
+    const { recording, leave } = replayed
+    const stopReading = recording.follow(0, leaveOnFailure(begun ?? eventSinkOf(parsed, services), leave))
+    parsed.onDisconnect = () => {
+      stopReading()
+      leave()
+    }
+    if (parsed.isDisconnected) parsed.onDisconnect()
+  } catch (error) {
+    if (replayed.kind === 'live') replayed.leave()
+    throw error
+  }
+}
+
+function failureIn(body: string): GatewayError {
+  const message = asString(asObject(parseObject(body)?.['error'])?.['message'])
+  return new GatewayError('upstream-rejected', message ?? 'The first request with this Idempotency-Key failed.')
+}

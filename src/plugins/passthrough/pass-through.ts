@@ -1,0 +1,259 @@
+import type { Bill } from '../../billing/bill.ts'
+import type { SourceReceiver } from '../../core/answer.ts'
+import { failureStatus, GatewayError } from '../../core/errors.ts'
+import { joinBytes, type HeaderRecord } from '../../core/http.ts'
+import { isJsonObject, type JsonObject } from '../../core/json.ts'
+import { fromDollars, type NanoUsd, scale, ZERO } from '../../core/money.ts'
+import type { PassthroughAnswer } from '../../core/ports.ts'
+import type { Reservation, WaitForStore } from '../../governance/reservation.ts'
+import { timeoutError, upstreamError } from '../../upstream/attempts.ts'
+import { PASSTHROUGH } from '../../kernel/charge.ts'
+import { type Authenticated, type ResolvedModel, waitForStore } from '../../kernel/exchange.ts'
+import { marginOf } from '../../kernel/parse-request.ts'
+import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './parse-passthrough.ts'
+import { answerHeaders, baseHeaders, asFailure, canceledError, settle } from '../../kernel/settle.ts'
+import type { Services } from '../../kernel/services.ts'
+
+type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
+
+/** Never retries, because a repetition may be expensive or unsafe. */
+export async function passThrough(
+  authenticated: Authenticated,
+  target: PassthroughTarget,
+  services: Services,
+): Promise<undefined> {
+  const request = await parsePassthrough(authenticated, target, services)
+  const { resolved, maxPrice, provider } = request
+  const isListed = provider.model(request.request.model ?? '') !== undefined
+  const route = request.request.model !== undefined && isListed ? resolved.routes[0] : undefined
+  if (services.plugins !== undefined) {
+    const { checkRequest } = await import('../../kernel/rare-stages.ts')
+    await checkRequest(authenticated, services, request.request.model)
+  }
+  authenticated.resolved = resolved
+  authenticated.margin = marginOf(services, authenticated.key, resolved.name, route)
+  const maxCost = scale(maxPrice, authenticated.margin)
+  const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
+  const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }
+  const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
+  const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, reservation })
+  const vendorAnswer = await callVendor(exchange, request, services).catch(async (error: unknown) => {
+    if (GatewayError.is(error) && failureStatus(error) === 404) await target.onNotFound?.(exchange.key)
+    throw error
+  })
+  const mustReadAnswer =
+    target.onAnswer !== undefined || (request.endpoint.finalPrice !== undefined && isJson(vendorAnswer))
+  const answered = { exchange, request, vendorAnswer, services }
+  return mustReadAnswer ? sendCompleteAnswer(answered, target) : sendStream(answered)
+}
+
+/** Bills the maximum price if the caller disconnects meanwhile, because the vendor may charge it. */
+async function callVendor(
+  exchange: ReservedPassthrough,
+  request: ParsedPassthrough,
+  services: Services,
+): Promise<PassthroughAnswer> {
+  const { cancellation } = exchange
+  const { runtime, timeouts } = services
+  const total = remainingMs(exchange, services)
+  const firstByte = request.isStreamed ? timeouts.firstByte : total
+  if (cancellation.isCanceled) throw canceledError(cancellation.reason)
+  try {
+    const vendorAnswer = await request.provider.passThrough?.({
+      ...request.call,
+      get signal() {
+        return cancellation.signal
+      },
+      cancellation,
+      runtime,
+      timeouts: { ...timeouts, total, firstByte },
+    })
+    if (vendorAnswer !== undefined) return vendorAnswer
+    throw upstreamError(request.provider.name, 'has no such endpoint')
+  } catch (error) {
+    if (!cancellation.isCanceled) throw error
+    const failure = canceledError(error)
+    const bill = billOf(exchange, request.maxPrice)
+    await settle(exchange, { status: failureStatus(failure), failure, bill }, services)
+    throw failure
+  }
+}
+
+interface AnsweredPassthrough {
+  readonly exchange: ReservedPassthrough
+  readonly request: ParsedPassthrough
+  readonly vendorAnswer: PassthroughAnswer
+  readonly services: Services
+}
+
+function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
+  const { exchange, request, vendorAnswer, services } = answered
+  const { sink, cancellation } = exchange
+  const { status, source } = vendorAnswer
+  const bill = billOf(exchange, request.maxPrice)
+  sink.begin(status, headersOf(answered, bill))
+  sink.onDrain(() => source.resume())
+  return new Promise((resolve) => {
+    const end = async (failure: GatewayError | undefined): Promise<void> => {
+      const outcome =
+        failure === undefined
+          ? { status }
+          : { status: cancellation.isCanceled ? failureStatus(failure) : status, failure }
+      await settle(exchange, { ...outcome, bill }, services)
+      if (failure === undefined) sink.end()
+      else sink.destroy()
+      resolve(undefined)
+    }
+    readBytesOf(answered, {
+      onBytes: (bytes) => {
+        if (!sink.write(bytes)) source.pause()
+      },
+      onEnd: () => void end(undefined),
+      onError: (error) => void end(cancellation.isCanceled ? canceledError(error) : asFailure(error)),
+    })
+  })
+}
+
+/** After a failure, bills the request only if its caller has disconnected. */
+async function sendCompleteAnswer(answered: AnsweredPassthrough, target: PassthroughTarget): Promise<undefined> {
+  const { exchange, request, vendorAnswer, services } = answered
+  const { provider } = request
+  const { status } = vendorAnswer
+  try {
+    const bytes = await readAnswer(answered)
+    const answer = parseAnswer(bytes, provider.name)
+    await target.onAnswer?.(exchange.key, provider, answer)
+    const bill = billOf(exchange, priceOfAnswer(request, answer, services))
+    await settle(exchange, { status, bill }, services)
+    exchange.sink.send(status, headersOf(answered, bill), bytes)
+  } catch (error) {
+    const isDisconnected = exchange.cancellation.isCanceled
+    const failure = isDisconnected ? canceledError(error) : asFailure(error)
+    const bill = billOf(exchange, request.maxPrice)
+    const finalBill = isDisconnected ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
+    await settle(exchange, { status: failureStatus(failure), failure, bill: finalBill }, services)
+    throw failure
+  }
+  return undefined
+}
+
+/** Bills the reserved price if `finalPrice` fails, because the vendor has charged for the answer. */
+function priceOfAnswer(
+  { endpoint, request, maxPrice }: ParsedPassthrough,
+  answer: JsonObject,
+  { observers }: Services,
+): NanoUsd {
+  try {
+    const dollars = endpoint.finalPrice?.(request, answer) ?? NaN
+    const price = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : maxPrice
+    return price < maxPrice ? price : maxPrice
+  } catch (cause) {
+    observers.reportFailure('finalPrice failed; the maximum price was billed', cause)
+    return maxPrice
+  }
+}
+
+const MAX_READ_BYTES = 32 * 1024 * 1024
+
+function readAnswer(answered: AnsweredPassthrough): Promise<Uint8Array> {
+  const { source } = answered.vendorAnswer
+  const pieces: Uint8Array[] = []
+  let size = 0
+  return new Promise((resolve, reject) => {
+    readBytesOf(answered, {
+      onBytes: (bytes) => {
+        size += bytes.byteLength
+        if (size <= MAX_READ_BYTES) return void pieces.push(bytes)
+        source.abort()
+        reject(upstreamError(answered.request.provider.name, 'sent an answer larger than 32 MiB'))
+      },
+      onEnd: () => resolve(joinBytes(pieces, size)),
+      onError: reject,
+    })
+  })
+}
+
+/** Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
+function readBytesOf(
+  { exchange, vendorAnswer, request, services }: AnsweredPassthrough,
+  receiver: Omit<SourceReceiver, 'onChunk'>,
+): void {
+  const { cancellation } = exchange
+  const { source } = vendorAnswer
+  if (request.provider.endsCalls === true) return source.read({ ...receiver, onChunk: () => {} })
+  let hasEnded = false
+  const end = (deliver: () => void): void => {
+    if (hasEnded) return
+    hasEnded = true
+    cancelTimer()
+    unsubscribe()
+    deliver()
+  }
+  const fail = (error: unknown): void => end(() => receiver.onError(error))
+  const stop = (reason: unknown): void => {
+    fail(reason)
+    source.abort()
+  }
+  const delay = remainingMs(exchange, services)
+  const cancelTimer = services.runtime.after(delay, () =>
+    stop(timeoutError(request.provider.name, services.timeouts.total)),
+  )
+  let unsubscribe = (): void => {}
+  source.read({
+    onBytes: (bytes) => {
+      if (!hasEnded) receiver.onBytes(bytes)
+    },
+    onChunk: () => {},
+    onEnd: () => end(() => receiver.onEnd()),
+    onError: fail,
+  })
+  if (!hasEnded) unsubscribe = cancellation.onCancel(() => stop(cancellation.reason))
+}
+
+function remainingMs({ startedAt }: Authenticated, { runtime, timeouts }: Services): number {
+  return Math.max(1, timeouts.total - (runtime.now() - startedAt))
+}
+
+function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {
+  try {
+    const value: unknown = JSON.parse(new TextDecoder().decode(bytes))
+    if (isJsonObject(value)) return value
+  } catch {
+    // The error below covers both malformed JSON and other JSON values.
+  }
+  throw upstreamError(provider, 'sent an answer that is not a JSON object')
+}
+
+function isJson({ header }: PassthroughAnswer): boolean {
+  return /^application\/json\b/i.test(header('content-type') ?? '')
+}
+
+function headersOf({ exchange, vendorAnswer, services }: AnsweredPassthrough, bill: Bill): HeaderRecord {
+  const { id, reservation } = exchange
+  const { header } = vendorAnswer
+  const disposition = header('content-disposition')
+  return {
+    ...baseHeaders(id, reservation.rate),
+    ...answerHeaders(bill, [], services),
+    'content-type': header('content-type') ?? 'application/octet-stream',
+    ...(disposition !== undefined && { 'content-disposition': disposition }),
+    // Browsers must not treat a file of another content type as HTML or a script.
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-store',
+  }
+}
+
+function billOf({ margin }: ReservedPassthrough, price: NanoUsd): Bill {
+  return {
+    originalTokens: 0,
+    optimizedTokens: 0,
+    completionTokens: 0,
+    theoretical: price,
+    actual: price,
+    billed: scale(price, margin),
+    margin,
+    cache: 'MISS',
+    strategy: PASSTHROUGH,
+    isEstimated: false,
+  }
+}

@@ -1,0 +1,308 @@
+import { mapInSlices, Cancellation } from '../../core/async.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../../core/json.ts'
+import type { Provider, StoredResponseCall } from '../../core/ports.ts'
+import { elementTexts } from '../../core/splice-json.ts'
+import { quotaOf, type Store } from '../../core/store.ts'
+import { chatClient } from '../../formats/chat/client.ts'
+import { reserveOneRequest } from '../../governance/reservation.ts'
+import type { VirtualKey } from '../../governance/virtual-key.ts'
+import type { Endpoint } from '../../http/router.ts'
+import { authenticate, findCallerKey } from '../../kernel/admission.ts'
+import {
+  notEnabled,
+  type PassthroughName,
+  type PassthroughOptions,
+  type PassthroughTarget,
+} from './parse-passthrough.ts'
+import { passThrough } from './pass-through.ts'
+import {
+  Stages,
+  createExchange,
+  sendWithRateStatus,
+  type Call,
+  type Handler,
+  noStoreHeaders,
+  pathId,
+} from '../../kernel/run.ts'
+import type { Services } from '../../kernel/services.ts'
+import { baseHeaders, sendJson } from '../../kernel/settle.ts'
+import { hideStoredMargin } from '../../kernel/stored-margin.ts'
+import { upstreamError } from '../../upstream/attempts.ts'
+
+interface PassthroughDependencies {
+  readonly services: Services
+  readonly store: Store
+  readonly options: PassthroughOptions
+}
+
+/** The vendor's path is built from validated segments. The caller's path and query are never forwarded. */
+export function passthroughEndpoints(dependencies: PassthroughDependencies): readonly Endpoint<Handler>[] {
+  const { services, options } = dependencies
+  const endpoint = (name: PassthroughName, suffix: '' | '/:action'): Endpoint<Handler> => ({
+    method: 'POST',
+    path: `/v1/${name}${suffix}`,
+    handle: passthroughHandler(services, (call) => {
+      const path = suffix === '' ? `/${name}` : `/${name}/${segmentOf(call, 'action')}`
+      return { name, endpoint: options[name], method: 'POST', path }
+    }),
+  })
+  return [
+    endpoint('images', '/:action'),
+    endpoint('audio', '/:action'),
+    endpoint('moderations', ''),
+    endpoint('completions', ''),
+    endpoint('rerank', ''),
+    ...fileEndpoints(dependencies),
+  ]
+}
+
+/** A key can use only the files that it created, although the vendor's account contains the files of all keys. */
+function fileEndpoints({ services, store, options }: PassthroughDependencies): readonly Endpoint<Handler>[] {
+  const registry = createFileRegistry(store, services)
+  const shared = { name: 'files', endpoint: options.files } as const
+  const fileEndpoint = (method: 'GET' | 'DELETE', suffix: string): Endpoint<Handler> => ({
+    method,
+    path: `/v1/files/:id${suffix}`,
+    handle: passthroughHandler(services, (call) => {
+      const id = segmentOf(call, 'id')
+      const forget = (key: VirtualKey): Promise<void> => registry.forget(key, id)
+      return {
+        ...shared,
+        method,
+        path: `/files/${id}${suffix}`,
+        findProvider: (key) => registry.providerOf(key, id),
+        // A file that has expired at the vendor must not count toward the key's quota.
+        ...(method === 'DELETE' && { onAnswer: forget, onNotFound: forget }),
+      }
+    }),
+  })
+  return [
+    {
+      method: 'POST',
+      path: '/v1/files',
+      handle: passthroughHandler(services, () => ({
+        ...shared,
+        method: 'POST',
+        path: '/files',
+        onAnswer: registry.register,
+      })),
+    },
+    {
+      method: 'GET',
+      path: '/v1/files',
+      handle: async (call) => {
+        const key = await findCallerKey(call.request, services)
+        if (options.files === undefined) throw notEnabled('files')
+        return sendWithRateStatus(call, key, services, await registry.list(key, call.query))
+      },
+    },
+    fileEndpoint('GET', ''),
+    fileEndpoint('DELETE', ''),
+    fileEndpoint('GET', '/content'),
+  ]
+}
+
+function passthroughHandler(services: Services, targetOf: (call: Call) => PassthroughTarget): Handler {
+  return (call) => {
+    const stages = Stages.begin(authenticate).next((exchange) => passThrough(exchange, targetOf(call), services))
+    return stages.run(createExchange(call, chatClient), services)
+  }
+}
+
+/** Matches ids that are safe in a path and in every store. */
+const SAFE_SEGMENT = /^[\w-]{1,200}$/
+
+function segmentOf(call: Call, variable: string): string {
+  const segment = call.variables[variable] ?? ''
+  if (SAFE_SEGMENT.test(segment)) return segment
+  throw new GatewayError(
+    'not-found',
+    'A path segment is invalid. Use up to 200 letters, digits, hyphens and underscores.',
+  )
+}
+
+const MAX_FILES_PER_PAGE = 1_000
+const DEFAULT_PAGE_SIZE = 100
+const MAX_CONCURRENT_READS = 16
+const MAX_FILE_OBJECT_LENGTH = 2_000
+
+function createFileRegistry(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>) {
+  const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
+
+  async function read(storeKey: string): Promise<{ readonly provider: string; readonly file: JsonObject } | undefined> {
+    const { provider, file } = asObject(parseJson((await store.get(storeKey)) ?? '')) ?? {}
+    return typeof provider === 'string' && isJsonObject(file) ? { provider, file } : undefined
+  }
+
+  /** Deletes a file that could not be registered, because no key could use it. */
+  async function deleteFile(provider: Provider, id: string): Promise<void> {
+    const { signal } = new AbortController()
+    const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
+    deleted?.source.abort()
+  }
+
+  return {
+    providerOf: async (key: VirtualKey, id: string): Promise<string> => {
+      const stored = await read(`${prefixOf(key)}${id}`)
+      if (stored === undefined) throw fileNotFoundError(id)
+      return stored.provider
+    },
+    register: async (key: VirtualKey, provider: Provider, file: JsonObject): Promise<void> => {
+      const id = asString(file['id']) ?? ''
+      if (!SAFE_SEGMENT.test(id)) throw upstreamError(provider.name, 'sent a file without a valid id')
+      const value = JSON.stringify({ provider: provider.name, file: shortenFile(file) })
+      try {
+        await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })
+      } catch (error) {
+        await deleteFile(provider, id).catch(() => undefined)
+        throw error
+      }
+    },
+    forget: async (key: VirtualKey, id: string): Promise<void> => void (await store.delete(`${prefixOf(key)}${id}`)),
+    list: async (key: VirtualKey, query: URLSearchParams): Promise<JsonObject> => {
+      const prefix = prefixOf(key)
+      const limit = parseLimit(query)
+      const after = query.get('after')
+      if (after !== null && !SAFE_SEGMENT.test(after)) {
+        const message = 'after: expected the id of the last file of the previous page.'
+        throw new GatewayError('invalid-request', message, { param: 'after' })
+      }
+      const start = after === null ? {} : { after: `${prefix}${after}` }
+      const storeKeys = await store.list(prefix, { ...start, limit: limit + 1 })
+      const stored = await mapInSlices(storeKeys.slice(0, limit), MAX_CONCURRENT_READS, read)
+      const files = stored.flatMap((entry) => (entry === undefined ? [] : [entry.file]))
+      const purpose = query.get('purpose')
+      const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)
+      return { object: 'list', data, has_more: storeKeys.length > limit }
+    },
+  }
+}
+
+function shortenFile(file: JsonObject): JsonObject {
+  if (JSON.stringify(file).length <= MAX_FILE_OBJECT_LENGTH) return file
+  const { id, object, bytes, created_at, purpose } = file
+  return { id, object, bytes, created_at, purpose }
+}
+
+function parseLimit(query: URLSearchParams): number {
+  const text = query.get('limit')
+  const limit = text === null ? DEFAULT_PAGE_SIZE : Number(text)
+  if (Number.isInteger(limit) && limit >= 1) return Math.min(limit, MAX_FILES_PER_PAGE)
+  const message = `limit is ${String(text).slice(0, 20)}; expected an integer of at least 1.`
+  throw new GatewayError('invalid-request', message, { param: 'limit' })
+}
+
+/** The message is the same for an unknown id and for another key's file. */
+function fileNotFoundError(id: string): GatewayError {
+  return new GatewayError(
+    'not-found',
+    `File with id ${JSON.stringify(id)} not found. Only the key that created a file can use it.`,
+    { param: 'file_id' },
+  )
+}
+
+/** Answers a request for a response that the gateway itself stores. */
+/** Returns the JSON text of the response. */
+type TurnAction = (key: VirtualKey, id: string) => Promise<string>
+
+export function responseEndpoints(services: Services): readonly Endpoint<Handler>[] {
+  const { turns } = services
+  const endpoint = (method: StoredResponseCall['method'], suffix: string, action: TurnAction): Endpoint<Handler> => ({
+    method,
+    path: `/v1/responses/:id${suffix}`,
+    handle: (call) => handleResponseCall(call, { method, suffix, action }, services),
+  })
+  const readAnswer: TurnAction = async (key, id) => {
+    const answer = await turns.find(key, id)
+    if (answer === undefined) throw responseNotFoundError(id)
+    return services.showsMargin ? answer : hideStoredMargin(answer)
+  }
+  return [
+    endpoint('GET', '', readAnswer),
+    endpoint('DELETE', '', async (key, id) => {
+      if (!(await turns.delete(key, id))) throw responseNotFoundError(id)
+      return JSON.stringify({ id, object: 'response', deleted: true })
+    }),
+    endpoint('POST', '/cancel', async (key, id) => {
+      await readAnswer(key, id)
+      const message = 'Only a response that was created with background: true can be canceled.'
+      throw new GatewayError('invalid-request', message, { param: 'response_id' })
+    }),
+    endpoint('GET', '/input_items', async (key, id) => {
+      const input = await turns.findInput(key, id)
+      if (input === undefined) throw responseNotFoundError(id)
+      const items = elementTexts(input) ?? []
+      return `{"object":"list","data":[${items.toReversed().join(',')}],"has_more":false}`
+    }),
+  ]
+}
+
+type ResponseEndpoint = Pick<StoredResponseCall, 'method'> & { readonly suffix: string; readonly action: TurnAction }
+
+async function handleResponseCall(call: Call, endpoint: ResponseEndpoint, services: Services): Promise<void> {
+  const { method, suffix, action } = endpoint
+  const { turns, ledger, runtime, timeouts } = services
+  const id = pathId(call)
+  const key = await findCallerKey(call.request, services)
+  if (call.query.get('stream') === 'true') {
+    const message = 'A stored response cannot be streamed. Send the request without stream.'
+    throw new GatewayError('invalid-request', message, { param: 'stream' })
+  }
+  const providerName = await turns.findProvider(key, id)
+  if (providerName === undefined) {
+    const stored = await action(key, id)
+    return sendJson(
+      call.sink,
+      200,
+      { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(key)) },
+      stored,
+    )
+  }
+  if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettledError()
+  const rate = await reserveOneRequest(ledger, key)
+  const provider = services.provider(providerName)
+  if (provider?.storedResponse === undefined) throw responseNotFoundError(id)
+  const cancellation = new Cancellation()
+  call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
+  const text = await provider.storedResponse({
+    method,
+    path: `/${encodeURIComponent(id)}${suffix}${forwardedQuery(call)}`,
+    get signal() {
+      return cancellation.signal
+    },
+    cancellation,
+    runtime,
+    timeouts,
+  })
+  if (method === 'DELETE') await turns.delete(key, id)
+  sendJson(call.sink, 200, { ...noStoreHeaders(call), ...baseHeaders(call.id, rate) }, text)
+}
+
+const FORWARDED_PARAMETERS = ['include', 'include[]', 'limit', 'after', 'before', 'order']
+
+function forwardedQuery({ query }: Call): string {
+  const forwarded = [...query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))
+  return forwarded.length === 0 ? '' : `?${new URLSearchParams(forwarded).toString()}`
+}
+
+/** A deleted response could not be billed, because only the vendor knows its usage. */
+function responseNotSettledError(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    'The background response has not been billed yet. Retry after the delay in Retry-After, or cancel the response first.',
+    { param: 'response_id', retryAfterSeconds: MAX_POLL_SECONDS },
+  )
+}
+
+/** The longest delay between two polls of a background response. */
+const MAX_POLL_SECONDS = 5
+
+/** The message is the same for an unknown id and for another key's response. */
+function responseNotFoundError(id: string): GatewayError {
+  return new GatewayError(
+    'not-found',
+    `Response with id ${JSON.stringify(id.slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
+    { param: 'response_id' },
+  )
+}

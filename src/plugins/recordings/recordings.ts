@@ -1,0 +1,237 @@
+import { asObject, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts'
+import type { Runtime } from '../../core/ports.ts'
+import { quotaOf, type Store } from '../../core/store.ts'
+import type { LiveStream } from '../../streams/live-stream.ts'
+import type { Lease } from '../../streams/lease.ts'
+import type { Subscribers } from '../../streams/shared-work.ts'
+import type { CapacityShare, Recording } from '../../streams/event-buffer.ts'
+
+export type StoredAnswer =
+  | { readonly kind: 'events'; readonly text: string }
+  /** An answer sent as one JSON string, and its metrics. Its events are created on demand. */
+  | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
+
+/** `elsewhere`: another process is generating the answer. */
+export type FoundRecording = LiveRecording | { readonly answer: StoredAnswer } | 'elsewhere'
+
+interface LiveRecording {
+  readonly buffer: Recording
+  readonly subscribers: Subscribers | undefined
+}
+
+interface Registration {
+  readonly owner: string
+  readonly id: string
+  readonly subscribers: Subscribers | undefined
+  /** True if other processes can follow the recording, because its caller may reconnect to any of them. */
+  readonly isDetached: boolean
+}
+
+interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
+  readonly store: Store
+  readonly isEnabled?: boolean
+  readonly retentionSeconds?: number
+}
+
+const MIB = 1024 * 1024
+const HOUR_SECONDS = 3600
+/** How long the name of a recording remains claimed after its process dies, in milliseconds. */
+const LEASE_MS = 30_000
+const LIVE = 'live'
+const SAFE_ID = /^[\x21-\x7e]{1,200}$/
+
+/** Stores answers that can be streamed again, by owner (key id) and id. */
+export class Recordings {
+  readonly isEnabled: boolean
+  readonly #options: RecordingsOptions
+  readonly #retentionMs: number
+  readonly #maxBytes: number
+  readonly #capacity: RecordingCapacity
+  readonly #live = new Map<string, LiveRecording>()
+  readonly #writes = new Map<string, Promise<unknown>>()
+
+  constructor(options: RecordingsOptions) {
+    const { isEnabled = true, retentionSeconds = HOUR_SECONDS } = options
+    const { entries = 10_000, bytes = 64 * MIB, maxBytesPerStream = 8 * MIB } = options
+    this.#options = options
+    this.isEnabled = isEnabled
+    this.#retentionMs = retentionSeconds * 1000
+    this.#maxBytes = maxBytesPerStream
+    this.#capacity = new RecordingCapacity({ entries, bytes, maxBytesPerStream })
+  }
+
+  reserveCapacity(owner: string): CapacityShare | undefined {
+    return this.#capacity.reserve(owner)
+  }
+
+  register(recording: Recording, registration: Registration): void {
+    const { owner, id, subscribers, isDetached } = registration
+    if (!this.isEnabled || !SAFE_ID.test(id)) return
+    const name = nameOf(owner, id)
+    if (this.#live.get(name)?.buffer === recording) return
+    const live = { buffer: recording, subscribers }
+    this.#live.set(name, live)
+    void this.#storeWhenEnded(live, registration, isDetached ? this.#acquireName(registration) : undefined)
+    if (isDetached) void this.#trackWrite(`${name} live`, this.#publish(live, name, owner))
+  }
+
+  storeAnswer(answer: StoredAnswer, owner: string, id: string): void {
+    const text = this.isEnabled && SAFE_ID.test(id) ? this.#serialize(answer) : undefined
+    if (text !== undefined) void this.#trackWrite(nameOf(owner, id), this.#put(owner, id, text))
+  }
+
+  async find(owner: string, id: string): Promise<FoundRecording | undefined> {
+    if (!SAFE_ID.test(id)) return undefined
+    const name = nameOf(owner, id)
+    const live = this.#live.get(name)
+    if (live !== undefined) return live
+    await this.#writes.get(name)
+    return readStored(await this.#options.store.get(name))
+  }
+
+  async createStreamSearch(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>> {
+    const { createStreamSearch } = await import('../../streams/live-stream.ts')
+    const location = { store: this.#options.store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
+    return createStreamSearch(location, { ...this.#options, idleMs })
+  }
+
+  /** Resolves when all writes have settled, including the publication of recordings in progress. */
+  async flush(): Promise<void> {
+    while (this.#writes.size > 0) await Promise.all(this.#writes.values())
+  }
+
+  async #storeWhenEnded(
+    recording: LiveRecording,
+    { owner, id }: Registration,
+    pendingLease: Promise<Lease | undefined> | undefined,
+  ): Promise<void> {
+    const name = nameOf(owner, id)
+    const { text } = await recording.buffer.ended
+    const lease = await pendingLease
+    const stored = text === undefined ? undefined : this.#serialize({ kind: 'events', text })
+    if (lease !== undefined) await this.#trackWrite(name, lease.end(stored, this.#retentionMs))
+    else if (stored !== undefined && this.#live.get(name) === recording) {
+      await this.#trackWrite(name, this.#put(owner, id, stored))
+    }
+    if (this.#live.get(name) === recording) this.#live.delete(name)
+  }
+
+  async #acquireName({ owner, id }: Registration): Promise<Lease | undefined> {
+    const { store, after, uuid } = this.#options
+    const value = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
+    const request = { name: nameOf(owner, id), expected: undefined, value, leaseMs: LEASE_MS }
+    try {
+      const { acquireLease } = await import('../../streams/live-stream.ts')
+      return await acquireLease({ store, after }, { ...request, quota: quotaOf('recording', owner) })
+    } catch {
+      return undefined
+    }
+  }
+
+  async #publish({ buffer, subscribers }: LiveRecording, name: string, owner: string): Promise<void> {
+    const { publishStream } = await import('../../streams/live-stream.ts')
+    const follow: LiveStream['follow'] = (sink) => buffer.follow(0, sink)
+    const stream = { metadata: {}, ended: buffer.ended, follow, summary: () => ({}), subscribers }
+    const location = { store: this.#options.store, name, quota: quotaOf('live-stream', owner) }
+    return publishStream(stream, location, this.#options)
+  }
+
+  #serialize(answer: StoredAnswer): string | undefined {
+    const text = writeStored(answer)
+    return 2 * text.length > this.#maxBytes ? undefined : text
+  }
+
+  async #put(owner: string, id: string, text: string): Promise<void> {
+    const options = { ttlMs: this.#retentionMs, quota: quotaOf('recording', owner) }
+    await this.#options.store.set(nameOf(owner, id), text, options)
+  }
+
+  /** Makes reads of the same name wait for the write. Ignores failures, because the answer does not depend on it. */
+  async #trackWrite(name: string, write: Promise<unknown>): Promise<void> {
+    const settled = write.catch(() => {})
+    this.#writes.set(name, settled)
+    await settled
+    if (this.#writes.get(name) === settled) this.#writes.delete(name)
+  }
+}
+
+/** Encodes the id, so that recordings of different owners cannot have the same name. */
+function nameOf(owner: string, id: string): string {
+  return `recording:${owner}:${encodeURIComponent(id)}`
+}
+
+/** One line of JSON, followed by the raw text, because serializing a long string as JSON is slow. */
+function writeStored(answer: StoredAnswer): string {
+  const head = answer.kind === 'events' ? { kind: answer.kind } : { kind: answer.kind, metrics: answer.metrics }
+  return `${JSON.stringify(head)}\n${answer.text}`
+}
+
+function readStored(value: string | undefined): FoundRecording | undefined {
+  if (value === undefined) return undefined
+  const end = value.indexOf('\n')
+  const head = asObject(parseJson(value.slice(0, end)))
+  const text = value.slice(end + 1)
+  const metrics = head?.['metrics']
+  if (head?.['kind'] === LIVE) return 'elsewhere'
+  if (head?.['kind'] === 'events') return { answer: { kind: 'events', text } }
+  return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { answer: { kind: 'whole', text, metrics } } : undefined
+}
+
+interface CapacityLimits {
+  readonly entries: number
+  readonly bytes: number
+  readonly maxBytesPerStream: number
+}
+
+interface OwnerUsage {
+  entries: number
+  bytes: number
+}
+
+/** An owner with several recordings may use at most as much as remains free, so that it cannot block the others. */
+export class RecordingCapacity {
+  entries = 0
+  bytes = 0
+  readonly #limits: CapacityLimits
+  readonly #usages = new Map<string, OwnerUsage>()
+
+  constructor(limits: CapacityLimits) {
+    this.#limits = limits
+  }
+
+  reserve(owner: string): CapacityShare | undefined {
+    const usage = this.#usages.get(owner) ?? { entries: 0, bytes: 0 }
+    const freeEntries = this.#limits.entries - this.entries - 1
+    if (freeEntries < 0 || (usage.entries > 0 && usage.entries + 1 > freeEntries)) return undefined
+    this.#usages.set(owner, usage)
+    usage.entries += 1
+    this.entries += 1
+    let recordingBytes = 0
+    let isReleased = false
+
+    const fits = (added: number): boolean => {
+      const freeBytes = this.#limits.bytes - this.bytes - added
+      if (freeBytes < 0 || recordingBytes + added > this.#limits.maxBytesPerStream) return false
+      return usage.entries === 1 || usage.bytes + added <= freeBytes
+    }
+
+    return {
+      reserve: (added) => {
+        if (isReleased || !fits(added)) return false
+        recordingBytes += added
+        usage.bytes += added
+        this.bytes += added
+        return true
+      },
+      release: () => {
+        if (isReleased) return
+        isReleased = true
+        this.entries -= 1
+        this.bytes -= recordingBytes
+        usage.entries -= 1
+        usage.bytes -= recordingBytes
+        if (usage.entries === 0) this.#usages.delete(owner)
+      },
+    }
+  }
+}

@@ -1,0 +1,210 @@
+import type { Pause } from '../../core/async.ts'
+import type { Meter } from '../../core/ports.ts'
+import type { Message } from '../../core/prompt.ts'
+import type { Segment } from './conversation.ts'
+import { excerptSegment, type SegmentAnalysis, type Snippet } from './excerpt.ts'
+import { inverseFrequency, mapWithPauses, type Query } from './keywords.ts'
+
+export interface PackerEntry {
+  readonly segment: Segment
+  readonly tokens: number
+  readonly analysis: SegmentAnalysis
+  /** Score of the segment and its partner, weighted by length and age. */
+  value: number
+  /** Score divided by the best score, and weighted by age. */
+  relativeScore: number
+  state: 'out' | 'excerpt' | 'full'
+  messages: readonly Message[]
+  pickedSnippets: Snippet[]
+  usedTokens: number
+}
+
+interface PackerTools {
+  readonly meter: Meter
+  readonly pause: Pause
+  readonly signal: AbortSignal
+}
+
+const SEGMENT_WEIGHT = 0.5
+const SIZE_POWER = 0.6
+/** Limits the preference for tiny snippets. */
+const SIZE_OFFSET_TOKENS = 20
+const GAP_TOKENS = 3
+
+/** `maxTokens` limits the tokens that one call adds. */
+export class Packer {
+  usedTokens: number = 0
+  readonly capacity: number
+  readonly #tools: PackerTools
+  /** Excerpts whose size is an estimate. */
+  readonly #unmeasured = new Set<PackerEntry>()
+  #rankedSnippets: readonly RankedSnippet[] | undefined
+
+  constructor(capacity: number, tools: PackerTools) {
+    this.capacity = capacity
+    this.#tools = tools
+  }
+
+  packSegments(entries: readonly PackerEntry[], maxTokens: number): void {
+    let remaining = maxTokens
+    for (const entry of entries) {
+      const cost = entry.tokens - entry.usedTokens
+      if (entry.state === 'full' || cost > remaining || this.usedTokens + cost > this.capacity) continue
+      remaining -= cost
+      this.#setState(entry, 'full', entry.tokens)
+      entry.messages = entry.segment.messages
+      this.#unmeasured.delete(entry)
+    }
+  }
+
+  packSkeletons(entries: readonly PackerEntry[], maxTokens: number): void {
+    let remaining = maxTokens
+    for (const entry of entries) {
+      const cost = entry.analysis.skeletonTokens
+      if (entry.state !== 'out' || cost > remaining || this.usedTokens + cost > this.capacity) continue
+      remaining -= cost
+      this.#setState(entry, 'excerpt', cost)
+      this.#unmeasured.add(entry)
+    }
+  }
+
+  packLastSnippets(entry: PackerEntry, maxTokens: number): void {
+    if (entry.state === 'full') return
+    let remaining = maxTokens
+    for (const snippet of entry.analysis.snippets.toReversed()) {
+      const cost = costOf(entry, snippet)
+      if (cost > remaining || this.usedTokens + cost > this.capacity) break
+      remaining -= cost
+      this.#pick(entry, snippet, cost)
+    }
+  }
+
+  async packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> {
+    const { pause } = this.#tools
+    this.#rankedSnippets ??= await rankSnippets(entries, scores, pause)
+    const packed = new Set(entries.flatMap(packedSnippets).map(({ fingerprint }) => fingerprint))
+    let hasPacked = false
+    await mapWithPauses(this.#rankedSnippets, pause, ({ entry, snippet }) => {
+      if (entry.state === 'full' || packed.has(snippet.fingerprint)) return
+      const cost = costOf(entry, snippet)
+      if (this.usedTokens + cost > this.capacity) return
+      this.#pick(entry, snippet, cost)
+      packed.add(snippet.fingerprint)
+      hasPacked = true
+    })
+    return hasPacked
+  }
+
+  async measureAndTrim(entries: readonly PackerEntry[]): Promise<void> {
+    for (const entry of this.#unmeasured) await this.#measure(entry)
+    this.#unmeasured.clear()
+    const leastRelevantFirst = entries
+      .filter((entry) => entry.state === 'excerpt')
+      .toSorted((a, b) => a.relativeScore - b.relativeScore)
+    for (const entry of leastRelevantFirst) if (this.usedTokens > this.capacity) await this.#shrink(entry)
+    for (const entry of leastRelevantFirst) {
+      if (this.usedTokens <= this.capacity) return
+      this.#setState(entry, 'out', 0)
+      entry.pickedSnippets.length = 0
+    }
+  }
+
+  #setState(entry: PackerEntry, state: PackerEntry['state'], tokens: number): void {
+    this.usedTokens += tokens - entry.usedTokens
+    entry.usedTokens = tokens
+    entry.state = state
+  }
+
+  #pick(entry: PackerEntry, snippet: Snippet, cost: number): void {
+    this.#setState(entry, 'excerpt', entry.usedTokens + cost)
+    entry.pickedSnippets.push(snippet)
+    this.#unmeasured.add(entry)
+  }
+
+  /** Searches for the number of snippets to keep, because each measurement counts the whole excerpt. */
+  async #shrink(entry: PackerEntry): Promise<void> {
+    const picked = entry.pickedSnippets
+    const keep = async (count: number): Promise<void> => {
+      entry.pickedSnippets = picked.slice(0, count)
+      await this.#measure(entry)
+    }
+    let [kept, tooMany, step] = [1, picked.length, 1]
+    while (tooMany - kept > 1) {
+      const count = Math.max(kept + 1, tooMany - step)
+      await keep(count)
+      if (this.usedTokens <= this.capacity) kept = count
+      else tooMany = count
+      step = kept === 1 ? 2 * step : Math.ceil((tooMany - kept) / 2)
+    }
+    if (entry.pickedSnippets.length > kept) await keep(kept)
+  }
+
+  async #measure(entry: PackerEntry): Promise<void> {
+    const { meter, signal } = this.#tools
+    entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
+    let tokens = 0
+    for (const message of entry.messages) tokens += await meter.countMessage(message, signal)
+    this.#setState(entry, 'excerpt', tokens)
+  }
+}
+
+/** The first snippet of a segment that is not packed yet also adds the segment's skeleton. */
+function costOf(entry: PackerEntry, snippet: Snippet): number {
+  return snippet.tokens + GAP_TOKENS + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
+}
+
+function packedSnippets({ state, analysis, pickedSnippets }: PackerEntry): readonly Snippet[] {
+  if (state === 'out') return []
+  return state === 'full' ? analysis.snippets : pickedSnippets
+}
+
+interface RankedSnippet {
+  readonly entry: PackerEntry
+  readonly snippet: Snippet
+  readonly value: number
+}
+
+async function rankSnippets(
+  entries: readonly PackerEntry[],
+  scores: ReadonlyMap<Snippet, number>,
+  pause: Pause,
+): Promise<readonly RankedSnippet[]> {
+  const incomplete = entries.filter(({ state }) => state !== 'full')
+  const ranked = await mapWithPauses(incomplete, pause, (entry) => rankedSnippetsOf(entry, scores))
+  return ranked.flat().sort((a, b) => b.value - a.value)
+}
+
+function rankedSnippetsOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly RankedSnippet[] {
+  const skeletonTokens = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
+  return entry.analysis.snippets.map((snippet) => {
+    const score = (scores.get(snippet) ?? 0) + SEGMENT_WEIGHT * entry.relativeScore
+    return { entry, snippet, value: score / (snippet.tokens + SIZE_OFFSET_TOKENS + skeletonTokens / 4) ** SIZE_POWER }
+  })
+}
+
+export async function scoreSnippets(
+  snippets: readonly Snippet[],
+  query: Query,
+  pause: Pause,
+): Promise<ReadonlyMap<Snippet, number>> {
+  const frequency = new Map<number, number>()
+  const matches = await mapWithPauses(snippets, pause, (snippet) => {
+    const terms: number[] = []
+    for (const term of snippet.terms) if (query.has(term)) terms.push(term)
+    for (const term of terms) frequency.set(term, (frequency.get(term) ?? 0) + 1)
+    return { snippet, terms }
+  })
+  const scores = new Map<Snippet, number>()
+  let max = 1e-9
+  for (const { snippet, terms } of matches) {
+    if (terms.length === 0) continue
+    let score = 0
+    for (const term of terms) {
+      score += (query.get(term) ?? 0) * inverseFrequency(snippets.length, frequency.get(term) ?? 0)
+    }
+    scores.set(snippet, score)
+    max = Math.max(max, score)
+  }
+  for (const [snippet, score] of scores) scores.set(snippet, score / max)
+  return scores
+}

@@ -1,0 +1,92 @@
+import { type NanoUsd, toDollars, ZERO } from '../../core/money.ts'
+import type { Part } from '../../core/prompt.ts'
+import type { EvidenceLoss } from './evidence.ts'
+import { createRecallMeter } from './shadow-recall.ts'
+import type { TierJob, TierNumber, WaterfallResult } from './tier.ts'
+
+export interface ShadowRecord {
+  readonly strategy: string
+  readonly originalTokens: number
+  readonly optimizedTokens: number
+  readonly spent: NanoUsd
+  readonly tier: TierNumber
+  /** Undefined without a complete answer, or if the work was dropped. */
+  readonly evidence: EvidenceLoss | undefined
+  /** True if too much work was waiting, or the prompt is too long. */
+  readonly isDropped: boolean
+}
+
+/** The fields of the log record of a trial. */
+export type ShadowFields = Readonly<Record<string, string | number>>
+
+export interface ShadowObserver {
+  /** `fields` describe the trial in the log. */
+  readonly onShadow: (record: ShadowRecord, fields: ShadowFields) => void
+  readonly onShadowFailure: (cause: unknown) => void
+}
+
+interface ShadowOptions {
+  readonly waterfall: (job: TierJob) => Promise<WaterfallResult>
+  /** Share of requests that are tried, from 0 to 1. */
+  readonly share: number
+  readonly random: () => number
+  readonly yieldToEventLoop: () => Promise<void>
+  readonly observer: ShadowObserver
+}
+
+/** Sends prompts unchanged, and tries the tiers on a share of them. */
+export function createShadow({
+  waterfall,
+  share,
+  random,
+  yieldToEventLoop,
+  observer,
+}: ShadowOptions): (job: TierJob) => Promise<WaterfallResult> {
+  const recallMeter = createRecallMeter(yieldToEventLoop)
+  const observe = async (
+    job: TierJob,
+    trial: Promise<WaterfallResult>,
+    answered: Promise<readonly Part[] | undefined>,
+  ): Promise<void> => {
+    const { rewrite, tokens, spent } = await trial
+    if (rewrite === undefined) return
+    const { strategy, tier, tokens: optimizedTokens, prompt: sent } = rewrite
+    const answer = await answered
+    const evidence =
+      answer === undefined ? undefined : await recallMeter.measure({ received: job.prompt, sent, answer })
+    const isDropped = answer !== undefined && evidence === undefined
+    const record = { strategy, tier, originalTokens: tokens, optimizedTokens, spent, evidence, isDropped }
+    observer.onShadow(record, fieldsOf(record, job))
+  }
+  return async (job: TierJob): Promise<WaterfallResult> => {
+    // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
+    const shadow = random() < share ? 'tried' : 'not-tried'
+    const trial = waterfall({ ...job, shadow })
+    let reportAnswer: WaterfallResult['reportAnswer']
+    const answered = new Promise<readonly Part[] | undefined>((resolve) => (reportAnswer = resolve))
+    observe(job, trial, answered).catch(observer.onShadowFailure)
+    const reportSent: WaterfallResult['reportSent'] = async (report) => {
+      // `observe` reports a failed trial.
+      const result = await trial.catch(() => undefined)
+      await result?.reportSent?.(report)
+    }
+    const unchanged = { tokens: job.tokens, spent: ZERO, verdicts: [] }
+    return { ...unchanged, reportSent, ...(reportAnswer !== undefined && { reportAnswer }) }
+  }
+}
+
+function fieldsOf(record: ShadowRecord, job: TierJob): ShadowFields {
+  return {
+    virtual_key_id: job.owner,
+    model: job.modelName,
+    strategy: record.strategy,
+    tier: record.tier,
+    original_tokens: record.originalTokens,
+    optimized_tokens: record.optimizedTokens,
+    small_models_usd: toDollars(record.spent),
+    ...(record.evidence !== undefined && {
+      evidence_facts: record.evidence.facts,
+      evidence_lost: record.evidence.lost,
+    }),
+  }
+}

@@ -1,0 +1,192 @@
+import type { Bill } from '../../billing/bill.ts'
+import type { Completion } from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { isJsonObject, type JsonObject } from '../../core/json.ts'
+import type { StoredResponseCall } from '../../core/ports.ts'
+import { upstreamError } from '../../upstream/attempts.ts'
+import { billFor, billForIncomplete } from '../../kernel/charge.ts'
+import { billForReservedLength, estimateHeaders } from '../../kernel/estimate.ts'
+import { type Answered } from '../../kernel/exchange.ts'
+import { storingProvider } from './storing-provider.ts'
+import { baseHeaders, sendJson, asFailure, release, settle } from '../../kernel/settle.ts'
+import type { Services } from '../../kernel/services.ts'
+
+const FIRST_WAIT_MS = 250
+const MAX_WAIT_MS = 5_000
+/**
+ * Maximum duration of one poll, in milliseconds. A wait and two polls after the deadline of the request must end before
+ * its reservation expires.
+ */
+const POLL_TIMEOUT_MS = 25_000
+
+export async function respondInBackground(
+  answered: Answered,
+  completion: Completion,
+  services: Services,
+): Promise<undefined> {
+  const { key, sink, idempotencyClaim, format } = answered
+  const providerName = storingProvider(answered)
+  if (providerName !== undefined) {
+    const ids = format.turns?.idsOf(valueOf(completion)) ?? []
+    await services.turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
+  }
+  const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
+  const headers = estimateHeaders(answered, services)
+  await idempotencyClaim?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
+  await settleInBackground(answered, { id: completion.id, completion }, services)
+  sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
+  return undefined
+}
+
+export interface BackgroundResponse {
+  readonly id: string
+  readonly completion?: Completion
+  readonly streamedBill?: Bill | undefined
+}
+
+/**
+ * Keeps the reservation while the response is generated, because background work must not exceed the budget. Cancels an
+ * unfinished response upstream when the gateway closes, when it can no longer be read, or after `timeouts.total`, because
+ * the reservation would expire soon after.
+ */
+export function settleInBackground(
+  answered: Answered,
+  response: BackgroundResponse,
+  services: Services,
+): Promise<void> {
+  const work = new BackgroundWork(answered, response, services)
+  services.detached.add({ end: () => work.end(), ended: work.run() })
+  return work.registered
+}
+
+/** A failed registration does not stop the work, because the vendor charges for the response anyway. */
+function reportUnregistered({ observers }: Services): (cause: unknown) => void {
+  return (cause) => observers.reportFailure('a background response could not be registered', cause)
+}
+
+function valueOf({ native }: Completion): JsonObject {
+  return native?.value ?? {}
+}
+
+class BackgroundWork {
+  readonly registered: Promise<void>
+  readonly #answered: Answered
+  readonly #services: Services
+  readonly #id: string
+  readonly #streamedBill: Bill | undefined
+  readonly #deadline: number
+  #completion: Completion | undefined
+  #hasFailed = false
+  #isClosing = false
+  #wake: () => void = () => {}
+
+  constructor(answered: Answered, { id, completion, streamedBill }: BackgroundResponse, services: Services) {
+    this.#answered = answered
+    this.#services = services
+    this.#id = id
+    this.#completion = completion
+    this.#streamedBill = streamedBill
+    this.#deadline = answered.startedAt + services.timeouts.total
+    this.registered = services.turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
+  }
+
+  end(): void {
+    this.#isClosing = true
+    this.#wake()
+  }
+
+  async run(): Promise<void> {
+    await this.registered
+    await this.#pollUntilComplete()
+    await this.#settle()
+    await this.#services.turns.setUnsettled(this.#answered.key, this.#id, false).catch(() => {})
+  }
+
+  get #isUnfinished(): boolean {
+    const completion = this.#completion
+    return completion === undefined || this.#answered.format.turns?.isUnfinished(completion) === true
+  }
+
+  async #pollUntilComplete(): Promise<void> {
+    const { runtime } = this.#services
+    let waitMs = FIRST_WAIT_MS
+    while (this.#isUnfinished && !this.#isClosing && runtime.now() < this.#deadline) {
+      await this.#pause(waitMs)
+      waitMs = Math.min(MAX_WAIT_MS, 2 * waitMs)
+      if (!(await this.#updateResponse('GET', ''))) break
+    }
+    if (this.#isUnfinished) await this.#updateResponse('POST', '/cancel')
+  }
+
+  /** Resolves with false if polling must stop. */
+  async #updateResponse(method: StoredResponseCall['method'], action: string): Promise<boolean> {
+    const { route, format } = this.#answered
+    const { runtime, timeouts } = this.#services
+    // The work continues after the request is canceled.
+    const { signal } = new AbortController()
+    try {
+      const text = await route?.provider.storedResponse?.({
+        method,
+        path: `/${encodeURIComponent(this.#id)}${action}`,
+        signal,
+        runtime,
+        timeouts: { ...timeouts, total: Math.min(timeouts.total, POLL_TIMEOUT_MS) },
+      })
+      const body: unknown = text === undefined ? undefined : JSON.parse(text)
+      if (!isJsonObject(body)) return false
+      this.#hasFailed = body['status'] === 'failed'
+      this.#completion = format.turns?.readCompletion(withReadableUsage(body)) ?? this.#completion
+      return true
+    } catch (error) {
+      return !(GatewayError.is(error) && error.kind === 'upstream-rejected')
+    }
+  }
+
+  #pause(waitMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.#services.runtime.after(waitMs, resolve)
+      this.#wake = () => {
+        cancel()
+        resolve()
+      }
+    })
+  }
+
+  async #settle(): Promise<void> {
+    const [answered, services, completion] = [this.#answered, this.#services, this.#completion]
+    try {
+      if (this.#hasFailed && completion?.usage === undefined) {
+        const failure = upstreamError(answered.route?.provider.name ?? '', 'failed to generate the response')
+        const [outcome, bill] = [{ status: 200, failure }, this.#streamedBill]
+        return await (bill === undefined
+          ? release(answered, outcome, services)
+          : settle(answered, { ...outcome, bill }, services))
+      }
+      const outcome = { status: 200, bill: this.#bill() }
+      const isComplete = completion !== undefined && isCompleted(completion)
+      await settle(answered, isComplete ? { ...outcome, completion: () => completion } : outcome, services)
+    } catch (cause) {
+      services.observers.reportFailure('a background response could not be settled', asFailure(cause))
+    }
+  }
+
+  /** If the end of the response is unknown, assumes the reserved length, because the vendor may charge for it. */
+  #bill(): Bill {
+    const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]
+    if (completion === undefined || this.#isUnfinished) return billForReservedLength(answered)
+    const answer = { usage: completion.usage, completion: () => completion }
+    if (isCompleted(completion)) return billFor(answered, answer, meter)
+    const bill = billForIncomplete(answered, answer, meter)
+    return this.#streamedBill !== undefined && this.#streamedBill.billed > bill.billed ? this.#streamedBill : bill
+  }
+}
+
+function isCompleted(completion: Completion): boolean {
+  return valueOf(completion)['status'] === 'completed'
+}
+
+/** Turns a failed response into an incomplete one, because the reader throws for failed responses. */
+function withReadableUsage(body: JsonObject): JsonObject {
+  const { error: _error, ...others } = body
+  return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body
+}
