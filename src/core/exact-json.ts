@@ -1,4 +1,5 @@
-import { type JsonObject, parseObject } from './json.ts'
+import { asArray, isJsonObject, type Json, type JsonObject, parseObject } from './json.ts'
+import { elementTexts, memberText } from './splice-json.ts'
 
 /** Finds numbers that parsing and serializing may change, such as `12345678901234567890`, `1e400`, `1.0` and `-0`. */
 const MAY_CHANGE = /\d{16}|\d[eE]|\.\d*0(?!\d)|-0(?![.\d])/
@@ -15,6 +16,44 @@ export function parseExactObject(text: string): JsonObject | undefined {
   return value
 }
 
+/**
+ * Keeps the numbers of the objects at a path of a parsed text. The path has the names of members; all elements of an array
+ * count.
+ */
+export function keepTexts(value: JsonObject, text: string | undefined, path: readonly string[]): void {
+  if (text !== undefined && hasObject(value, path, 0) && MAY_CHANGE.test(text)) keepTextsAt(value, text, path, 0)
+}
+
+function hasObject(value: Json | undefined, path: readonly string[], depth: number): boolean {
+  if (!isJsonObject(value)) return asArray(value).some((element) => hasObject(element, path, depth))
+  const name = path[depth]
+  return name === undefined || hasObject(value[name], path, depth + 1)
+}
+
+function keepTextsAt(value: Json | undefined, text: string | undefined, path: readonly string[], depth: number): void {
+  if (text === undefined) return
+  if (!isJsonObject(value)) {
+    const elements = asArray(value)
+    if (elements.length === 0) return
+    const received = elementTexts(text)
+    elements.forEach((element, index) => keepTextsAt(element, received?.[index], path, depth))
+    return
+  }
+  const name = path[depth]
+  if (name !== undefined) keepTextsAt(value[name], memberText(text, name), path, depth + 1)
+  else if (MAY_CHANGE.test(text)) texts.set(value, text)
+}
+
+/** Serializes an object with the numbers that `parseExactObject` or `keepTexts` kept. */
+export function exactText(value: Json): string {
+  return keptText(value) ?? JSON.stringify(value)
+}
+
+/** Returns undefined for an object whose numbers are not kept. */
+export function keptText(value: Json | undefined): string | undefined {
+  return isJsonObject(value) ? texts.get(value) : undefined
+}
+
 /** Serializes what `build` returns. Objects that `build` parses with `parseExactObject` keep their numbers. */
 export function serializeExactly(build: () => JsonObject): string {
   const before = textCount
@@ -22,7 +61,8 @@ export function serializeExactly(build: () => JsonObject): string {
   return textCount === before ? JSON.stringify(value) : replaceByTexts(value)
 }
 
-function replaceByTexts(value: JsonObject): string {
+/** Serializes an object that contains objects whose numbers are kept. */
+export function replaceByTexts(value: JsonObject): string {
   const mark = unusedMark(JSON.stringify(value))
   const inserted: string[] = []
   const marked = JSON.stringify(value, (_name, field: unknown) => {

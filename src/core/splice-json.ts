@@ -101,21 +101,28 @@ function endOfString(text: string, start: number): number {
   return quote === -1 ? text.length : quote + 1
 }
 
+const QUOTE = 34
+const COMMA = 44
+/** The brackets and braces differ in one bit: `[` from `{`, and `]` from `}`. */
+const BRACE_BIT = 32
+const OPEN = 123
+const CLOSE = 125
+
 function endOfValue(text: string, start: number): number {
   let depth = 0
   let position = start
   while (position < text.length) {
-    const character = text[position]
-    if (character === '"') {
+    const unit = text.charCodeAt(position)
+    if (unit === QUOTE) {
       position = endOfString(text, position)
       if (depth === 0) return position
       continue
     }
-    if (character === '{' || character === '[') depth++
-    else if (isClosing(character)) {
+    if ((unit | BRACE_BIT) === OPEN) depth++
+    else if ((unit | BRACE_BIT) === CLOSE) {
       if (depth === 0) return position
       if (--depth === 0) return position + 1
-    } else if (depth === 0 && (character === ',' || text.charCodeAt(position) <= 32)) return position
+    } else if (depth === 0 && (unit === COMMA || unit <= 32)) return position
     position++
   }
   return position

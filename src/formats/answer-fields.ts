@@ -2,6 +2,7 @@ import type { StreamPart, Completion, SseEvent } from '../core/answer.ts'
 import type { Dialect, Native, Part } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type ByteSearch } from '../core/byte-search.ts'
+import { exactText } from '../core/exact-json.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../core/json.ts'
 
 export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
@@ -182,7 +183,7 @@ export function chatReasoningOf(message: JsonObject): string {
 /** Some servers send the arguments as an object. */
 export function chatCallInputOf(invocation: JsonObject): string {
   const input = invocation['arguments'] ?? invocation['input'] ?? ''
-  return typeof input === 'string' ? input : JSON.stringify(input)
+  return typeof input === 'string' ? input : exactText(input)
 }
 
 export function fillChatCallIds(body: JsonObject): JsonObject {

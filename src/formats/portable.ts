@@ -1,3 +1,5 @@
+import { keepTexts, keptText } from '../core/exact-json.ts'
+import { decodeUtf8 } from '../core/http.ts'
 import type { Model } from '../core/ports.ts'
 import { withParts } from '../core/messages.ts'
 import { type Message, type Part, type Prompt, type Settings, type UpstreamDialect } from '../core/prompt.ts'
@@ -21,13 +23,32 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
   let { prompt } = converted
   if (target.model.rejectsSamplingParameters === true) prompt = removeSamplingParameters(prompt, ignoredFields)
   prompt = adaptEffort(prompt, target, ignoredFields)
-  if (received.native.dialect === 'anthropic') prompt = removeToolSearch(prompt, ignoredFields)
+  if (received.native.dialect === 'anthropic') prompt = removeToolSearch(withExactInputs(prompt), ignoredFields)
   if (target.isLossy) prompt = removeUnsupported(prompt, target.dialect, ignoredFields)
   if (received.native.dialect === 'responses') {
     const messages = pairResults(removeOrphans(prompt.messages, received, ignoredFields))
     prompt = { ...prompt, messages }
   }
   return { prompt, ignored: ignoredFields }
+}
+
+/** The messages format has the input of a call as an object, and the others as text. Keeps numbers as received. */
+function withExactInputs(prompt: Prompt): Prompt {
+  const { value, received } = prompt.native
+  const hasCalls = prompt.messages.some(({ parts }) => parts.some(({ type }) => type === 'tool-call'))
+  if (!hasCalls || received === undefined) return prompt
+  keepTexts(value, received.text ?? decodeUtf8(received.bytes), ['messages', 'content', 'input'])
+  return { ...prompt, messages: prompt.messages.map(withExactInput) }
+}
+
+function withExactInput(message: Message): Message {
+  let isChanged = false
+  const parts = message.parts.map((part) => {
+    const input = part.type === 'tool-call' ? keptText(part.native?.value['input']) : undefined
+    isChanged ||= input !== undefined
+    return input === undefined ? part : { ...part, input }
+  })
+  return isChanged ? { ...message, parts } : message
 }
 
 const SAMPLING_PARAMETERS = { temperature: 'temperature', topP: 'top_p', topK: 'top_k' } as const

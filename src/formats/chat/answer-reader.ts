@@ -1,5 +1,6 @@
 import type { Completion, StreamPart, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
+import { keepTexts } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfPart, type ImagePart, type Part, type ToolCallPart } from '../../core/prompt.ts'
 import { urlSource } from '../format.ts'
@@ -20,6 +21,10 @@ import {
 import { readFinishReason, CHAT_USAGE_FIELDS, readUsage } from '../usage.ts'
 import { answerFailure } from '../read-failure.ts'
 
+/** Some vendors write the arguments as an object. */
+const MESSAGE_PATH = ['choices', 'message', 'tool_calls', 'function', 'arguments']
+const DELTA_PATH = ['choices', 'delta', 'tool_calls', 'function', 'arguments']
+
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
@@ -29,6 +34,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   if (choice === undefined || message === undefined) {
     throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no message.')
   }
+  if (message['tool_calls'] !== undefined) keepTexts(body, text, MESSAGE_PATH)
   const calls = toolCallParts(message)
   const reasoning = chatReasoningOf(message)
   const refusal = asString(message['refusal']) ?? ''
@@ -150,6 +156,7 @@ export function createReader(): StreamReader {
   const read = (event: SseEvent): StreamChunk => {
     if (event.data.trim() === DONE_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'openai', event } }
     const received = parseUpstreamEvent(event.data)
+    keepTexts(received, event.data, DELTA_PATH)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw answerFailure(chunk)
     // Groq's field for the reason why it stopped a stream early.

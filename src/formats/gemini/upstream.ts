@@ -8,7 +8,7 @@ import {
 import { emptyPromptError, omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { parseExactObject, serializeExactly } from '../../core/exact-json.ts'
+import { exactText, keepTexts, parseExactObject, serializeExactly } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, ImagePart, Part, Prompt, Settings, ToolChoice, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
@@ -190,7 +190,10 @@ function readFailure(status: number, body: JsonObject | undefined): GatewayError
   return readAnyFailure(isGatewayKeyRejected ? 401 : status, body)
 }
 
-function readCompletion(body: JsonObject): Completion {
+const ARGS_PATH = ['candidates', 'content', 'parts', 'functionCall', 'args']
+
+function readCompletion(body: JsonObject, text?: string): Completion {
+  keepTexts(body, text, ARGS_PATH)
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
   if (candidate === undefined && !isBlocked) {
@@ -235,7 +238,7 @@ function readPart(part: JsonObject): readonly AnswerPart[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
     const id = nonEmptyString(call['id']) ?? generateCallId('call')
-    return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: JSON.stringify(call['args'] ?? {}) }]
+    return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: exactText(call['args'] ?? {}) }]
   }
   const isThought = part['thought'] === true
   const file = isThought ? undefined : readFile(part)
@@ -271,6 +274,7 @@ function createReader(): StreamReader {
   const state: ReaderState = { hasStarted: false, hasFinished: false, openType: undefined, callCount: 0 }
   const read = (event: SseEvent): StreamChunk => {
     const chunk = parseUpstreamEvent(event.data)
+    keepTexts(chunk, event.data, ARGS_PATH)
     if (isJsonObject(chunk['error'])) throw answerFailure(chunk)
     return { parts: readChunk(state, chunk) }
   }

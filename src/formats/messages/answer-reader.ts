@@ -5,8 +5,9 @@ import {
   type StreamReader,
   thinkingParts,
 } from '../../core/answer.ts'
+import { exactText, keepTexts, parseExactObject, replaceByTexts } from '../../core/exact-json.ts'
 import { NO_USAGE } from '../../core/money.ts'
-import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
+import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import { fieldError, objectAt, stringAt } from '../parse-body.ts'
 import { answerFailure } from '../read-failure.ts'
 import {
@@ -28,8 +29,13 @@ import {
 } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
+/** Inputs of tool calls in answers and in events. */
+const CONTENT_PATH = ['content', 'input']
+const EVENT_PATH = ['content_block', 'input']
+
 export function readCompletion(received: JsonObject, text?: string): Completion {
   if (received['type'] === 'error') throw answerFailure(received)
+  keepTexts(received, text, CONTENT_PATH)
   const body = fillMessageCallIds(received)
   const { content } = body
   const usage = asObject(body['usage'])
@@ -81,9 +87,10 @@ export function createReader(): StreamReader {
   return (event) => {
     if (state.hasStopped || event.data.trim() === '') return EMPTY_CHUNK
     const received = parseUpstreamEvent(event.data)
+    keepTexts(received, event.data, EVENT_PATH)
     const data = fillEventCallId(received)
     const type = typeOf(data)
-    const text = data === received ? event.data : JSON.stringify(data)
+    const text = data === received ? event.data : replaceByTexts(data)
     const native = { dialect: 'anthropic', event: { ...event, event: type, data: text } } as const
     const parts = parseUpstream(() => readEvent(state, type, data))
     const unmappedText = parts.length === 0 ? unmappedTextOf(type, data) : ''
@@ -266,11 +273,11 @@ function stopParts(block: OpenBlock): readonly StreamPart[] {
   if (block.kind === 'opaque')
     return [{ type: 'opaque', native: { dialect: 'anthropic', value: completeBlock(block) } }]
   if (block.hasStreamedInput) return []
-  return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
+  return [{ type: 'tool-call-delta', index: block.index, input: exactText(block.input ?? {}) }]
 }
 
 /** `Object.fromEntries` also accepts the name `__proto__`. */
 function completeBlock({ block, changes, inputPieces }: OpaqueBlock): JsonObject {
-  const input = asObject(parseJson(inputPieces.join('')))
+  const input = parseExactObject(inputPieces.join(''))
   return { ...block, ...Object.fromEntries(changes), ...(input !== undefined && { input }) }
 }

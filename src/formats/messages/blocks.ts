@@ -1,4 +1,4 @@
-import { parseExactObject } from '../../core/exact-json.ts'
+import { exactText, parseExactObject } from '../../core/exact-json.ts'
 import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type {
   DocumentPart,
@@ -65,7 +65,7 @@ function readBlock(value: Json, path: string): Part {
         type: 'tool-call',
         id: stringAt(block['id'], `${path}.id`),
         name: stringAt(block['name'], `${path}.name`),
-        input: JSON.stringify(objectAt(block['input'], `${path}.input`)),
+        input: exactText(objectAt(block['input'], `${path}.input`)),
         native,
       }
     case 'tool_result': {

@@ -2,7 +2,7 @@ import { fileKindOf, omittedNames } from '../answer-fields.ts'
 import type { Completion, StreamPart, FinishReason, SseEvent, StreamChunk } from '../../core/answer.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { type JsonObject, type JsonNesting, readNesting, isJsonObject } from '../../core/json.ts'
-import { serializeExactly } from '../../core/exact-json.ts'
+import { exactText, replaceByTexts, serializeExactly } from '../../core/exact-json.ts'
 import { memberText, type RawChanges, setMembers } from '../../core/splice-json.ts'
 import { type ClientFormat, readMessageList, type WriteMetrics, type StreamWriter } from '../format.ts'
 import { totalTokens, WIRE_REASONS, writeMessageUsage } from '../usage.ts'
@@ -199,7 +199,7 @@ class BlockWriter {
     const { input } = value
     const hasInput = isJsonObject(input) && Object.keys(input).length > 0
     const block = this.#addBlock(hasInput ? { ...value, input: {} } : value)
-    if (hasInput) block.deltas.push({ type: 'input_json_delta', partial_json: JSON.stringify(input) })
+    if (hasInput) block.deltas.push({ type: 'input_json_delta', partial_json: exactText(input) })
   }
 
   #flush(isEnd: boolean): readonly SseEvent[] {
@@ -264,7 +264,7 @@ function writeCompletion(completion: Completion, writeMetrics: WriteMetrics): st
   const isNative = native?.dialect === 'anthropic'
   const text =
     (isNative ? native.text : undefined) ??
-    (isNative ? JSON.stringify(native.value) : serializeExactly(() => messageOf(completion)))
+    (isNative ? replaceByTexts(native.value) : serializeExactly(() => messageOf(completion)))
   const id = isNative && completion.id !== '' ? { id: JSON.stringify(completion.id) } : {}
   return setMembers(text, { ...id, ...billChanges(text, completion.usage ?? NO_USAGE, writeMetrics('summary')) })
 }
