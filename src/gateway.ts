@@ -5,7 +5,7 @@ import type { Budgets, Keys, RateLimits } from './plugins/admin/admin-records.ts
 import { BodyCapacity } from './http/body.ts'
 import type { FetchHandler } from './http/web-handler.ts'
 import { checkGatewayOptions, createRuntime, DEFAULT_LIMITS, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
-import { createResolve } from './kernel/admission.ts'
+import { createResolve } from './kernel/resolve-model.ts'
 import { bodyLimitsOf } from './kernel/parse-request.ts'
 import { asFailure, createObservers, type ObserverTargets } from './kernel/settle.ts'
 import type { Services } from './kernel/services.ts'
@@ -16,36 +16,29 @@ import { listedStemOf } from './providers/vendor.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/audit.ts'
 import { Metrics } from './plugins/metrics/metrics.ts'
 import { createRequestLog } from './plugins/request-log/request-log.ts'
-import type { MetricsReports } from './plugins/status/info.ts'
 import { guardStore } from './stores/store-rules.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/event-loop.ts'
 import { createMeter, createTokenizer } from './tokens/meter.ts'
-import {
-  createBatches,
-  createHandler,
-  createMetricsReports,
-  createRequestTracker,
-  lazyAuthorize,
-  lazyFetch,
-} from './kernel/endpoints.ts'
+import { createHandler, lazyAuthorize, lazyFetch } from './kernel/endpoints.ts'
 import { closePlugins, observeWithPlugins } from './plugins/custom/wiring.ts'
-import {
-  createCache,
-  createDryRun,
-  createPromptMarker,
-  createSavings,
-  smallModelFor,
-} from './plugins/savings/options.ts'
+import { createDryRun, createPromptMarker, createSavings } from './plugins/savings/options.ts'
 import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './plugins/savings/explain-plans.ts'
-import {
-  createGovernance,
-  createReplay,
-  createWarningLogger,
-  type Governance,
-  lazyTurns,
-  type Replay,
-} from './kernel/stored-state.ts'
+import { createGovernance, type Governance } from './plugins/admin/governance.ts'
+import type { Idempotency } from './plugins/idempotency/idempotency.ts'
+import { lazyIdempotency } from './plugins/idempotency/lazy-idempotency.ts'
+import type { StreamsOptions } from './plugins/recordings/options.ts'
+import { Recordings } from './plugins/recordings/recordings.ts'
+import { DetachedWork } from './streams/shared-work.ts'
+import type { Runtime } from './core/ports.ts'
+import type { MetricsReports } from './plugins/metrics/prometheus.ts'
+import { createMetricsReports } from './plugins/metrics/reports.ts'
+import { createBatches } from './plugins/batches/lazy-batches.ts'
+import { createRequestTracker } from './kernel/request-tracker.ts'
+import { createCache } from './plugins/cache/lazy-cache.ts'
+import { smallModelFor } from './providers/small-model.ts'
+import { lazyTurns } from './plugins/stored-responses/lazy-turns.ts'
+import { createWarningLogger } from './stores/warnings.ts'
 
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
@@ -338,5 +331,34 @@ function toMarginFunction(margin: GatewayOptions['margin'] = 1.5): Services['mar
   return (key, modelName, route) => {
     const model = route === undefined ? modelName : `${route.provider.name}/${listedStemOf(route)}`
     return margin({ keyId: key.id, keyName: key.name, model })
+  }
+}
+
+interface Replay {
+  readonly recordings: Recordings
+  readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
+  readonly detached: DetachedWork
+  close(): Promise<void>
+}
+
+function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
+  const { now, uuid, after } = runtime
+  const recordings = new Recordings({
+    ...(options === false ? { isEnabled: false } : options),
+    store,
+    now,
+    after,
+    uuid,
+  })
+  const idempotency = lazyIdempotency({ store, now, uuid, after })
+  const detached = new DetachedWork({ after })
+  return {
+    recordings,
+    idempotency,
+    detached,
+    close: async () => {
+      await detached.close()
+      await Promise.all([recordings.flush(), idempotency.flush()])
+    },
   }
 }

@@ -15,7 +15,7 @@ export { createGateway, type Gateway } from './gateway.ts'
 export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
 export type { Limits } from './kernel/services.ts'
 export type { AdminOptions } from './plugins/admin/routes.ts'
-export type { CacheMetrics, MetricsReports } from './plugins/status/info.ts'
+export type { CacheMetrics, MetricsReports } from './plugins/metrics/prometheus.ts'
 export type { MetricsSummary, ShadowTier, ShadowTierSummary } from './plugins/metrics/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { BodyLimits, HeaderRecord, HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
@@ -41,7 +41,7 @@ export type {
   LoggedRequest,
   SavingsExplanation,
 } from './plugins/savings/explain-plans.ts'
-export type { StreamsOptions } from './kernel/stored-state.ts'
+export type { StreamsOptions } from './plugins/recordings/options.ts'
 
 export {
   anthropic,
@@ -104,14 +104,15 @@ export type { WireForm, WireName } from './core/field-names.ts'
 export { readBill, type ResponseBill } from './billing/bill.ts'
 export type {
   EventLogRecord,
-  LogEventFields,
   LogLevel,
   LogLine,
   LogRecord,
   RequestLogRecord,
 } from './plugins/request-log/request-log.ts'
+export type { LogEventFields } from './core/failure-log.ts'
 export type { LoggedCause } from './core/logged-cause.ts'
-export type { AuditPage, AuditQuery, AuditRecord, FinalOutcome, TierOutcome } from './plugins/audit/audit.ts'
+export type { AuditPage, AuditQuery, AuditRecord } from './plugins/audit/audit.ts'
+export type { FinalOutcome, TierOutcome } from './kernel/finished-request.ts'
 
 export { memoryStore, type MemoryBounds, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/store.ts'

@@ -33,7 +33,7 @@ import type { LogRecord } from './plugins/request-log/request-log.ts'
 import type { AdminOptions } from './plugins/admin/routes.ts'
 import type { BatchOptions } from './plugins/batches/batch-worker.ts'
 import { checkSavings, type SavingsOptions } from './plugins/savings/options.ts'
-import { checkStreams, type StreamsOptions } from './kernel/stored-state.ts'
+import { checkStreams, type StreamsOptions } from './plugins/recordings/options.ts'
 
 /** The request for which a margin is computed. */
 export interface MarginRequest {

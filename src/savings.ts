@@ -16,7 +16,7 @@ export type {
   TierResult,
 } from './plugins/savings/tier.ts'
 export type { Conversation, PrefixHashes } from './plugins/savings/conversation.ts'
-export type { SmallModel } from './plugins/savings/models.ts'
+export type { SmallModel } from './core/ports.ts'
 export type { Similarities } from './plugins/savings/similarities.ts'
 export type { MinTarget, SliderMode } from './plugins/savings/selection-tiers.ts'
 export type { Segment, SplitConversation } from './plugins/savings/segments.ts'

@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { createFlatIndex } from '../../src/plugins/cache/flat-index.ts'
-import { hashEmbedding } from '../../src/plugins/cache/vector-search.ts'
+import { hashEmbedding } from '../../src/plugins/cache/hashing-embedder.ts'
 import type { VectorIndex } from '../../src/core/cache.ts'
 import { seeded } from './variations.ts'
 

@@ -1,7 +1,7 @@
 import type { Model } from '../../src/core/ports.ts'
 import { toNanoUsd } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { SmallModel } from '../../src/plugins/savings/models.ts'
+import type { SmallModel } from '../../src/core/ports.ts'
 import type { Steering, TierJob, WaterfallResult } from '../../src/plugins/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/plugins/savings/waterfall.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'

@@ -191,3 +191,16 @@ export function closeIterator(iterator: AsyncIterator<unknown>): void {
     // Errors of a custom iterator are ignored.
   }
 }
+
+export async function isTrueWithin(
+  timeoutMs: number,
+  check: () => boolean | Promise<boolean>,
+  { after }: Pick<TimeLimit, 'after'>,
+): Promise<boolean> {
+  const createError = (): Error => new Error('The check did not end in time.')
+  try {
+    return (await withTimeout(Promise.resolve(check()), { ms: timeoutMs, after, createError })) === true
+  } catch {
+    return false
+  }
+}

@@ -64,3 +64,36 @@ const QUOTED = /"[^"]*(?:"|$)|(?<![\p{L}\p{N}])'[^']*(?:'|$)/gu
 function redact(message: string): string {
   return SECRETS.reduce((text, pattern) => text.replace(pattern, '[removed]'), message).replace(QUOTED, '"[removed]"')
 }
+
+/** Fields of an event. An event has only the fields that apply to it. */
+export interface LogEventFields {
+  readonly request_id?: string
+  /** Method and path of the request. */
+  readonly route?: string
+  readonly virtual_key_id?: string | null
+  readonly provider?: string | null
+  readonly model?: string | null
+  readonly batch_id?: string
+  /** Position of the item in the batch. */
+  readonly item?: string
+  readonly reservation_id?: string
+  readonly warning?: string
+  readonly plugin?: string
+  readonly hook?: string
+  /** Failures of the plugin since its last record. */
+  readonly failures?: number
+  readonly strategy?: string
+  readonly tokens?: number
+  readonly original_tokens?: number
+  readonly optimized_tokens?: number
+  /** The tier of a shadow trial. */
+  readonly tier?: 2 | 3 | 4 | 5
+  /** Identifiers, numbers and runs of four words of the answer that the received prompt contains. */
+  readonly evidence_facts?: number
+  /** Those that the prompt of the trial lacks. */
+  readonly evidence_lost?: number
+  readonly prompt_tokens_cut?: number
+  readonly completion_tokens_cut?: number
+  readonly small_models_usd?: number
+  readonly billed_nano_usd?: number
+}

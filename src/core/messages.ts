@@ -1,4 +1,5 @@
-import { type Message, type Part, textOfPart } from './prompt.ts'
+import { type Message, type Part, textOfPart, type Native, type TextPart } from './prompt.ts'
+import type { JsonObject } from './json.ts'
 
 export function textOfMessage(message: Message): string {
   return message.parts.map(textOfPart).join('\n')
@@ -15,4 +16,15 @@ export function hasOnlyToolResults(message: Message): boolean {
 
 export function lastUserIndex(messages: readonly Message[]): number {
   return messages.findLastIndex((message) => message.role === 'user' && !hasOnlyToolResults(message))
+}
+
+/** Keeps a marker of the vendor's prompt cache. */
+export function editText({ native }: TextPart, text: string): TextPart {
+  const marker = native?.value['cache_control']
+  if (native === undefined || marker === undefined) return { type: 'text', text }
+  return { type: 'text', text, native: nativeOf(native, { type: 'text', text, cache_control: marker }) }
+}
+
+export function nativeOf({ dialect }: Native, value: JsonObject): Native {
+  return { dialect, value }
 }

@@ -1,7 +1,7 @@
 import type { Cancellation } from './async.ts'
 import type { Completion, StreamChunk, AnswerSource } from './answer.ts'
 import type { JsonObject } from './json.ts'
-import type { Price } from './money.ts'
+import type { Price, NanoUsd } from './money.ts'
 import type { Dialect, Message, Prompt, ReceivedBody, Settings, UpstreamDialect } from './prompt.ts'
 
 /** Counts tokens in linear time. Special tokens count as plain text. */
@@ -274,3 +274,21 @@ export interface Route {
 export type ProviderState = 'healthy' | 'degraded' | 'unavailable'
 
 export type ProviderStates = Readonly<Record<string, ProviderState>>
+
+/** A cheaper model of the requested model's family. */
+export interface SmallModel {
+  readonly name: string
+  ask(question: {
+    readonly instruction: string
+    readonly text: string
+    readonly maxTokens: number
+    readonly signal: AbortSignal
+  }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
+  /** Returns the expected cost of a call, or zero while the model is paused. */
+  price(promptTokens: number, outputTokens: number): NanoUsd
+  /** Reports whether a reply was usable. Failed calls need no report: they count as unusable. @default ignored */
+  report?(isUsable: boolean): void
+  isPaused?(): boolean
+  /** Returns true if the last reply in this conversation was usable. @default false */
+  isProven?(): boolean
+}

@@ -1,19 +1,13 @@
-import type { SemanticCache } from '../plugins/cache/semantic-cache.ts'
 import { isPromise, lazy } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpHandler, HttpHandling, HttpRequest } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { Ledger } from '../governance/ledger.ts'
 import type { Endpoint } from '../http/router.ts'
 import { markGatewayFetch } from '../http/served.ts'
 import type { FetchHandler, toFetch } from '../http/web-handler.ts'
-import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../plugins/batches/batch-worker.ts'
 import { requestIdOf } from './exchange.ts'
-import type { RequestTracker } from './services.ts'
-import type { ObserverTargets } from './settle.ts'
 import type { AdminOptions, Authorize } from '../plugins/admin/routes.ts'
 import { modelHandler, IncomingCall, trackRequests, type Call, type Handler } from './run.ts'
-import type { MetricsReports } from '../plugins/status/info.ts'
 import type { EndpointDependencies } from './fallback-handler.ts'
 
 export function createHandler(dependencies: EndpointDependencies, onRequest: () => void): HttpHandler {
@@ -97,94 +91,4 @@ export function lazyFetch(gateway: HttpHandling): FetchHandler {
     (input: Request | string | URL, init?: unknown) =>
       fetch?.(input, init) ?? load().then((loaded) => loaded(input, init)),
   )
-}
-
-export function createMetricsReports(
-  { metrics, audit, log, now }: ObserverTargets,
-  cache: Pick<SemanticCache, 'stats'> | undefined,
-  ledger: Pick<Ledger, 'settlementCounts'>,
-): MetricsReports {
-  return {
-    summary: () => metrics.summary(now()),
-    cache: () => {
-      const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cache?.stats() ?? {}
-      return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
-    },
-    prometheus: async () => {
-      const { writePrometheus } = await import('./fallback-handler.ts')
-      const { waiting, dropped } = ledger.settlementCounts()
-      const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
-      return writePrometheus(metrics.totals(), drops, waiting)
-    },
-  }
-}
-
-type BatchProcessing = ReturnType<typeof createBatchProcessing>
-
-interface Batches {
-  open(): Promise<BatchProcessing>
-  start(): void
-  work(): Promise<void>
-  stop(): Promise<void>
-}
-
-export function createBatches(options: BatchOptions | undefined, dependencies: BatchDependencies): Batches {
-  const load = lazy(async () =>
-    (await import('../plugins/batches/batch-worker.ts')).createBatchProcessing(options ?? {}, dependencies),
-  )
-  let isOpened = false
-  let isStarted = false
-  const open = (): Promise<BatchProcessing> => {
-    isOpened = true
-    return load()
-  }
-  return {
-    open,
-    start: () => {
-      if (isStarted) return
-      isStarted = true
-      open().then(
-        ({ worker }) => worker.wake(),
-        (cause: unknown) => {
-          isStarted = false
-          dependencies.services.observers.reportFailure('the batch module could not be loaded', cause)
-        },
-      )
-    },
-    work: async () => (await open()).worker.work(),
-    stop: async () => {
-      if (isOpened) await (await load()).worker.stop()
-    },
-  }
-}
-
-/** Maximum number of running requests at which batches are processed. */
-const MAX_REQUESTS = 8
-/** Without this limit, a busy gateway might never process batches. */
-const MAX_WAIT_MS = 30_000
-
-export function createRequestTracker({ after }: Pick<Runtime, 'after'>): RequestTracker {
-  const running = new Set<string>()
-  const waiting = new Set<() => void>()
-  return {
-    enter: (id) => void running.add(id),
-    leave: (id) => {
-      if (!running.delete(id) || running.size > MAX_REQUESTS) return
-      for (const proceed of waiting) proceed()
-    },
-    waitForQuiet: (signal) =>
-      running.size <= MAX_REQUESTS || signal.aborted
-        ? Promise.resolve()
-        : new Promise((resolve) => {
-            const proceed = (): void => {
-              cancelTimer()
-              signal.removeEventListener('abort', proceed)
-              waiting.delete(proceed)
-              resolve()
-            }
-            const cancelTimer = after(MAX_WAIT_MS, proceed)
-            waiting.add(proceed)
-            signal.addEventListener('abort', proceed)
-          }),
-  }
 }

@@ -2,14 +2,13 @@
 import type { Bill } from '../billing/bill.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { formatUsd, type NanoUsd, NO_USAGE } from '../core/money.ts'
-import type { Meter } from '../core/ports.ts'
+import type { Meter, SmallModel } from '../core/ports.ts'
 import type { Forecast } from '../governance/balances.ts'
 import type { Reservation } from '../governance/reservation.ts'
-import type { SmallModel } from '../plugins/savings/models.ts'
 import { billOf, expectedPrompt, routeOf } from './charge.ts'
 import type { Answered, Planned } from './exchange.ts'
 import type { Services } from './services.ts'
-import { answerHeaders } from './settle.ts'
+import { answerHeaders } from './response-headers.ts'
 
 /** Expected output of the first request of a key and model, in tokens. */
 const DEFAULT_OUTPUT = 500

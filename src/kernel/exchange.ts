@@ -12,7 +12,6 @@ import type { ClientFormat, StreamWriter, WriteContext } from '../formats/format
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
-import type { FinishedRequest } from '../plugins/audit/audit.ts'
 import type { Recording } from '../streams/event-buffer.ts'
 import type { FirstRequest } from '../plugins/idempotency/idempotency.ts'
 import type { LiveStream } from '../streams/live-stream.ts'
@@ -21,6 +20,7 @@ import type { MarkedPrompt } from '../plugins/savings/prompt-cache.ts'
 import type { Steering, WaterfallResult } from '../plugins/savings/tier.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { FinishedRequest } from './finished-request.ts'
 
 export interface ExchangeStart {
   /** The value of x-request-id. */

@@ -3,10 +3,11 @@ import type { HttpRequest } from '../core/http.ts'
 import { failureHeaders, writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
 import type { WriteFailure } from '../formats/format.ts'
 import type { RateStatus } from '../governance/limits.ts'
-import { rateStatusOfCaller } from './admission.ts'
 import { noStoreHeaders, type Call } from './run.ts'
 import type { Services } from './services.ts'
-import { asFailure, baseHeaders, INTERNAL_FAILURE, routeOf, sendJson } from './settle.ts'
+import { asFailure, INTERNAL_FAILURE, routeOf } from './settle.ts'
+import { rateStatusOfCaller } from './authenticate.ts'
+import { baseHeaders, sendJson } from './response-headers.ts'
 
 /** Responds to a call whose endpoint is unknown, or whose handler threw. */
 export async function sendFailure(

@@ -6,11 +6,7 @@ import { messagesClient } from '../formats/messages/client.ts'
 import { compactClient, responsesClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
 import type { createBatchProcessing } from '../plugins/batches/batch-worker.ts'
-import {
-  embeddingStages,
-  messageCountStages,
-  responseCountStages,
-} from '../plugins/embeddings/embedding-and-count-stages.ts'
+import { embeddingStages } from '../plugins/embeddings/embedding-stages.ts'
 import type { PassthroughOptions } from '../plugins/passthrough/parse-passthrough.ts'
 import type { Services, RequestTracker } from './services.ts'
 import type { ModelDirectory } from '../providers/catalog.ts'
@@ -18,12 +14,15 @@ import type { CircuitReport } from '../providers/circuit-breaker.ts'
 import { adminEndpoints, type AdminDependencies } from '../plugins/admin/routes.ts'
 import { batchEndpoints } from '../plugins/batches/routes.ts'
 import { modelHandler, createExchange, IncomingCall, trackRequests, type Handler } from './run.ts'
-import { getModel, greeting, health, listModels, ready } from '../plugins/status/info.ts'
-import { passthroughEndpoints, responseEndpoints } from '../plugins/passthrough/routes.ts'
+import { greeting, health, ready } from '../plugins/status/status.ts'
+import { passthroughEndpoints } from '../plugins/passthrough/routes.ts'
 import { replayStream } from '../plugins/recordings/replay-stream.ts'
+import { responseEndpoints } from '../plugins/stored-responses/routes.ts'
+import { messageCountStages, responseCountStages } from '../plugins/token-counts/count-stages.ts'
+import { getModel, listModels } from '../plugins/models/models.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
-export { writePrometheus } from '../plugins/status/info.ts'
+export { writePrometheus } from '../plugins/metrics/prometheus.ts'
 export { createAuthorize } from '../plugins/admin/routes.ts'
 export { readAudit } from '../plugins/audit/audit-query.ts'
 export { explainSavings } from '../plugins/savings/explain-plans.ts'

@@ -35,7 +35,7 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
   const { markPrompt } = services
   if (markPrompt === undefined || !needsCacheMarkers(reserved)) return shortened
   return chain(shortened, async (planned) =>
-    (await import('./on-demand.ts')).addCacheMarkers(planned, markPrompt, services),
+    (await import('../plugins/savings/optimize.ts')).addCacheMarkers(planned, markPrompt, services),
   )
 }
 
@@ -44,7 +44,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
   const { model } = resolved.routes[0]
   const unchanged = planUnchanged(reserved, recalled)
   if (services.waterfall.isTooSmall({ model, steering }, () => size.bound)) return unchanged
-  const optimizing = import('./on-demand.ts').then(({ optimize }) => optimize(unchanged, services))
+  const optimizing = import('../plugins/savings/optimize.ts').then(({ optimize }) => optimize(unchanged, services))
   return optimizing.catch((error: unknown) => {
     recalled.keeper.finish({ status: 500 })
     throw error

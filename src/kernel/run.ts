@@ -1,19 +1,22 @@
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { failureStatus } from '../core/errors.ts'
 import { hasFlag, type HeaderRecord, type HttpRequest, type ResponseSink } from '../core/http.ts'
-import { authenticate, reserve } from './admission.ts'
-import { callUpstream, respond } from './call-and-respond.ts'
+import { respond } from './respond.ts'
 import { type Authenticated, Exchange, type Parsed } from './exchange.ts'
 import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
-import type * as hooks from './rare-stages.ts'
+import type * as hooks from '../plugins/custom/plugin-hooks.ts'
 import type { Services, RequestTracker } from './services.ts'
-import { asFailure, baseHeaders, canceledError, release, sendJson } from './settle.ts'
+import { asFailure, canceledError, release } from './settle.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { PathVariables } from '../http/router.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { authenticate } from './authenticate.ts'
+import { reserve } from './reserve.ts'
+import { callUpstream } from './call-upstream.ts'
+import { baseHeaders, sendJson } from './response-headers.ts'
 
 type Hooks = typeof hooks
 
@@ -26,7 +29,9 @@ export function modelStages(
   const hook = <Current extends Exchange>(
     select: (loaded: Hooks) => Stage<Current, Current>,
   ): Stage<Current, Current> | undefined =>
-    plugins && ((exchange, services) => import('./rare-stages.ts').then((loaded) => select(loaded)(exchange, services)))
+    plugins &&
+    ((exchange, services) =>
+      import('../plugins/custom/plugin-hooks.ts').then((loaded) => select(loaded)(exchange, services)))
   return Stages.begin(authenticateStage) // finds the key
     .next(parseRequest) //                  reads prompt and model, checks permissions
     .nextIf(hook((loaded) => loaded.onRequest))
@@ -111,14 +116,14 @@ async function fail(exchange: Exchange, error: unknown, services: Services): Pro
 
 function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
-  return import('./rare-stages.ts')
+  return import('../plugins/explain/explain.ts')
     .then((loaded) => loaded.explain(parsed, services))
     .finally(() => parsed.capacity?.release())
 }
 
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (parsed.request.header('idempotency-key') === undefined) return parsed
-  return import('./rare-stages.ts').then((loaded) => loaded.deduplicate(parsed, services))
+  return import('../plugins/idempotency/deduplicate.ts').then((loaded) => loaded.deduplicate(parsed, services))
 }
 
 export interface Call {

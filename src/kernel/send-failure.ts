@@ -5,7 +5,7 @@ import { failureHeaders } from '../formats/failures.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import { type Exchange, waitForStore } from './exchange.ts'
 import type { Services } from './services.ts'
-import { baseHeaders, sendJson } from './settle.ts'
+import { baseHeaders, sendJson } from './response-headers.ts'
 
 export async function sendFailure(exchange: Exchange, failure: GatewayError, services: Services): Promise<void> {
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))

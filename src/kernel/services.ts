@@ -3,7 +3,7 @@ import type { Completion } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Meter, Provider, Route, Runtime, Timeouts } from '../core/ports.ts'
+import type { Meter, Provider, Route, Runtime, Timeouts, SmallModel } from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
 import type { ClientFormat } from '../formats/format.ts'
@@ -13,20 +13,21 @@ import type { RequestUsage } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { BodyCapacity } from '../http/body.ts'
 import type { Plugin } from './plugin.ts'
-import type { LogEventFields } from '../plugins/request-log/request-log.ts'
 import type { Idempotency } from '../plugins/idempotency/idempotency.ts'
 import type { Recordings } from '../plugins/recordings/recordings.ts'
 import type { DetachedWork } from '../streams/shared-work.ts'
 import type { SingleFlight } from '../plugins/cache/single-flight.ts'
-import type { SmallModel } from '../plugins/savings/models.ts'
 import type { CacheableRequest, MarkedPrompt } from '../plugins/savings/prompt-cache.ts'
 import type { Waterfall } from '../plugins/savings/tier.ts'
 import type { Upstream } from '../upstream/attempts.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
+import type { LogEventFields } from '../core/failure-log.ts'
 
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
+
+export type FindKeyById = (id: string) => Promise<VirtualKey | undefined>
 
 export interface Observers {
   /** Appends the audit record unless the settlement contains it or the key is unknown. */

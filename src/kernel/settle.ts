@@ -1,13 +1,12 @@
-import { type Bill, type ExcessUsage, billHeaders, toHeaderText, withoutMargin } from '../billing/bill.ts'
+import type { Bill, ExcessUsage } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
+import type { HttpRequest } from '../core/http.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
-import type { RateStatus } from '../governance/limits.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
-import type { Audit, FinishedRequest } from '../plugins/audit/audit.ts'
+import type { Audit } from '../plugins/audit/audit.ts'
 import type { Metrics } from '../plugins/metrics/metrics.ts'
-import type { LogEventFields, RequestLog } from '../plugins/request-log/request-log.ts'
+import type { RequestLog } from '../plugins/request-log/request-log.ts'
 import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
 import {
   type Exchange,
@@ -20,6 +19,8 @@ import {
 } from './exchange.ts'
 import type { Observers, Services } from './services.ts'
 import { readCacheDirectives } from '../plugins/cache/cache-options.ts'
+import type { FinishedRequest } from './finished-request.ts'
+import type { LogEventFields } from '../core/failure-log.ts'
 
 type ResolvedExchange = Exchange & Pick<Planned, 'resolved'>
 
@@ -167,31 +168,6 @@ export function asFailure(error: unknown): GatewayError {
     'The gateway failed to answer because of an internal error. Retry, and report the request id if the retry fails too.',
     { cause: error },
   )
-}
-
-export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
-  return {
-    'x-request-id': requestId,
-    'request-id': requestId,
-    'x-ratelimit-limit': String(rate.limit),
-    'x-ratelimit-remaining': String(rate.remaining),
-    'x-ratelimit-reset': String(Math.ceil(rate.resetAt / 1000)),
-  }
-}
-
-export function answerHeaders(
-  bill: Bill,
-  ignored: readonly string[],
-  { showsMargin }: Pick<Services, 'showsMargin'>,
-): HeaderRecord {
-  const headers = showsMargin ? billHeaders(bill) : withoutMargin(billHeaders(bill))
-  if (ignored.length > 0) headers['x-svc-ignored'] = toHeaderText(ignored.join(', '))
-  return headers
-}
-
-export function sendJson(sink: ResponseSink, status: number, headers: HeaderRecord, body: string | Uint8Array): void {
-  headers['content-type'] = 'application/json'
-  sink.send(status, headers, body)
 }
 
 /** Batch items, which have no subscribers, store their results themselves. */

@@ -1,6 +1,4 @@
-import { withoutMargin } from '../billing/bill.ts'
 import { type EventSink, textOf } from '../streams/event-buffer.ts'
-import type { RepeatableAnswer } from '../plugins/idempotency/idempotency.ts'
 
 const METRICS = /"svc_metrics":\{[^{}]*\}/g
 const MARGIN_MEMBER =
@@ -16,8 +14,4 @@ export function hideStoredMargin(text: string): string {
 
 export function hideMarginInEvents(sink: EventSink): EventSink {
   return { ...sink, write: (chunk) => sink.write(hideStoredMargin(textOf(chunk))) }
-}
-
-export function hideMarginInAnswer({ status, head, body }: RepeatableAnswer): RepeatableAnswer {
-  return { status, head: withoutMargin(head), body: hideStoredMargin(body) }
 }

@@ -26,9 +26,10 @@ import {
   type WrittenExchange,
 } from './exchange.ts'
 import { storingProvider } from '../plugins/stored-responses/storing-provider.ts'
-import { baseHeaders, isRecorded, storeTurn, asFailure, canceledError, release, settle } from './settle.ts'
+import { isRecorded, storeTurn, asFailure, canceledError, release, settle } from './settle.ts'
 import type { Services } from './services.ts'
 import { type ResponseStop, TransformingWriter } from '../plugins/custom/transform-response.ts'
+import { baseHeaders } from './response-headers.ts'
 
 /** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
 export { respondInBackground } from '../plugins/stored-responses/background.ts'
@@ -287,7 +288,7 @@ class StreamAnswer {
   #end(): void {
     if (this.#stopIfRequested()) return
     if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
-    import('./on-demand.ts')
+    import('./unwrap-json.ts')
       .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
       .then(
         () => this.#guard(() => this.#complete()),

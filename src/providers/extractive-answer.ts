@@ -1,4 +1,3 @@
-import { hashEmbedding } from '../plugins/cache/vector-search.ts'
 import type { Pause } from '../core/async.ts'
 import { type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
 import { NO_USAGE, type Usage } from '../core/money.ts'
@@ -8,6 +7,7 @@ import { lastUserIndex, textOfMessage } from '../core/messages.ts'
 import { type Part, type Prompt, type Tool } from '../core/prompt.ts'
 import { extractAnswer, extractSummary, forEachSentence, sharedPause } from './extractive-sentences.ts'
 import { fillSchema } from './fill-schema.ts'
+import { hashEmbedding } from '../plugins/cache/hashing-embedder.ts'
 
 export async function composeCompletion(call: ProviderCall, pause: Pause = sharedPause): Promise<Completion> {
   const { prompt, model, runtime } = call

@@ -1,10 +1,9 @@
 import type { Completion } from '../core/answer.ts'
 import { asArray, asObject, type JsonObject } from '../core/json.ts'
 import { costOf, NO_USAGE, type Usage } from '../core/money.ts'
-import type { Route, Runtime, Timeouts, Transport } from '../core/ports.ts'
+import type { Route, Runtime, Timeouts, Transport, SmallModel } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { after } from '#transport'
-import type { SmallModel } from '../plugins/savings/models.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { readJson, request } from './http-request.ts'
 

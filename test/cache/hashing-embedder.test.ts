@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hashEmbedding, hashingEmbedder } from '../../src/plugins/cache/vector-search.ts'
+import { hashEmbedding, hashingEmbedder } from '../../src/plugins/cache/hashing-embedder.ts'
 import { testEmbedder } from '../contract/embedder.ts'
 
 testEmbedder('the hashing embedder', hashingEmbedder)

@@ -1,7 +1,7 @@
 import { Cancellation } from '../../src/core/async.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { hashEmbedding } from '../../src/plugins/cache/vector-search.ts'
+import { hashEmbedding } from '../../src/plugins/cache/hashing-embedder.ts'
 import type { CacheDirectives, SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
 import { checkGatewayOptions } from '../../src/options.ts'
 import { extractive } from '../../src/providers/main-providers.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseKeyChange, parseNewKey } from '../../src/plugins/admin/admin-input.ts'
-import { changeKey, makeKey } from '../../src/governance/keyring.ts'
+import { changeKey, makeKey } from '../../src/plugins/admin/keyring.ts'
 import { effectiveRateLimits } from '../../src/governance/virtual-key.ts'
 
 function catchError(action: () => unknown): GatewayError {

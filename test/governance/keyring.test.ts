@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseKeyChange, parseNewKey } from '../../src/plugins/admin/admin-input.ts'
-import { toListedKey, toKeyRecord } from '../../src/governance/keyring.ts'
+import { toListedKey, toKeyRecord } from '../../src/plugins/admin/keyring.ts'
 import { NOON, createTestGovernance } from './test-governance.ts'
 import { settled } from '../support/result-or-error.ts'
 

@@ -6,7 +6,7 @@ import {
   type KeyLookup,
   type SharedLimits,
 } from '../../src/governance/stored-records.ts'
-import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
+import { createKeyring, type Keyring } from '../../src/plugins/admin/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'
 import { createUsageReports, type UsageReports } from '../../src/plugins/admin/usage-report.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { anthropic } from '../../src/index.ts'
-import { smallModelFor } from '../../src/plugins/savings/options.ts'
+import { smallModelFor } from '../../src/providers/small-model.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { readResults, waitForBatch } from '../support/batches.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'

@@ -5,7 +5,7 @@ import type { Provider } from '../../src/core/ports.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { createGateway, memoryStore } from '../../src/index.ts'
 import type { Parsed } from '../../src/kernel/exchange.ts'
-import { deduplicate } from '../../src/kernel/rare-stages.ts'
+import { deduplicate } from '../../src/plugins/idempotency/deduplicate.ts'
 import type { Services } from '../../src/kernel/services.ts'
 import { testModel } from '../support/provider-call.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createRequestTracker } from '../../src/kernel/endpoints.ts'
+import { createRequestTracker } from '../../src/kernel/request-tracker.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 

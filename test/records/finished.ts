@@ -1,5 +1,5 @@
 import { toNanoUsd } from '../../src/core/money.ts'
-import type { FinishedRequest, FinishedBill } from '../../src/plugins/audit/audit.ts'
+import type { FinishedRequest, FinishedBill } from '../../src/kernel/finished-request.ts'
 
 export const START: number = Date.UTC(2026, 0, 15, 12)
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
 import { Histogram, Metrics, RecentRate } from '../../src/plugins/metrics/metrics.ts'
-import { writePrometheus } from '../../src/plugins/status/info.ts'
+import { writePrometheus } from '../../src/plugins/metrics/prometheus.ts'
 import { fc } from '../support/properties.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
 

@@ -6,7 +6,7 @@ import {
   type EventSink,
   skipEvents,
 } from '../../src/streams/event-buffer.ts'
-import { RecordingCapacity } from '../../src/plugins/recordings/recordings.ts'
+import { RecordingCapacity } from '../../src/streams/capacity.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, maxBytesPerStream: 1_000_000 }

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type Store } from '../../src/index.ts'
 import { toFetch } from '../../src/http/web-handler.ts'
-import { health } from '../../src/plugins/status/info.ts'
+import { health } from '../../src/plugins/status/status.ts'
 import { sendRequest, CHAT, type Reply } from '../support/send-request.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'

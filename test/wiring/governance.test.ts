@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
-import { createGovernance } from '../../src/kernel/stored-state.ts'
+import { createGovernance } from '../../src/plugins/admin/governance.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 

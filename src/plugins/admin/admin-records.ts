@@ -35,7 +35,7 @@ import {
   parseNewRateLimit,
   parseRateLimitChange,
 } from './admin-input.ts'
-import { changeAllowance, type Keyring, optionalField, toKeyRecord, toListedKey } from '../../governance/keyring.ts'
+import { changeAllowance, type Keyring, optionalField, toKeyRecord, toListedKey } from './keyring.ts'
 import type { RecordTable, SharedLimits } from '../../governance/stored-records.ts'
 import {
   type BudgetStatus,
@@ -48,7 +48,7 @@ import {
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from '../../governance/virtual-key.ts'
 
 export { callInProcess } from '../../core/field-names.ts'
-export { createKeyring } from '../../governance/keyring.ts'
+export { createKeyring } from './keyring.ts'
 
 /**
  * Operations on one kind of record, with the same checks and effects as the HTTP admin API. Field names are in camel

@@ -12,14 +12,15 @@ import { isSameSecret } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../../http/body.ts'
 import type { Endpoint } from '../../http/router.ts'
 import { lazyBody, shareBody, toWebRequest } from '../../http/web-handler.ts'
-import { findCallerKey, readBearer } from '../../kernel/admission.ts'
 import { parseLimits } from '../../kernel/parse-request.ts'
-import { baseHeaders, sendJson } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import type { Audit, AuditQuery } from '../audit/audit.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { noStoreHeaders, pathId, IncomingCall, type Call, type Handler } from '../../kernel/run.ts'
-import { isTrueWithin, metrics, type MetricsReports } from '../status/info.ts'
+import { isTrueWithin } from '../../core/async.ts'
+import { metrics, type MetricsReports } from '../metrics/prometheus.ts'
+import { findCallerKey, readBearer } from '../../kernel/authenticate.ts'
+import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 
 export interface AdminDependencies {
   readonly authorize: Authorize

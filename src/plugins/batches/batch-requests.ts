@@ -1,5 +1,4 @@
 import { GatewayError } from '../../core/errors.ts'
-import type { HeaderRecord, HttpRequest, ResponseSink } from '../../core/http.ts'
 import { closingQuote, isJsonObject, type JsonObject } from '../../core/json.ts'
 
 /** Rejects with `invalid-request` unless the bytes are a JSON object. */
@@ -207,39 +206,4 @@ function withoutElements(bytes: Uint8Array, requests: Scan['requests']): Uint8Ar
   emptied.set(bytes.subarray(0, requests.start + 1))
   emptied.set(bytes.subarray(requests.end), requests.start + 1)
   return emptied
-}
-
-export function internalRequest(path: string, headers: Readonly<Record<string, string>>, body: string): HttpRequest {
-  return {
-    method: 'POST',
-    path,
-    query: '',
-    origin: '',
-    header: (name) => (name === 'content-type' ? 'application/json' : headers[name]),
-    headerNames: () => [...Object.keys(headers), 'content-type'],
-    body: () => new TextEncoder().encode(body),
-    onDisconnect: () => {},
-  }
-}
-
-export class CollectedResponse implements ResponseSink {
-  status = 0
-  body = ''
-
-  send(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
-    this.status = status
-    this.body = typeof body === 'string' ? body : new TextDecoder().decode(body)
-  }
-
-  begin(): void {}
-
-  write(): boolean {
-    return true
-  }
-
-  onDrain(): void {}
-
-  end(): void {}
-
-  destroy(): void {}
 }

@@ -3,8 +3,8 @@ import { cleanUpBatches, type OpenBatch, toPosition } from './batch.ts'
 import { type ItemClaim, ItemPoll, ItemQueue } from './item-queue.ts'
 import type { Store } from '../../core/store.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import { createItemProcessor, type FindKeyById, type ItemProcessor, type RetryDelay } from './process-item.ts'
-import type { RequestTracker, Services } from '../../kernel/services.ts'
+import { createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
+import type { FindKeyById, RequestTracker, Services } from '../../kernel/services.ts'
 
 /** Options of the batch worker of this process. See docs/batches.md. */
 export interface BatchOptions {

@@ -1,17 +1,16 @@
 import type { Batch } from './batch.ts'
-import { CollectedResponse, internalRequest } from './batch-requests.ts'
 import { type ItemClaim, type ItemQueue, type ItemResult, writeResultLine, type StoredRequest } from './item-queue.ts'
 import { Cancellation, type MaybePromise } from '../../core/async.ts'
 import { type FailureKind, GatewayError } from '../../core/errors.ts'
 import type { SettledEntry, Store } from '../../core/store.ts'
 import { messagesClient } from '../../formats/messages/client.ts'
 import type { RequestUsage, Reservation } from '../../governance/reservation.ts'
-import type { VirtualKey } from '../../governance/virtual-key.ts'
-import { checkValid } from '../../kernel/admission.ts'
 import { type Authenticated, Exchange, requestIdOf, type RequestOutcome } from '../../kernel/exchange.ts'
 import { modelStages } from '../../kernel/run.ts'
-import type { Services } from '../../kernel/services.ts'
+import type { FindKeyById, Services } from '../../kernel/services.ts'
 import { unbilledUsage } from '../../kernel/settle.ts'
+import { CollectedResponse, internalRequest } from '../../kernel/internal-request.ts'
+import { checkValid } from '../../kernel/authenticate.ts'
 
 export interface ItemProcessor {
   /** Resolves with undefined if the item is done, was released, or belongs to another worker. */
@@ -140,8 +139,6 @@ interface ItemJob {
   readonly request: StoredRequest
   readonly cancellation: Cancellation
 }
-
-export type FindKeyById = (id: string) => Promise<VirtualKey | undefined>
 
 async function answerItem(job: ItemJob, services: Services, findKeyById: FindKeyById): Promise<ItemAnswer> {
   const { batch, request } = job

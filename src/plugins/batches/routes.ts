@@ -10,14 +10,14 @@ import { reserveOneRequest } from '../../governance/reservation.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../../http/body.ts'
 import type { Endpoint, Method } from '../../http/router.ts'
-import { findCallerKey } from '../../kernel/admission.ts'
-import { baseHeaders } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { parseLimits, readSteering } from '../../kernel/parse-request.ts'
 import { hideStoredMargin } from '../../kernel/stored-margin.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { pathId, sendWithRateStatus, type Call, type Handler } from '../../kernel/run.ts'
-import { readLimit } from '../status/info.ts'
+import { readLimit } from '../../http/page-limit.ts'
+import { findCallerKey } from '../../kernel/authenticate.ts'
+import { baseHeaders } from '../../kernel/response-headers.ts'
 
 interface Batches {
   readonly repository: BatchRepository

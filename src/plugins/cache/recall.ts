@@ -28,12 +28,12 @@ export function recallFromCache(
   services: Services,
 ): MaybePromise<RecallResult> {
   const ready = reserved.size.mayContainLargeMedia
-    ? loadOnDemand().then(({ digestBlocks }) => digestBlocks(reserved.prompt))
+    ? import('./digest-blocks.ts').then(({ digestBlocks }) => digestBlocks(reserved.prompt))
     : undefined
   return chain(ready, () => lookUp(reserved, answerCache, services))
 }
 
-const loadOnDemand = () => import('../../kernel/on-demand.ts')
+const loadFollow = () => import('./follow.ts')
 
 function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
@@ -90,7 +90,7 @@ function recallInTime(
   })
 }
 
-const followStream: FollowStream = async (...parameters) => (await loadOnDemand()).followStream(...parameters)
+const followStream: FollowStream = async (...parameters) => (await loadFollow()).followStream(...parameters)
 
 /** Only streams with one choice can be followed. Plugins change the stream of each caller in its own way. */
 function canFollow({ prompt, plugins }: Reserved): boolean {
@@ -134,7 +134,7 @@ async function joinOtherProcess(
   services: Services,
 ): ReturnType<typeof claim.join<LiveStream>> {
   if (!canFollow(reserved) || claim.streamStore === undefined) return claim.join()
-  const onDemand = await loadOnDemand()
+  const onDemand = await loadFollow()
   return claim.join(onDemand.createClaimStreamSearch(claim, reserved.key.id, services))
 }
 
@@ -168,7 +168,7 @@ function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, l
   const share = (live: PublishedAnswer): void => {
     leader.publish(live)
     if (claim?.streamStore === undefined) return
-    void loadOnDemand().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
+    void loadFollow().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
   }
   return { finish, share }
 }

@@ -20,8 +20,9 @@ import {
 import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
 import { hasTextTask, isStandAloneQuestion } from './stand-alone.ts'
-import { createVectorSearch, hashingEmbedder } from './vector-search.ts'
+import { createVectorSearch } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
+import { hashingEmbedder } from './hashing-embedder.ts'
 
 export interface CacheQuery {
   readonly prompt: Prompt

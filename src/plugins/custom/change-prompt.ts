@@ -1,12 +1,11 @@
 /** Applies the messages that a plugin returned. Loaded with the first request that a plugin changes. */
 import { asObject, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import { textOfMessage } from '../../core/messages.ts'
+import { textOfMessage, editText } from '../../core/messages.ts'
 import type { Dialect, Message, Native, Part, Prompt } from '../../core/prompt.ts'
 import type { ClientFormat, UpstreamFormat } from '../../formats/format.ts'
 import { parseBodyInSteps } from '../../formats/parse-body.ts'
 import type { ParseLimits } from '../../formats/scan-json.ts'
 import type { PromptChange } from '../../kernel/plugin.ts'
-import { editText } from '../savings/edit-message.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 
 export interface ChangedPrompt {

@@ -23,7 +23,7 @@ import type {
   ResponseTransformer,
 } from '../../kernel/plugin.ts'
 import { type AttemptRecord, Attempts } from '../../upstream/attempts.ts'
-import { callUpstream, respond } from '../../kernel/call-and-respond.ts'
+import { respond } from '../../kernel/respond.ts'
 import { changePrompt, checkParts, readChange } from './change-prompt.ts'
 import { billFor, prepareBill } from '../../kernel/charge.ts'
 import {
@@ -43,6 +43,7 @@ import { callHook, failureOf, reportHookFailure } from './plugin-calls.ts'
 import { canceledError, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { FINISH_REASONS, transformCompletion, TransformerChain, TransformingWriter } from './transform-response.ts'
+import { callUpstream } from '../../kernel/call-upstream.ts'
 
 /** Stage after parsing. Responds itself if a plugin replies. */
 export async function onRequest(parsed: Parsed, services: Services): Promise<Parsed | undefined> {
@@ -133,7 +134,7 @@ export async function transformResponse(answered: Answered, services: Services):
   const run = runOf(answered, services)
   if (!run.changesResponse || answer.kind !== 'whole') return answered
   const completion = requestsJsonByInstruction(answered)
-    ? (await import('../../kernel/on-demand.ts')).unwrapJson(answer.completion)
+    ? (await import('../../kernel/unwrap-json.ts')).unwrapJson(answer.completion)
     : answer.completion
   try {
     run.completion = transformCompletion(completion, run.createChain())

@@ -2,7 +2,7 @@ import type { Runtime } from '../../core/ports.ts'
 import type { Plugin } from '../../kernel/plugin.ts'
 import type { Observers, Services } from '../../kernel/services.ts'
 
-const loadHooks = () => import('../../kernel/rare-stages.ts')
+const loadHooks = () => import('../custom/plugin-hooks.ts')
 
 /** Lets plugins observe the end of each request, after its response has left. */
 export function observeWithPlugins(

@@ -4,14 +4,16 @@ import { GatewayError } from '../../core/errors.ts'
 import type { ResponseSink } from '../../core/http.ts'
 import { asObject, asString, type JsonObject, parseObject } from '../../core/json.ts'
 import type { EventSink } from '../../streams/event-buffer.ts'
-import type { ReplayedAnswer, RequestClaim } from './idempotency.ts'
+import type { ReplayedAnswer, RequestClaim, RepeatableAnswer } from './idempotency.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../../kernel/event-sink.ts'
 import { MAX_HEADER_WAIT_MS, type Parsed } from '../../kernel/exchange.ts'
 import type { Services } from '../../kernel/services.ts'
 import { rateOf } from '../../kernel/send-failure.ts'
-import { baseHeaders, release } from '../../kernel/settle.ts'
-import { hideMarginInAnswer } from '../../kernel/stored-margin.ts'
+import { release } from '../../kernel/settle.ts'
+import { hideStoredMargin } from '../../kernel/stored-margin.ts'
+import { withoutMargin } from '../../billing/bill.ts'
+import { baseHeaders } from '../../kernel/response-headers.ts'
 
 /** Accepts only printable ASCII, because clients encode other characters in headers differently. */
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
@@ -129,4 +131,8 @@ async function replay(
 function failureIn(body: string): GatewayError {
   const message = asString(asObject(parseObject(body)?.['error'])?.['message'])
   return new GatewayError('upstream-rejected', message ?? 'The first request with this Idempotency-Key failed.')
+}
+
+export function hideMarginInAnswer({ status, head, body }: RepeatableAnswer): RepeatableAnswer {
+  return { status, head: withoutMargin(head), body: hideStoredMargin(body) }
 }

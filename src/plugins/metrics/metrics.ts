@@ -1,5 +1,5 @@
 import { toNanoUsd, toDollars } from '../../core/money.ts'
-import { type FinalOutcome, outcomeOf, type FinishedRequest } from '../audit/audit.ts'
+import { type FinalOutcome, outcomeOf, type FinishedRequest } from '../../kernel/finished-request.ts'
 
 /** Request counts, tier counts and costs of this gateway since its creation. */
 export interface MetricsSummary {

@@ -11,8 +11,9 @@ import { PASSTHROUGH } from '../../kernel/charge.ts'
 import { type Authenticated, type ResolvedModel, waitForStore } from '../../kernel/exchange.ts'
 import { marginOf } from '../../kernel/parse-request.ts'
 import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './parse-passthrough.ts'
-import { answerHeaders, baseHeaders, asFailure, canceledError, settle } from '../../kernel/settle.ts'
+import { asFailure, canceledError, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
+import { answerHeaders, baseHeaders } from '../../kernel/response-headers.ts'
 
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 
@@ -27,7 +28,7 @@ export async function passThrough(
   const isListed = provider.model(request.request.model ?? '') !== undefined
   const route = request.request.model !== undefined && isListed ? resolved.routes[0] : undefined
   if (services.plugins !== undefined) {
-    const { checkRequest } = await import('../../kernel/rare-stages.ts')
+    const { checkRequest } = await import('../custom/plugin-hooks.ts')
     await checkRequest(authenticated, services, request.request.model)
   }
   authenticated.resolved = resolved

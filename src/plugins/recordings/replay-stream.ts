@@ -8,16 +8,16 @@ import { parseBody } from '../../formats/parse-body.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../../http/body.ts'
 import { writeSseEvent } from '../../http/sse.ts'
-import { findCallerKey } from '../../kernel/admission.ts'
 import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../../kernel/event-sink.ts'
 import { parseLimits } from '../../kernel/parse-request.ts'
-import { baseHeaders } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../../streams/event-buffer.ts'
 import type { LiveStream } from '../../streams/live-stream.ts'
 import { hideMarginInEvents } from '../../kernel/stored-margin.ts'
 import type { FoundRecording, StoredAnswer } from './recordings.ts'
 import { pathId, type Call, type Handler } from '../../kernel/run.ts'
+import { findCallerKey } from '../../kernel/authenticate.ts'
+import { baseHeaders } from '../../kernel/response-headers.ts'
 
 export function replayStream(services: Services): Handler {
   return async (call) => {

@@ -2,7 +2,14 @@ import { isThenable, lazy } from '../../core/async.ts'
 import type { FailureKind } from '../../core/errors.ts'
 import { describeCause, errorCodeOf, type LoggedCause } from '../../core/logged-cause.ts'
 import { toCents, toDollars, ZERO } from '../../core/money.ts'
-import { type FinalOutcome, outcomeOf, type FinishedRequest, truncateName, type TierOutcome } from '../audit/audit.ts'
+import {
+  type FinalOutcome,
+  outcomeOf,
+  type FinishedRequest,
+  truncateName,
+  type TierOutcome,
+} from '../../kernel/finished-request.ts'
+import type { LogEventFields } from '../../core/failure-log.ts'
 
 /**
  * Severity of a log record. A request record has the level INFO for the outcome `left`. Otherwise, the level is WARN
@@ -49,39 +56,6 @@ export interface RequestLogRecord extends LogLine {
   readonly failure: FailureKind | null
   /** Code of the error that caused the failure, such as `ECONNREFUSED`. Absent if there is none. */
   readonly error_code?: string
-}
-
-/** Fields of an event. An event has only the fields that apply to it. */
-export interface LogEventFields {
-  readonly request_id?: string
-  /** Method and path of the request. */
-  readonly route?: string
-  readonly virtual_key_id?: string | null
-  readonly provider?: string | null
-  readonly model?: string | null
-  readonly batch_id?: string
-  /** Position of the item in the batch. */
-  readonly item?: string
-  readonly reservation_id?: string
-  readonly warning?: string
-  readonly plugin?: string
-  readonly hook?: string
-  /** Failures of the plugin since its last record. */
-  readonly failures?: number
-  readonly strategy?: string
-  readonly tokens?: number
-  readonly original_tokens?: number
-  readonly optimized_tokens?: number
-  /** The tier of a shadow trial. */
-  readonly tier?: 2 | 3 | 4 | 5
-  /** Identifiers, numbers and runs of four words of the answer that the received prompt contains. */
-  readonly evidence_facts?: number
-  /** Those that the prompt of the trial lacks. */
-  readonly evidence_lost?: number
-  readonly prompt_tokens_cut?: number
-  readonly completion_tokens_cut?: number
-  readonly small_models_usd?: number
-  readonly billed_nano_usd?: number
 }
 
 /** The log record of a gateway event, such as a warning or a failure. */

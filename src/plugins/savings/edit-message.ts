@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../../core/json.ts'
-import type { Message, Native, Part, TextPart, ToolResultPart } from '../../core/prompt.ts'
+import type { Message, Part, ToolResultPart } from '../../core/prompt.ts'
+import { nativeOf } from '../../core/messages.ts'
 
 /**
  * Returns false for messages that are sent whole or not at all: an answer with parts of other types, whose order
@@ -33,13 +34,6 @@ function blocksOf(parts: readonly Part[]): readonly JsonObject[] {
   })
 }
 
-/** Keeps a marker of the vendor's prompt cache. */
-export function editText({ native }: TextPart, text: string): TextPart {
-  const marker = native?.value['cache_control']
-  if (native === undefined || marker === undefined) return { type: 'text', text }
-  return { type: 'text', text, native: nativeOf(native, { type: 'text', text, cache_control: marker }) }
-}
-
 /** Keeps the fields of a received result, such as its type and a marker of the vendor's prompt cache. */
 export function editResult(part: ToolResultPart, content: readonly Part[]): ToolResultPart {
   const { callId, failed, native } = part
@@ -61,8 +55,4 @@ function outputOf(content: readonly Part[]): Json {
     if (part.native !== undefined) return [part.native.value]
     return part.type === 'text' ? [{ type: 'input_text', text: part.text }] : []
   })
-}
-
-function nativeOf({ dialect }: Native, value: JsonObject): Native {
-  return { dialect, value }
 }

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { measureInSlices, type Pause } from '../../core/async.ts'
-import { hasOnlyToolResults, textOfMessage } from '../../core/messages.ts'
+import { hasOnlyToolResults, textOfMessage, editText } from '../../core/messages.ts'
 import {
   fingerprintOf,
   type Message,
@@ -10,7 +10,7 @@ import {
   type ToolResultPart,
 } from '../../core/prompt.ts'
 import { hasStandingInstruction, type Segment } from './conversation.ts'
-import { editMessage, editResult, editText, isEditable } from './edit-message.ts'
+import { editMessage, editResult, isEditable } from './edit-message.ts'
 import { countTermsWithPauses, type TermCounts, termsOf } from './keywords.ts'
 
 interface TextLocation {

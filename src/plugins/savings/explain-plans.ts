@@ -1,4 +1,3 @@
-import { internalRequest } from '../batches/batch-requests.ts'
 import {
   checkOptions,
   expects,
@@ -18,6 +17,7 @@ import type { Tier } from './tier.ts'
 import { memoryStore } from '../../stores/memory.ts'
 import { createMeter, createTokenizer } from '../../tokens/meter.ts'
 import { checkSavings, createPromptMarker, createSavings, type SavingsOptions } from './options.ts'
+import { internalRequest } from '../../kernel/internal-request.ts'
 
 export type { ExplainedPlan, LoggedBody, LoggedRequest }
 

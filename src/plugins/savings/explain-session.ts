@@ -1,4 +1,3 @@
-import { CollectedResponse, internalRequest } from '../batches/batch-requests.ts'
 import { createPause } from '../../core/async.ts'
 import { add, type NanoUsd, promptTokens, toDollars, type Usage, ZERO } from '../../core/money.ts'
 import type { Meter } from '../../core/ports.ts'
@@ -9,7 +8,6 @@ import { createSimulatedVendor, prefixKeysOf, type SimulatedVendor } from './sim
 import type { Steering } from './tier.ts'
 import { utf8Length } from '../../tokens/estimate.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import { quote } from '../../kernel/admission.ts'
 import { billOf } from '../../kernel/charge.ts'
 import { emptyReservation, simulateSmallModel } from '../../kernel/estimate.ts'
 import {
@@ -24,6 +22,8 @@ import { type ReadRequest, withPath } from './explain-input.ts'
 import { parsePrompt } from '../../kernel/parse-request.ts'
 import { plan } from '../../kernel/plan.ts'
 import type { Services } from '../../kernel/services.ts'
+import { CollectedResponse, internalRequest } from '../../kernel/internal-request.ts'
+import { quote } from '../../kernel/reserve.ts'
 
 /** A way to handle the requests. */
 export interface PlanSetup extends Pick<Services, 'waterfall' | 'markPrompt'> {

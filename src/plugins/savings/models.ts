@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { Cancellation, type Pause, withTimeout } from '../../core/async.ts'
 import type { Embedder } from '../../core/cache.ts'
 import { add, costOfTokens, type NanoUsd, ZERO } from '../../core/money.ts'
-import type { Runtime } from '../../core/ports.ts'
+import type { Runtime, SmallModel } from '../../core/ports.ts'
 import { fingerprintOf } from '../../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 import { mapWithPauses } from './keywords.ts'
@@ -14,24 +14,6 @@ import {
   similaritiesOf,
   textsOf,
 } from './similarities.ts'
-
-/** A cheaper model of the requested model's family. */
-export interface SmallModel {
-  readonly name: string
-  ask(question: {
-    readonly instruction: string
-    readonly text: string
-    readonly maxTokens: number
-    readonly signal: AbortSignal
-  }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** Returns the expected cost of a call, or zero while the model is paused. */
-  price(promptTokens: number, outputTokens: number): NanoUsd
-  /** Reports whether a reply was usable. Failed calls need no report: they count as unusable. @default ignored */
-  report?(isUsable: boolean): void
-  isPaused?(): boolean
-  /** Returns true if the last reply in this conversation was usable. @default false */
-  isProven?(): boolean
-}
 
 export const EXTRACTIVE = 'extractive'
 

@@ -1,9 +1,8 @@
 import { lazy } from '../../core/async.ts'
 import { expects, listOf, numberFrom, oneOf, type OptionCheck, optionsOf } from '../../core/errors.ts'
 import type { Embedder } from '../../core/cache.ts'
-import type { Meter, Runtime, Route, Model } from '../../core/ports.ts'
+import type { Meter, Runtime, Model } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
-import { costOf, NO_USAGE } from '../../core/money.ts'
 import type { ShadowObserver } from './shadow.ts'
 import type { MarkPrompt, Services } from '../../kernel/services.ts'
 import type { CacheableRequest } from './prompt-cache.ts'
@@ -21,10 +20,7 @@ import {
 } from './tier.ts'
 import type { MinTarget, SliderMode } from './selection-tiers.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import { checkEmbedder, type SemanticCacheOptions } from '../cache/cache-options.ts'
-import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
-import type { SmallModel } from './models.ts'
-import type { SmallModelOptions } from '../../providers/internal-calls.ts'
+import { checkEmbedder } from '../cache/cache-options.ts'
 
 /** Options for tiers 2 to 5 and the prompt cache. See docs/tiers. */
 export interface SavingsOptions {
@@ -188,49 +184,4 @@ function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: Sa
 /** Up to this size, no automatic tier runs and no history is stored. */
 function minTrackedTokens(model: Model, minThreshold: number): number {
   return (minThreshold * (model.thresholdFactor ?? 1)) / 2
-}
-
-const NO_STATISTICS: CacheStatistics = {
-  hitRate: 0,
-  totalRequests: 0,
-  hits: 0,
-  misses: 0,
-  exactHits: 0,
-  rejections: {},
-  failures: 0,
-  entries: 0,
-  bytes: 0,
-}
-
-export function createCache(options: SemanticCacheOptions): SemanticCache {
-  let loaded: SemanticCache | undefined
-  const load = lazy(async () => {
-    const { createSemanticCache } = await import('../cache/semantic-cache.ts')
-    return (loaded = createSemanticCache(options))
-  })
-  return {
-    lookUp: (query) => loaded?.lookUp(query) ?? load().then((cache) => cache.lookUp(query)),
-    peek: (query) => loaded?.peek(query) ?? load().then((cache) => cache.peek(query)),
-    // These calls also load the module, because other processes may have stored answers in a shared store.
-    reportWrongHit: (id) => load().then((cache) => cache.reportWrongHit(id)),
-    clear: (filter) => load().then((cache) => cache.clear(filter)),
-    stats: () => loaded?.stats() ?? NO_STATISTICS,
-    flush: async () => loaded?.flush(),
-  }
-}
-
-/** Returns undefined if `Model.small` does not name a model of the same family. */
-export function smallModelFor(candidate: Route, options: SmallModelOptions): SmallModel | undefined {
-  const { provider, model } = candidate
-  const small = model.small === undefined ? undefined : provider.model(model.small)
-  if (small === undefined || small.family !== model.family) return undefined
-  const route = { provider, model: small }
-  return {
-    name: `${provider.name}/${small.id}`,
-    ask: async (question) => {
-      const { askSmallModel } = await import('../../providers/internal-calls.ts')
-      return askSmallModel(question, route, options)
-    },
-    price: (inputTokens, outputTokens) => costOf({ ...NO_USAGE, inputTokens, outputTokens }, small.price),
-  }
 }

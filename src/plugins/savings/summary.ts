@@ -1,4 +1,4 @@
-import type { Meter } from '../../core/ports.ts'
+import type { Meter, SmallModel } from '../../core/ports.ts'
 import { textOfPart, type Message, type Part } from '../../core/prompt.ts'
 import { add, ZERO, type NanoUsd } from '../../core/money.ts'
 import { measureInSlices, type Pause } from '../../core/async.ts'
@@ -14,7 +14,7 @@ import {
   type TermCounts,
   termsOf,
 } from './keywords.ts'
-import { EXTRACTIVE, type SmallModel } from './models.ts'
+import { EXTRACTIVE } from './models.ts'
 import type { Thresholds, TierJob } from './tier.ts'
 
 export interface SummaryOptions {

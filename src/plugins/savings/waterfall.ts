@@ -1,7 +1,7 @@
 import type { Embedder } from '../../core/cache.ts'
 import { createPause } from '../../core/async.ts'
 import { add, type NanoUsd, ZERO } from '../../core/money.ts'
-import type { Meter, Runtime } from '../../core/ports.ts'
+import type { Meter, Runtime, SmallModel } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
 import { addSemantics, type Attempt, attemptTier, reasonOf, type Rewritten, withFallback } from './attempt.ts'
 import { chooseTiers, type DeclinedCosts, estimateMessages, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
@@ -28,7 +28,7 @@ import {
   NEW_CONVERSATION,
   warmTokens,
 } from './memory.ts'
-import { FailurePauses, pauseAfterFailures, pauseKeyOf, SemanticRanker, type SmallModel } from './models.ts'
+import { FailurePauses, pauseAfterFailures, pauseKeyOf, SemanticRanker } from './models.ts'
 import { cacheableOf, isMarkedByCaller, markedPrefixOf } from './prompt-cache.ts'
 import { rememberCut, runRequested, SEND_EVERYTHING } from './requested.ts'
 import type { SelectionTools } from './selection.ts'

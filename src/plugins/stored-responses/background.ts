@@ -8,8 +8,9 @@ import { billFor, billForIncomplete } from '../../kernel/charge.ts'
 import { billForReservedLength, estimateHeaders } from '../../kernel/estimate.ts'
 import { type Answered } from '../../kernel/exchange.ts'
 import { storingProvider } from './storing-provider.ts'
-import { baseHeaders, sendJson, asFailure, release, settle } from '../../kernel/settle.ts'
+import { asFailure, release, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
+import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000

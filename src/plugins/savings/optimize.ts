@@ -1,9 +1,9 @@
 import { sha256 } from '#hash'
-import { digestWithPauses, longMediaDigests } from '../core/cache.ts'
-import { add } from '../core/money.ts'
-import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import type { Planned } from './exchange.ts'
-import type { MarkPrompt, Services } from './services.ts'
+import { digestWithPauses, longMediaDigests } from '../../core/cache.ts'
+import { add } from '../../core/money.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
+import type { Planned } from '../../kernel/exchange.ts'
+import type { MarkPrompt, Services } from '../../kernel/services.ts'
 
 export async function addCacheMarkers(
   planned: Planned,

@@ -1,7 +1,7 @@
-import { GatewayError } from '../core/errors.ts'
-import type { WireForm } from '../core/field-names.ts'
-import { type NanoUsd, toCents, toNanoUsd } from '../core/money.ts'
-import type { DurationCode, Store } from '../core/store.ts'
+import { GatewayError } from '../../core/errors.ts'
+import type { WireForm } from '../../core/field-names.ts'
+import { type NanoUsd, toCents, toNanoUsd } from '../../core/money.ts'
+import type { DurationCode, Store } from '../../core/store.ts'
 import {
   invalidFieldError,
   type KeyChange,
@@ -9,8 +9,8 @@ import {
   type KeyRecord,
   type ListedKey,
   type NewKey,
-} from '../plugins/admin/admin-api.ts'
-import type { HashedKey, ParsedKeyChange } from '../plugins/admin/admin-input.ts'
+} from './admin-api.ts'
+import type { HashedKey, ParsedKeyChange } from './admin-input.ts'
 import {
   HASH_PREFIX,
   type KeyLookup,
@@ -18,7 +18,7 @@ import {
   type PageQuery,
   type RecordTable,
   type SharedLimits,
-} from './stored-records.ts'
+} from '../../governance/stored-records.ts'
 import {
   type Allowance,
   createSecret,
@@ -29,7 +29,7 @@ import {
   type ProviderConfig,
   UNLIMITED,
   type VirtualKey,
-} from './virtual-key.ts'
+} from '../../governance/virtual-key.ts'
 
 const NANO_USD_PER_CENT = 1e7
 

@@ -1,26 +1,12 @@
 import { setMembers } from '../core/splice-json.ts'
-import { sha256 } from '#hash'
 import type { Completion } from '../core/answer.ts'
-import { digestWithPauses, longBlockDigests } from '../core/cache.ts'
-import { GatewayError } from '../core/errors.ts'
-import { type Json, type JsonObject, isJsonObject } from '../core/json.ts'
+import type { Json, JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
-import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { Planned } from './exchange.ts'
 import { newAnswerId } from '../plugins/cache/follow.ts'
 
-// Kept in one module, because each additional dynamic import would split shared code into more chunks.
-export { addCacheMarkers, optimize } from './optimize.ts'
-export { createTranslation } from './translation.ts'
-export { createClaimStreamSearch, followStream, publishToOtherProcesses } from '../plugins/cache/follow.ts'
-
-export function digestBlocks(prompt: Prompt): Promise<void> {
-  return digestWithPauses(longBlockDigests(prompt, sha256), yieldToEventLoop)
-}
-
 /** Fields of the request that an answer repeats, and their values where the request does not set them. */
-const ECHOED_FIELDS: Readonly<Record<string, Json>> = {
+export const ECHOED_FIELDS: Readonly<Record<string, Json>> = {
   metadata: {},
   user: null,
   safety_identifier: null,
@@ -53,39 +39,11 @@ export function addressToCaller(
 }
 
 /** Returns undefined if the answer repeats none of the fields. */
-function echoedFieldsOf(
+export function echoedFieldsOf(
   answer: JsonObject,
   { prompt, requestBody = prompt.native.value }: Pick<Planned, 'prompt' | 'requestBody'>,
 ): JsonObject | undefined {
   const names = Object.keys(ECHOED_FIELDS).filter((name) => answer[name] !== undefined)
   if (names.length === 0) return undefined
   return Object.fromEntries(names.map((name) => [name, requestBody[name] ?? ECHOED_FIELDS[name] ?? null]))
-}
-
-const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
-
-export function unwrapJson(completion: Completion): Completion {
-  if (completion.finish !== 'stop') return completion
-  const texts = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
-  const text = texts.join('').trim()
-  const json = FENCED_JSON.exec(text)?.[1] ?? text
-  if (!isObjectText(json)) throw notJsonError()
-  if (json === text) return completion
-  const others = completion.parts.filter((part) => part.type !== 'text')
-  return { ...completion, parts: [...others, { type: 'text', text: json }] }
-}
-
-function isObjectText(text: string): boolean {
-  try {
-    return isJsonObject(JSON.parse(text))
-  } catch {
-    return false
-  }
-}
-
-function notJsonError(): GatewayError {
-  return new GatewayError(
-    'upstream',
-    'The model did not answer with a JSON object. Retry, or request a JSON schema (type json_schema).',
-  )
 }

@@ -1,7 +1,6 @@
 import type { Completion } from '../../core/answer.ts'
 import { NO_USAGE } from '../../core/money.ts'
 import type { MaybePromise } from '../../core/async.ts'
-import type { JsonObject } from '../../core/json.ts'
 import type { EmbeddingRequest, EmbeddingResult, Meter, Route } from '../../core/ports.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { textOfMessage } from '../../core/messages.ts'
@@ -10,27 +9,20 @@ import { readEmbeddingRequest, writeEmbeddings } from '../../formats/embeddings.
 import type { ParsedBody } from '../../formats/parse-body.ts'
 import { fieldCostsOf } from '../../formats/prompt-checks.ts'
 import { checkAccess } from '../../governance/virtual-key.ts'
-import { ONE_REQUEST, type WaitForStore } from '../../governance/reservation.ts'
 import type { PromptChange } from '../../kernel/plugin.ts'
 import { upstreamWindowOf, utf8Length } from '../../tokens/estimate.ts'
-import { authenticate, embeddingRoutes, reserve, routeName } from '../../kernel/admission.ts'
+import { embeddingRoutes, routeName } from '../../kernel/resolve-model.ts'
 import { billFor } from '../../kernel/charge.ts'
-import {
-  type Authenticated,
-  type Exchange,
-  type Parsed,
-  type Planned,
-  type Reserved,
-  type Size,
-  type TokenCounter,
-  waitForStore,
-} from '../../kernel/exchange.ts'
-import { countByVendor, PromptSize } from '../../kernel/measure.ts'
-import { marginOf, parsePrompt, readJson, readSteering } from '../../kernel/parse-request.ts'
+import type { Authenticated, Exchange, Parsed, Planned, Reserved, Size, TokenCounter } from '../../kernel/exchange.ts'
+import { PromptSize } from '../../kernel/measure.ts'
+import { marginOf, readJson, readSteering } from '../../kernel/parse-request.ts'
 import { planUnchanged } from '../../kernel/plan.ts'
-import { answerHeaders, baseHeaders, sendJson, release, settle } from '../../kernel/settle.ts'
+import { settle } from '../../kernel/settle.ts'
 import { deduplicate, Stages } from '../../kernel/run.ts'
 import type { Services } from '../../kernel/services.ts'
+import { authenticate } from '../../kernel/authenticate.ts'
+import { reserve } from '../../kernel/reserve.ts'
+import { answerHeaders, baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 
 type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 
@@ -161,7 +153,7 @@ async function runPlugins(
   const { plugins } = services
   if (plugins === undefined) return parsed
   const { embedding } = parsed
-  const hooks = await import('../../kernel/rare-stages.ts')
+  const hooks = await import('../custom/plugin-hooks.ts')
   await hooks.checkRequest(parsed, services)
   if (plugins.every(({ transformPrompt }) => transformPrompt === undefined)) return parsed
   if (embedding.inputs.some((input) => typeof input !== 'string')) throw tokenInputError()
@@ -200,48 +192,3 @@ export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate)
   .next(deduplicate)
   .next(reserve)
   .next(respondWithVectors)
-
-interface CountEndpoint {
-  /** Fields that the format requires in a model request, but not in a count request. */
-  readonly defaults: JsonObject
-  readonly writeCount: (tokens: number) => JsonObject
-}
-
-/** A token count is free, but it is subject to the request limits of the key. */
-function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exchange> {
-  const parse = (authenticated: Authenticated, services: Services): MaybePromise<Parsed> => {
-    authenticated.steering = readSteering(authenticated.request, { canExplain: true })
-    return readJson(authenticated, services, ({ body, maxSerializedBytes }) =>
-      parsePrompt(authenticated, { body: { ...defaults, ...body, stream: false }, maxSerializedBytes }, services),
-    )
-  }
-  const respond = async (parsed: Parsed, services: Services): Promise<undefined> => {
-    const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
-    const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
-    parsed.reservation = reservation
-    if (services.plugins !== undefined) {
-      const hooks = await import('../../kernel/rare-stages.ts')
-      await hooks.checkRequest(parsed, services)
-      await hooks.transformPrompt(parsed, services)
-    }
-    const { prompt, resolved, cancellation } = parsed
-    const vendorCount = await countByVendor(prompt, resolved.routes[0], parsed, services)
-    const tokens = vendorCount ?? (await services.meter.countPrompt(prompt, cancellation.signal))
-    await release(parsed, { status: 200 }, services)
-    const headers = baseHeaders(parsed.id, reservation.rate)
-    if (vendorCount === undefined) headers['x-svc-estimated'] = 'true'
-    sendJson(parsed.sink, 200, headers, JSON.stringify(writeCount(tokens)))
-    return undefined
-  }
-  return Stages.begin(authenticate).next(parse).next(respond)
-}
-
-export const messageCountStages: Stages<Exchange> = createCountStages({
-  defaults: { max_tokens: 1 },
-  writeCount: (tokens) => ({ input_tokens: tokens }),
-})
-
-export const responseCountStages: Stages<Exchange> = createCountStages({
-  defaults: { input: '' },
-  writeCount: (tokens) => ({ object: 'response.input_tokens', input_tokens: tokens }),
-})

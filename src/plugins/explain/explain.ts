@@ -1,33 +1,18 @@
-import { type Bill, reductionPercent, savings, withoutMargin } from '../billing/bill.ts'
-import type { CacheHit } from '../plugins/cache/find-answer.ts'
-import type { CacheMiss, CacheQuery } from '../plugins/cache/semantic-cache.ts'
-import type { JsonObject } from '../core/json.ts'
-import { formatUsd, type NanoUsd, toDollars, toNanoUsd, ZERO } from '../core/money.ts'
-import { describeFailure } from '../formats/failures.ts'
-import type { Forecast, LimitBalance } from '../governance/balances.ts'
-import type { TierVerdict } from '../plugins/savings/tier.ts'
-import { quote } from './admission.ts'
-import { emptyReservation, expectedBill, maxAmountOf, simulateSmallModel } from './estimate.ts'
-import { type Parsed, type Planned, type Reserved, waitForStore } from './exchange.ts'
-import { isSentUnchanged, plan } from './plan.ts'
-import { baseHeaders, sendJson } from './settle.ts'
-import type { Services } from './services.ts'
+import { type Bill, reductionPercent, savings, withoutMargin } from '../../billing/bill.ts'
+import type { CacheHit } from '../cache/find-answer.ts'
+import type { CacheMiss, CacheQuery } from '../cache/semantic-cache.ts'
+import type { JsonObject } from '../../core/json.ts'
+import { formatUsd, type NanoUsd, toDollars, toNanoUsd, ZERO } from '../../core/money.ts'
+import { describeFailure } from '../../formats/failures.ts'
+import type { Forecast, LimitBalance } from '../../governance/balances.ts'
+import type { TierVerdict } from '../savings/tier.ts'
+import { quote } from '../../kernel/reserve.ts'
+import { emptyReservation, expectedBill, maxAmountOf, simulateSmallModel } from '../../kernel/estimate.ts'
+import { type Parsed, type Planned, type Reserved, waitForStore } from '../../kernel/exchange.ts'
+import { isSentUnchanged, plan } from '../../kernel/plan.ts'
 
-// Exported here, because each additional dynamic import would split shared code into more chunks.
-export {
-  checkRequest,
-  closePlugins,
-  onEnd,
-  onLookup,
-  onRequest,
-  transformMessages,
-  transformPrompt,
-  transformResponse,
-} from '../plugins/custom/plugin-hooks.ts'
-
-// Not in on-demand.ts, because plan.ts imports on-demand.ts, and this module imports plan.ts.
-
-export { deduplicate } from '../plugins/idempotency/deduplicate.ts'
+import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import type { Services } from '../../kernel/services.ts'
 
 /** Calls no upstream, uses no quota, and does not change the cache, its statistics or the state of the tiers. */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {

@@ -1,0 +1,137 @@
+import { GatewayError } from '../../core/errors.ts'
+import { chain, isPromise, lazy, type MaybePromise } from '../../core/async.ts'
+import type { Runtime } from '../../core/ports.ts'
+import type { Settlement, Store } from '../../core/store.ts'
+import type { AdminRecords, Budgets, Keys, RateLimits } from './admin-records.ts'
+import { parseConfiguration } from './admin-input.ts'
+import { createLedger, type Ledger } from '../../governance/ledger.ts'
+import { createKeyLookup, createSharedLimits } from '../../governance/stored-records.ts'
+import type { FindKey, FindKeyById } from '../../kernel/services.ts'
+
+export interface Governance {
+  readonly keys: Keys
+  readonly budgets: Budgets
+  readonly rateLimits: RateLimits
+  /** With the field names of the HTTP API. */
+  readonly adminRecords: () => Promise<AdminRecords>
+  readonly ledger: Ledger
+  readonly findKey: FindKey
+  readonly findKeyById: FindKeyById
+}
+
+interface GovernanceDependencies {
+  readonly store: Store
+  readonly runtime: Runtime
+  readonly maxRequestMs: number
+  readonly onFailure: (cause: unknown) => void
+  readonly onSettlementDropped: (settlement: Settlement) => void
+  readonly keyCacheMs: number | undefined
+  readonly allowsUnreservedRequests: boolean
+}
+
+/** Time that a reservation allows for the settlement after the deadline of its request, in milliseconds. */
+const MAX_SETTLE_MS = 60_000
+
+/** Validates the configuration synchronously, so that an invalid field throws at startup. */
+export function createGovernance(configuration: unknown, dependencies: GovernanceDependencies): Governance {
+  const { store, runtime, keyCacheMs, allowsUnreservedRequests } = dependencies
+  const { now, uuid } = runtime
+  const configured = parseConfiguration(configuration ?? {})
+  const cacheOptions = { servesStale: allowsUnreservedRequests, cacheMs: keyCacheMs }
+  const shared = createSharedLimits({ store, now, ...cacheOptions })
+  const lookup = createKeyLookup({ store, now, ...cacheOptions })
+  const load = lazy(async () => {
+    const { applyConfiguration, createAdminRecords, createKeyring } = await import('./admin-records.ts')
+    const keyring = createKeyring({ store, now, uuid, shared, lookup })
+    const records = createAdminRecords({ store, runtime, keyring, shared })
+    return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
+  })
+  const hasRecords = Object.values(configured).some((records) => records.length > 0)
+  const storeConfiguredRecords = async (): Promise<void> => {
+    if (hasRecords) await (await load()).apply()
+  }
+  const whenConfigured = runUntilSuccess(storeConfiguredRecords, dependencies.onFailure, runtime.after)
+  const firstAttempt = whenConfigured()
+  if (isPromise(firstAttempt)) firstAttempt.catch(() => {})
+  const adminRecords = async (): Promise<AdminRecords> => {
+    await whenConfigured()
+    return (await load()).records
+  }
+  return {
+    keys: inProcessApi<Keys>(async () => (await adminRecords()).keys, KEY_METHODS),
+    budgets: inProcessApi<Budgets>(async () => (await adminRecords()).budgets, RECORD_METHODS),
+    rateLimits: inProcessApi<RateLimits>(async () => (await adminRecords()).rateLimits, RECORD_METHODS),
+    adminRecords,
+    ledger: createLedger({
+      store,
+      now,
+      uuid,
+      shared,
+      expiresAfterMs: dependencies.maxRequestMs + MAX_SETTLE_MS,
+      allowsUnreservedRequests,
+      settlements: { after: runtime.after, onDropped: dependencies.onSettlementDropped },
+    }),
+    findKey: (secret) => chain(whenConfigured(), () => lookup.find(secret)),
+    findKeyById: async (id) => {
+      await whenConfigured()
+      return ignoreNotFound(lookup.keys.read(id))
+    },
+  }
+}
+
+async function ignoreNotFound<Value>(lookup: Promise<Value>): Promise<Value | undefined> {
+  try {
+    return await lookup
+  } catch (error) {
+    if (GatewayError.is(error) && error.kind === 'not-found') return undefined
+    throw error
+  }
+}
+
+const RETRY_DELAY_MS = 1000
+
+/** For one second after a failure, calls reject without another attempt. */
+function runUntilSuccess(
+  work: () => Promise<void>,
+  onFailure: (cause: unknown) => void,
+  after: Runtime['after'],
+): () => MaybePromise<void> {
+  let running: Promise<void> | undefined
+  let isDone = false
+  const attempt = async (): Promise<void> => {
+    try {
+      await work()
+      isDone = true
+    } catch (cause) {
+      const allowRetry = (): void => {
+        running = undefined
+      }
+      after(RETRY_DELAY_MS, allowRetry, { isBackground: true })
+      onFailure(cause)
+      throw new GatewayError(
+        'overloaded',
+        'The configured keys, budgets and rate limits are not stored yet, so requests are rejected. Retry later.',
+        { retryAfterSeconds: 1, cause },
+      )
+    }
+  }
+  return () => (isDone ? undefined : (running ??= attempt()))
+}
+
+type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => Promise<unknown> }
+
+const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
+const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
+
+function inProcessApi<Api extends Methods<Api>>(
+  load: () => Promise<Methods<Api>>,
+  methodNames: Record<keyof Api, true>,
+): Api {
+  const method =
+    (name: keyof Api) =>
+    async (...parameters: never[]): Promise<unknown> => {
+      const [methods, { callInProcess }] = await Promise.all([load(), import('./admin-records.ts')])
+      return callInProcess(parameters, (renamed) => methods[name](...(renamed as never[])))
+    }
+  return Object.fromEntries(Object.keys(methodNames).map((name) => [name, method(name as keyof Api)])) as Api
+}

@@ -1,0 +1,32 @@
+import { lazy } from '../../core/async.ts'
+import type { SemanticCacheOptions } from './cache-options.ts'
+import type { CacheStatistics, SemanticCache } from './semantic-cache.ts'
+
+const NO_STATISTICS: CacheStatistics = {
+  hitRate: 0,
+  totalRequests: 0,
+  hits: 0,
+  misses: 0,
+  exactHits: 0,
+  rejections: {},
+  failures: 0,
+  entries: 0,
+  bytes: 0,
+}
+
+export function createCache(options: SemanticCacheOptions): SemanticCache {
+  let loaded: SemanticCache | undefined
+  const load = lazy(async () => {
+    const { createSemanticCache } = await import('../cache/semantic-cache.ts')
+    return (loaded = createSemanticCache(options))
+  })
+  return {
+    lookUp: (query) => loaded?.lookUp(query) ?? load().then((cache) => cache.lookUp(query)),
+    peek: (query) => loaded?.peek(query) ?? load().then((cache) => cache.peek(query)),
+    // These calls also load the module, because other processes may have stored answers in a shared store.
+    reportWrongHit: (id) => load().then((cache) => cache.reportWrongHit(id)),
+    clear: (filter) => load().then((cache) => cache.clear(filter)),
+    stats: () => loaded?.stats() ?? NO_STATISTICS,
+    flush: async () => loaded?.flush(),
+  }
+}

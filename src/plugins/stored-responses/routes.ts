@@ -1,0 +1,121 @@
+import { Cancellation } from '../../core/async.ts'
+import { GatewayError } from '../../core/errors.ts'
+import type { StoredResponseCall } from '../../core/ports.ts'
+import { elementTexts } from '../../core/splice-json.ts'
+import { reserveOneRequest } from '../../governance/reservation.ts'
+import type { VirtualKey } from '../../governance/virtual-key.ts'
+import type { Endpoint } from '../../http/router.ts'
+import { findCallerKey } from '../../kernel/authenticate.ts'
+import { type Call, type Handler, noStoreHeaders, pathId } from '../../kernel/run.ts'
+import type { Services } from '../../kernel/services.ts'
+
+import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { hideStoredMargin } from '../../kernel/stored-margin.ts'
+
+/** Answers a request for a response that the gateway itself stores. */
+/** Returns the JSON text of the response. */
+type TurnAction = (key: VirtualKey, id: string) => Promise<string>
+
+export function responseEndpoints(services: Services): readonly Endpoint<Handler>[] {
+  const { turns } = services
+  const endpoint = (method: StoredResponseCall['method'], suffix: string, action: TurnAction): Endpoint<Handler> => ({
+    method,
+    path: `/v1/responses/:id${suffix}`,
+    handle: (call) => handleResponseCall(call, { method, suffix, action }, services),
+  })
+  const readAnswer: TurnAction = async (key, id) => {
+    const answer = await turns.find(key, id)
+    if (answer === undefined) throw responseNotFoundError(id)
+    return services.showsMargin ? answer : hideStoredMargin(answer)
+  }
+  return [
+    endpoint('GET', '', readAnswer),
+    endpoint('DELETE', '', async (key, id) => {
+      if (!(await turns.delete(key, id))) throw responseNotFoundError(id)
+      return JSON.stringify({ id, object: 'response', deleted: true })
+    }),
+    endpoint('POST', '/cancel', async (key, id) => {
+      await readAnswer(key, id)
+      const message = 'Only a response that was created with background: true can be canceled.'
+      throw new GatewayError('invalid-request', message, { param: 'response_id' })
+    }),
+    endpoint('GET', '/input_items', async (key, id) => {
+      const input = await turns.findInput(key, id)
+      if (input === undefined) throw responseNotFoundError(id)
+      const items = elementTexts(input) ?? []
+      return `{"object":"list","data":[${items.toReversed().join(',')}],"has_more":false}`
+    }),
+  ]
+}
+
+type ResponseEndpoint = Pick<StoredResponseCall, 'method'> & {
+  readonly suffix: string
+  readonly action: TurnAction
+}
+
+async function handleResponseCall(call: Call, endpoint: ResponseEndpoint, services: Services): Promise<void> {
+  const { method, suffix, action } = endpoint
+  const { turns, ledger, runtime, timeouts } = services
+  const id = pathId(call)
+  const key = await findCallerKey(call.request, services)
+  if (call.query.get('stream') === 'true') {
+    const message = 'A stored response cannot be streamed. Send the request without stream.'
+    throw new GatewayError('invalid-request', message, { param: 'stream' })
+  }
+  const providerName = await turns.findProvider(key, id)
+  if (providerName === undefined) {
+    const stored = await action(key, id)
+    return sendJson(
+      call.sink,
+      200,
+      { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(key)) },
+      stored,
+    )
+  }
+  if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettledError()
+  const rate = await reserveOneRequest(ledger, key)
+  const provider = services.provider(providerName)
+  if (provider?.storedResponse === undefined) throw responseNotFoundError(id)
+  const cancellation = new Cancellation()
+  call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
+  const text = await provider.storedResponse({
+    method,
+    path: `/${encodeURIComponent(id)}${suffix}${forwardedQuery(call)}`,
+    get signal() {
+      return cancellation.signal
+    },
+    cancellation,
+    runtime,
+    timeouts,
+  })
+  if (method === 'DELETE') await turns.delete(key, id)
+  sendJson(call.sink, 200, { ...noStoreHeaders(call), ...baseHeaders(call.id, rate) }, text)
+}
+
+const FORWARDED_PARAMETERS = ['include', 'include[]', 'limit', 'after', 'before', 'order']
+
+function forwardedQuery({ query }: Call): string {
+  const forwarded = [...query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))
+  return forwarded.length === 0 ? '' : `?${new URLSearchParams(forwarded).toString()}`
+}
+
+/** A deleted response could not be billed, because only the vendor knows its usage. */
+function responseNotSettledError(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    'The background response has not been billed yet. Retry after the delay in Retry-After, or cancel the response first.',
+    { param: 'response_id', retryAfterSeconds: MAX_POLL_SECONDS },
+  )
+}
+
+/** The longest delay between two polls of a background response. */
+const MAX_POLL_SECONDS = 5
+
+/** The message is the same for an unknown id and for another key's response. */
+function responseNotFoundError(id: string): GatewayError {
+  return new GatewayError(
+    'not-found',
+    `Response with id ${JSON.stringify(id.slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
+    { param: 'response_id' },
+  )
+}
