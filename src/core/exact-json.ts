@@ -1,5 +1,6 @@
 import { asArray, isJsonObject, type Json, type JsonObject, parseObject } from './json.ts'
 import { elementTexts, memberText } from './splice-json.ts'
+import { serializeInSteps, type Steps } from './steps.ts'
 
 /** Finds numbers that parsing and serializing may change, such as `12345678901234567890`, `1e400`, `1.0` and `-0`. */
 const MAY_CHANGE = /\d{16}|\d[eE]|\.\d*0(?!\d)|-0(?![.\d])/
@@ -61,8 +62,21 @@ export function serializeExactly(build: () => JsonObject): string {
   return textCount === before ? JSON.stringify(value) : replaceByTexts(value)
 }
 
-/** Serializes an object that contains objects whose numbers are kept. */
-export function replaceByTexts(value: JsonObject): string {
+/** As `serializeExactly`, in steps. */
+export function* serializeExactlyInSteps(building: Steps<JsonObject>): Steps<string> {
+  let hasTexts = false
+  for (;;) {
+    // Other computations may keep texts between two steps.
+    const before = textCount
+    const { done, value } = building.next()
+    hasTexts ||= textCount !== before
+    if (done === true) return yield* serializeInSteps(value, hasTexts ? replaceByTexts : JSON.stringify)
+    yield
+  }
+}
+
+/** Serializes a value that contains objects whose numbers are kept. */
+export function replaceByTexts(value: Json): string {
   const mark = unusedMark(JSON.stringify(value))
   const inserted: string[] = []
   const marked = JSON.stringify(value, (_name, field: unknown) => {

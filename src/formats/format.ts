@@ -16,6 +16,7 @@ import type {
   Tool,
   UpstreamDialect,
 } from '../core/prompt.ts'
+import type { Steps } from '../core/steps.ts'
 import { arrayAt, fieldError, replaceModel } from './parse-body.ts'
 import type { BodyChanges } from './settings.ts'
 
@@ -88,9 +89,13 @@ export interface TurnFormat {
   refersToUpstream(prompt: Prompt): boolean
 }
 
+type WriteInSteps = (prompt: Prompt, model: string) => Steps<WrittenPrompt>
+
 export interface UpstreamFormat extends StreamFormat {
   /** Throws `invalid-request` for content that this format cannot express. */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
+  /** As `writePrompt`, for long prompts. @default one step */
+  readonly writeInSteps?: WriteInSteps
   readCompletion(body: JsonObject, text?: string): Completion
   /** `body` is undefined if it is not a JSON object. */
   readFailure(status: number, body: JsonObject | undefined): GatewayError
@@ -119,7 +124,7 @@ export interface ClientFormat {
   readonly turns?: TurnFormat
 }
 
-type Translators = Readonly<Record<'openai' | 'anthropic', UpstreamFormat['writePrompt']>>
+type Translators = Readonly<Record<'openai' | 'anthropic', WriteInSteps>>
 
 let translators: Translators | undefined
 
@@ -127,7 +132,7 @@ export function setTranslators(loaded: Translators): void {
   translators = loaded
 }
 
-export function translate(dialect: keyof Translators, prompt: Prompt, model: string): WrittenPrompt {
+export function translate(dialect: keyof Translators, prompt: Prompt, model: string): Steps<WrittenPrompt> {
   if (translators === undefined) throw new GatewayError('internal', 'Translation is not loaded.')
   return translators[dialect](prompt, model)
 }

@@ -3,8 +3,9 @@ import { createUtf8Decoder, decodeUtf8, joinBytes, parseJsonText } from '../core
 import { type ByteSearch, createByteSearch } from '../core/byte-search.ts'
 import { type JsonObject, MAX_DATA_URL_PREFIX_BYTES, isNodeBytes, flatten } from '../core/json.ts'
 import type { Span } from '../core/prompt.ts'
+import type { Steps } from '../core/steps.ts'
 import { PartJoiner } from './join-json.ts'
-import type { JsonScan, LongString, Steps } from './scan-json.ts'
+import type { JsonScan, LongString } from './scan-json.ts'
 
 interface ReceivedForm {
   readonly bytes: Uint8Array

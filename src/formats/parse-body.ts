@@ -2,7 +2,8 @@ import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { bodyError, decodeUtf8, joinBytes, LARGE_BODY_BYTES, parseJsonText } from '../core/http.ts'
 import { type ReceivedBody, isSafeModelName } from '../core/prompt.ts'
-import { scanJson, scanWithoutPauses, type JsonScan, type ParseLimits, type Steps } from './scan-json.ts'
+import type { Steps } from '../core/steps.ts'
+import { scanJson, scanWithoutPauses, type JsonScan, type ParseLimits } from './scan-json.ts'
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 
 export interface ParsedBody {

@@ -1,10 +1,8 @@
 import { GatewayError } from '../core/errors.ts'
 import { LARGE_BODY_BYTES } from '../core/http.ts'
 import type { Span } from '../core/prompt.ts'
+import type { Steps } from '../core/steps.ts'
 import { closingQuote, countEscapes, endOfBase64, modelKeyKind, startOfBase64 } from '../core/json.ts'
-
-/** A computation in short steps. Callers can yield to the event loop between steps. */
-export type Steps<T> = Generator<void, T, undefined>
 
 /** Limits on a JSON body. They bound how long `JSON.parse` blocks the event loop. */
 export interface ParseLimits {

@@ -1,7 +1,8 @@
-import { serializeExactly } from '../core/exact-json.ts'
+import { serializeExactlyInSteps } from '../core/exact-json.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
+import { forEachInSteps, mapSlices, serializeInSteps, type Steps } from '../core/steps.ts'
 import { contentError, writeMessages } from './chat/upstream.ts'
 import { type CreateContentError, contentErrorFor, setTranslators, type WrittenPrompt } from './format.ts'
 import { writeBlocks } from './messages/blocks.ts'
@@ -11,7 +12,7 @@ import {
   type MessageWithPath,
   resultId,
   writeMessageTool,
-  writeTurns,
+  writeTurnsInSteps,
 } from './messages/upstream.ts'
 import { changedChatSettings, NO_PARAMETERS, writeChatTool } from './settings.ts'
 import { unsupportedField, type SourceFormat, sourceFormatOf, type UnsupportedFields } from './unsupported-fields.ts'
@@ -23,18 +24,26 @@ export function enableTranslation(): void {
   setTranslators({ openai: translateToChat, anthropic: translateToMessages })
 }
 
-function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
-  const omitted = omittedFields(prompt, contentError)
+function* translateToChat(prompt: Prompt, model: string): Steps<WrittenPrompt> {
+  const omitted = yield* omittedFields(prompt, contentError)
+  const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
+  yield
+  const written = yield* mapSlices(prompt.messages, (slice, start) =>
+    writeMessages(slice, (index) => pathOf(start + index)),
+  )
+  const joined = joinAssistantMessages(written)
+  yield
+  const messages = pairChatResults(joined)
+  yield
   const body = {
     model,
-    messages: pairChatResults(
-      joinAssistantMessages(writeMessages(prompt.messages, sourceFormatOf(prompt).pathsIn(prompt))),
-    ),
+    messages,
     ...(prompt.tools.length === 0 ? {} : { tools: prompt.tools.map(writeChatTool) }),
     ...changedChatSettings({}, settingsForChat(prompt.settings, prompt.tools.length > 0), model),
     ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
   }
-  return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? omitted : [...omitted, 'top_k'] }
+  const ignored = prompt.settings.topK === undefined ? omitted : [...omitted, 'top_k']
+  return { body: yield* serializeInSteps(body), ignored }
 }
 
 /** Chat vendors require the results directly after the one message with their calls, and some reject adjacent messages. */
@@ -112,26 +121,27 @@ const JSON_INSTRUCTION: JsonObject = {
 /** In tokens. The messages format requires a limit. */
 const DEFAULT_MAX_TOKENS = 4096
 
-function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
-  const ignored = omittedFields(prompt, blockError, '.type')
-  return { body: serializeExactly(() => writeMessageBody(prompt, model)), ignored }
+function* translateToMessages(prompt: Prompt, model: string): Steps<WrittenPrompt> {
+  const ignored = yield* omittedFields(prompt, blockError, '.type')
+  yield
+  return { body: yield* serializeExactlyInSteps(writeMessageBody(prompt, model)), ignored }
 }
 
-function writeMessageBody(prompt: Prompt, model: string): JsonObject {
+function* writeMessageBody(prompt: Prompt, model: string): Steps<JsonObject> {
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
   const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
-  const messagesWithPaths = makeCallIdsUnique(prompt.messages).map((message, index): MessageWithPath => ({
-    message,
-    path: pathOf(index),
-  }))
+  const unique = makeCallIdsUnique(prompt.messages)
+  yield
+  const messagesWithPaths = unique.map((message, index): MessageWithPath => ({ message, path: pathOf(index) }))
+  yield
   const system = [
     ...messagesWithPaths.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),
     ...(settings.shape?.type === 'json' ? [JSON_INSTRUCTION] : []),
   ]
   const fields = changedSettings({}, settings)
-  const messages = writeTurns(messagesWithPaths.filter((item) => !isSystem(item)))
+  const messages = yield* writeTurnsInSteps(messagesWithPaths.filter((item) => !isSystem(item)))
   if (messages.length === 0) throw emptyPromptError()
-  checkToolPairs(messages)
+  yield* checkToolPairs(messages)
   return {
     model,
     max_tokens: maxTokens,
@@ -174,7 +184,13 @@ function makeCallIdsUnique(messages: readonly Message[]): readonly Message[] {
     newIds.set(part.id, id)
     return { ...part, id }
   }
-  return messages.map((message) => ({ ...message, parts: message.parts.map(replaceId) }))
+  return messages.map((message) =>
+    message.parts.some(hasCallId) ? { ...message, parts: message.parts.map(replaceId) } : message,
+  )
+}
+
+function hasCallId({ type }: Part): boolean {
+  return type === 'tool-call' || type === 'tool-result'
 }
 
 function findUnusedId(id: string, suffixes: Map<string, number>): string {
@@ -193,15 +209,27 @@ function findUnusedId(id: string, suffixes: Map<string, number>): string {
  * Returns the names of the omitted fields. Throws for a tool that is not a function, and for an unsupported field unless
  * the translation is lossy and the field is not essential.
  */
-export function omittedFields(prompt: Prompt, createError: CreateContentError, toolField = ''): readonly string[] {
+export function* omittedFields(
+  prompt: Prompt,
+  createError: CreateContentError,
+  toolField = '',
+): Steps<readonly string[]> {
   const source = sourceFormatOf(prompt)
   const body = prompt.native.value
   const names = new Set(Object.keys(body).filter((name) => source.hintFields.has(name) && !source.isUnset(body[name])))
   for (const hint of source.findNestedHints(prompt)) names.add(hint)
-  for (const { param, description, details, isEssential } of unsupportedFields(prompt, source)) {
-    if (prompt.isLossy !== true || isEssential === true) throw createError(param, description, details)
-    names.add(param)
+  yield* forEachInSteps(prompt.messages, (message) => {
+    for (const hint of source.hintsInMessage(message)) names.add(hint)
+  })
+  const omit = (fields: UnsupportedFields): void => {
+    for (const { param, description, details, isEssential } of fields) {
+      if (prompt.isLossy !== true || isEssential === true) throw createError(param, description, details)
+      names.add(param)
+    }
   }
+  omit(unsupportedFields(prompt, source))
+  const pathOf = source.pathsIn(prompt)
+  yield* forEachInSteps(prompt.messages, (message, index) => omit(source.unsupportedInMessage(message, pathOf(index))))
   for (const [index, { name, parameters }] of prompt.tools.entries()) {
     if (parameters === undefined) throw createError(`tools[${index}]${toolField}`, `the tool ${name}`)
   }
@@ -230,17 +258,29 @@ function* unsupportedFields(prompt: Prompt, source: SourceFormat): UnsupportedFi
 }
 
 /** The upstream's error would be less specific. Calls in the last turn need no result. */
-function checkToolPairs(turns: readonly JsonObject[]): void {
-  let openCallIds = new Set<string>()
-  for (const turn of turns) {
+function* checkToolPairs(turns: readonly JsonObject[]): Steps<void> {
+  let openCallIds = NO_IDS
+  yield* forEachInSteps(turns, (turn) => {
     const blocks = contentBlocks(turn['content'])
-    const resultIds = new Set(blocks.flatMap((block) => resultId(block) ?? []))
+    const resultIds = idsIn(blocks, resultId)
     for (const id of resultIds)
       if (!openCallIds.has(id)) throw unpairedCallError(id, 'the preceding assistant message does not contain the call')
     for (const id of openCallIds)
       if (!resultIds.has(id)) throw unpairedCallError(id, 'the next messages do not contain the result')
-    openCallIds = new Set(blocks.flatMap((block) => callId(block) ?? []))
+    openCallIds = idsIn(blocks, callId)
+  })
+}
+
+const NO_IDS: ReadonlySet<string> = new Set()
+
+/** Most turns have none. */
+function idsIn(blocks: readonly Json[], read: (block: Json) => string | undefined): ReadonlySet<string> {
+  let ids: Set<string> | undefined
+  for (const block of blocks) {
+    const id = read(block)
+    if (id !== undefined) (ids ??= new Set()).add(id)
   }
+  return ids ?? NO_IDS
 }
 
 function callId(block: Json): string | undefined {
@@ -254,7 +294,7 @@ function unpairedCallError(id: string, problem: string): GatewayError {
 
 /** The messages format rejects tool blocks if no tools are declared. The body must set `tool_choice` to `none`. */
 function undeclaredTools(prompt: Prompt): readonly JsonObject[] {
-  const parts = prompt.messages.flatMap((message) => message.parts)
-  const names = new Set(parts.flatMap((part) => (part.type === 'tool-call' ? [part.name] : [])))
+  const names = new Set<string>()
+  for (const { parts } of prompt.messages) for (const part of parts) if (part.type === 'tool-call') names.add(part.name)
   return [...names].map((name) => ({ name, input_schema: NO_PARAMETERS }))
 }

@@ -28,7 +28,11 @@ export interface SourceFormat {
   readonly toolChoiceOf: (body: JsonObject) => Json | undefined
   readonly shapeOf: (body: JsonObject) => Json | undefined
   readonly findNestedHints: (prompt: Prompt) => readonly string[]
+  /** As `findNestedHints`, for one message. */
+  readonly hintsInMessage: (message: Message) => readonly string[]
   readonly findNestedUnsupported: (prompt: Prompt) => UnsupportedFields
+  /** As `findNestedUnsupported`, for one message. */
+  readonly unsupportedInMessage: (message: Message, path: string) => UnsupportedFields
   /**
    * Returns a function from the index of a message to its path in the caller's body, such as `messages[3]`. The paths
    * of all messages take linear time.
@@ -71,10 +75,10 @@ const CHAT: SourceFormat = {
   isUnset,
   toolChoiceOf: (body) => body['tool_choice'] ?? body['function_call'],
   shapeOf: (body) => structuredFormat(body['response_format']),
-  findNestedHints: ({ messages }) => messages.flatMap(chatHintsInMessage),
-  findNestedUnsupported: function* ({ messages }) {
-    for (const [index, message] of messages.entries()) yield* unsupportedInChatMessage(message, `messages[${index}]`)
-  },
+  findNestedHints: () => [],
+  hintsInMessage: chatHintsInMessage,
+  findNestedUnsupported: function* () {},
+  unsupportedInMessage: unsupportedInChatMessage,
   pathsIn: () => (index) => `messages[${index}]`,
   settingNames: { shape: 'response_format', effort: 'reasoning_effort', stop: 'stop' },
 }
@@ -150,7 +154,12 @@ const MESSAGES: SourceFormat = {
     ...(otherOutputFields(native.value).includes(OUTPUT_HINT) ? [`output_config.${OUTPUT_HINT}`] : []),
     ...(tools.some((tool) => tool.native.value['defer_loading'] === true) ? [DEFERRED_TOOLS] : []),
   ],
+  hintsInMessage: () => [],
   findNestedUnsupported: unsupportedInMessages,
+  unsupportedInMessage: function* ({ native, parts }, path) {
+    if (native?.dialect === 'anthropic') yield* unknownFields(MESSAGES, native.value, 'message', path)
+    for (const part of parts) yield* unsupportedInBlock(part, path)
+  },
   pathsIn: ({ messages, native: { value } }) => {
     const systemMessageCount = messages[0]?.role === 'system' && value['system'] !== undefined ? 1 : 0
     return (index) => (index < systemMessageCount ? 'system' : `messages[${index - systemMessageCount}]`)
@@ -172,15 +181,9 @@ function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
     if (type !== 'custom') yield { param: `tools[${index}]`, description: `a tool of type ${String(type)}` }
     yield* unknownFields(MESSAGES, native.value, 'tool', `tools[${index}]`)
   }
-  const pathOf = MESSAGES.pathsIn(prompt)
-  for (const [index, { native, parts }] of prompt.messages.entries()) {
-    const path = pathOf(index)
-    if (native?.dialect === 'anthropic') yield* unknownFields(MESSAGES, native.value, 'message', path)
-    for (const part of parts) yield* unsupportedInBlock(part, path)
-  }
   const last = prompt.messages.length - 1
   if (prompt.messages[last]?.role === 'assistant') {
-    yield { param: pathOf(last), description: 'a prefilled answer' }
+    yield { param: MESSAGES.pathsIn(prompt)(last), description: 'a prefilled answer' }
   }
 }
 
@@ -229,13 +232,11 @@ const RESPONSES: SourceFormat = {
     ...nestedFields(RESPONSES, value, 'reasoning', 'effort').map((name) => `reasoning.${name}`),
     ...(value['truncation'] === 'auto' ? ['truncation'] : []),
   ],
-  findNestedUnsupported: function* (prompt) {
-    const pathOf = RESPONSES.pathsIn(prompt)
-    for (const [index, message] of prompt.messages.entries()) {
-      const path = pathOf(index)
-      for (const item of itemsOf(message)) yield* unknownInItem(item, path)
-      for (const part of message.parts) yield* unsupportedInItemPart(part, path)
-    }
+  hintsInMessage: () => [],
+  findNestedUnsupported: function* () {},
+  unsupportedInMessage: function* (message, path) {
+    for (const item of itemsOf(message)) yield* unknownInItem(item, path)
+    for (const part of message.parts) yield* unsupportedInItemPart(part, path)
   },
   pathsIn: ({ messages, native: { value } }) => {
     const systemMessageCount = typeof value['instructions'] === 'string' ? 1 : 0

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
-import { parseObject } from '../core/json.ts'
 import type { Provider } from '../core/ports.ts'
-import type { UpstreamFormatModule } from '../formats/format.ts'
+import { setMembers } from '../core/splice-json.ts'
+import type { UpstreamFormatModule, WrittenPrompt } from '../formats/format.ts'
 import {
   CHAT_FORMAT,
   type EndpointUrl,
@@ -167,11 +167,19 @@ const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
     const format = await MESSAGES_FORMAT.load()
     return {
       ...format,
-      writePrompt(prompt, model) {
-        const { body, ignored } = format.writePrompt(prompt, model)
-        const { model: _model, ...fields } = parseObject(bodyText(body)) ?? {}
-        return { body: JSON.stringify({ anthropic_version: 'vertex-2023-10-16', ...fields }), ignored }
+      writePrompt: (prompt, model) => withVersion(format.writePrompt(prompt, model)),
+      writeInSteps: function* (prompt, model) {
+        const { writeInSteps } = format
+        return withVersion(
+          writeInSteps === undefined ? format.writePrompt(prompt, model) : yield* writeInSteps(prompt, model),
+        )
       },
     }
   },
+}
+
+/** The model is part of the URL, not of the body. */
+function withVersion({ body, ignored }: WrittenPrompt): WrittenPrompt {
+  const changes = { model: undefined, anthropic_version: '"vertex-2023-10-16"' }
+  return { body: setMembers(bodyText(body), changes), ignored }
 }

@@ -13,7 +13,7 @@ import type {
   Model,
 } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { UpstreamFormatModule } from '../formats/format.ts'
+import type { UpstreamFormatModule, WrittenPrompt } from '../formats/format.ts'
 import { replaceModel } from '../formats/parse-body.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import {
@@ -97,11 +97,26 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   }
 }
 
-function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promise<ProviderAnswer<Completion>> {
+/** The messages that are written at once. More are written in steps, so that other requests run between them. */
+const MAX_UNPAUSED_MESSAGES = 256
+
+function write({ format }: LoadedTarget, { prompt, model }: ProviderCall): MaybePromise<WrittenPrompt> {
+  return prompt.messages.length <= MAX_UNPAUSED_MESSAGES
+    ? format.writePrompt(prompt, model.id)
+    : import('./write-in-steps.ts').then(({ writeInSteps }) => writeInSteps(format, prompt, model.id))
+}
+
+function complete(
+  target: MaybePromise<LoadedTarget>,
+  call: ProviderCall,
+  given?: WrittenPrompt,
+): Promise<ProviderAnswer<Completion>> {
   if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
   const { format } = target
   try {
-    const { body, ignored } = format.writePrompt(call.prompt, call.model.id)
+    const written = given ?? write(target, call)
+    if (isPromise(written)) return written.then((prompt) => complete(target, call, prompt))
+    const { body, ignored } = written
     const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
     return sent.then((response) => {
       if (response.status >= 400) return throwRejection(target, call, response)
@@ -118,7 +133,7 @@ async function stream(
   call: ProviderCall,
 ): Promise<ProviderAnswer<AnswerSource>> {
   const target = isPromise(loadingTarget) ? await loadingTarget : loadingTarget
-  const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
+  const { body, ignored } = await write(target, call)
   call.onIgnored?.(ignored)
   const url = urlFor(target.create, call, true)
   const format = redactingFormat(target)
@@ -161,7 +176,7 @@ async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: Endpo
 const UNCOUNTED_FIELDS = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(target: LoadedTarget, call: ProviderCall, url: string): Promise<number> {
-  const { body } = target.format.writePrompt(call.prompt, call.model.id)
+  const { body } = await write(target, call)
   const fields = parseObject(bodyText(body)) ?? {}
   const counted = Object.fromEntries(Object.entries(fields).filter(([field]) => !UNCOUNTED_FIELDS.includes(field)))
   const { value } = await fetchJson(target, call, { method: 'POST', url, body: JSON.stringify(counted) })

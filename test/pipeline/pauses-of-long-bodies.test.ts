@@ -88,7 +88,7 @@ vi.mock('../../src/formats/portable.ts', async (load) => {
   return { ...original, portablePrompt }
 })
 
-it('lets other requests run between the translation of 9,999 messages and the writing of the body', async () => {
+it('lets other requests run between the translation of 9,999 messages and the writing of the body, which takes many steps', async () => {
   let turn = 0
   let isRunning = true
   const count = (): void => {
@@ -97,10 +97,17 @@ it('lets other requests run between the translation of 9,999 messages and the wr
   }
   const turns: number[] = []
   translations.report = () => void turns.push(turn)
-  const { writePrompt } = messagesUpstream
-  const writing = vi.spyOn(messagesUpstream, 'writePrompt').mockImplementation((...given) => {
+  let steps = 0
+  const { writeInSteps } = messagesUpstream
+  if (writeInSteps === undefined) throw new Error('the format has no steps')
+  const writing = vi.spyOn(messagesUpstream, 'writeInSteps').mockImplementation(function* (...given) {
     turns.push(turn)
-    return writePrompt(...given)
+    const writing = writeInSteps(...given)
+    for (let step = writing.next(); ; step = writing.next()) {
+      if (step.done === true) return step.value
+      steps += 1
+      yield
+    }
   })
   const message = {
     id: 'm',
@@ -139,4 +146,6 @@ it('lets other requests run between the translation of 9,999 messages and the wr
 
   expect(turns).toHaveLength(2)
   expect(new Set(turns).size).toBe(2)
+  // At least three passes over slices of at most 300 messages: the checks, the blocks and the text.
+  expect(steps).toBeGreaterThan((3 * 9999) / 300)
 })

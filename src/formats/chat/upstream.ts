@@ -13,6 +13,7 @@ import {
 } from '../format.ts'
 import { asArray, asObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Native, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
+import { runSteps, type Steps } from '../../core/steps.ts'
 import { canForwardChat } from '../answer-fields.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { writeChatCall, requestsUsage, type BodyChanges, changedChatSettings, writeChatTool } from '../settings.ts'
@@ -20,7 +21,14 @@ import { readFailure } from '../read-failure.ts'
 
 /** The body of a streaming request also requests usage, for the bill. */
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  return prompt.native.dialect === 'openai' ? writeChatBody(prompt, model) : translate('openai', prompt, model)
+  return prompt.native.dialect === 'openai'
+    ? writeChatBody(prompt, model)
+    : runSteps(translate('openai', prompt, model))
+}
+
+function* writeInSteps(prompt: Prompt, model: string): Steps<WrittenPrompt> {
+  if (prompt.native.dialect === 'openai') return writeChatBody(prompt, model)
+  return yield* translate('openai', prompt, model)
 }
 
 function writeChatBody(prompt: Prompt, model: string): WrittenPrompt {
@@ -162,6 +170,7 @@ export const contentError: CreateContentError = contentErrorFor('a model that us
 export const chatUpstream: UpstreamFormat = {
   dialect: 'openai',
   writePrompt,
+  writeInSteps,
   readCompletion,
   createReader,
   canForward: canForwardChat,

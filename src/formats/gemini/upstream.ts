@@ -8,25 +8,33 @@ import {
 import { emptyPromptError, omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { exactText, keepTexts, parseExactObject, serializeExactly } from '../../core/exact-json.ts'
+import { exactText, keepTexts, parseExactObject, serializeExactlyInSteps } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, ImagePart, Part, Prompt, Settings, ToolChoice, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
 import { appendToBlock, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
 import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
+import { forEachInSteps, runSteps, type Steps } from '../../core/steps.ts'
 import { nameSet } from '../parse-body.ts'
 import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
 /** The model is part of the URL, not of the body. */
-function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  const omitted = omittedFields(prompt, contentError)
+function* writeInSteps(prompt: Prompt, model: string): Steps<WrittenPrompt> {
+  const omitted = yield* omittedFields(prompt, contentError)
   // The vendor bills all candidates, but the gateway reads only one.
   if ((prompt.settings.choices ?? 1) > 1) throw contentError('n', 'more than one choice')
+  const ignored = [...omitted]
+  if (prompt.settings.parallelToolCalls !== undefined) ignored.push('parallel_tool_calls')
+  if (prompt.settings.user !== undefined) ignored.push('user')
+  return { body: yield* serializeExactlyInSteps(writeBody(prompt, model)), ignored }
+}
+
+function* writeBody(prompt: Prompt, model: string): Steps<JsonObject> {
   const { settings, tools } = prompt
   const generationConfig = writeSettings(settings, model)
-  const writeBody = (): JsonObject => ({
+  return {
     ...writeSystem(prompt),
-    contents: writeContents(prompt, model),
+    contents: yield* writeContents(prompt, model),
     ...(tools.length > 0 && {
       tools: [{ functionDeclarations: tools.map(writeFunction) }],
       ...(settings.toolChoice !== undefined && {
@@ -34,11 +42,7 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
       }),
     }),
     ...(Object.keys(generationConfig).length > 0 && { generationConfig }),
-  })
-  const ignored = [...omitted]
-  if (settings.parallelToolCalls !== undefined) ignored.push('parallel_tool_calls')
-  if (settings.user !== undefined) ignored.push('user')
-  return { body: serializeExactly(writeBody), ignored }
+  }
 }
 
 /** Gemini 3 and later reject a tool call of the current turn without its thought signature. */
@@ -102,11 +106,11 @@ function writeEffort(effort: string, model: string): JsonObject {
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
 /** Roles must alternate, so adjacent messages of one role are joined. */
-function writeContents(prompt: Prompt, model: string): readonly JsonObject[] {
+function* writeContents(prompt: Prompt, model: string): Steps<readonly JsonObject[]> {
   const pathOf = sourceFormatOf(prompt).pathsIn(prompt)
   const toolNames = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
-  prompt.messages.forEach((message, index) => {
+  yield* forEachInSteps(prompt.messages, (message, index) => {
     if (message.role === 'system') return
     const role = message.role === 'assistant' ? 'model' : 'user'
     const path = pathOf(index)
@@ -177,7 +181,8 @@ const contentError: CreateContentError = contentErrorFor('a Gemini model')
 
 export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
-  writePrompt,
+  writePrompt: (prompt, model) => runSteps(writeInSteps(prompt, model)),
+  writeInSteps,
   readCompletion,
   createReader,
   readFailure,

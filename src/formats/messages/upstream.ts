@@ -18,6 +18,7 @@ import {
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Message, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
+import { forEachInSteps, mapSlices, runSteps, type Steps } from '../../core/steps.ts'
 import { canForwardMessages } from '../answer-fields.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { readFailure } from '../read-failure.ts'
@@ -26,7 +27,17 @@ import { blocksOf } from './blocks.ts'
 
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   checkToolChoice(prompt.settings, model)
-  if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
+  if (prompt.native.dialect !== 'anthropic') return runSteps(translate('anthropic', prompt, model))
+  return writeMessagesBody(prompt, model)
+}
+
+function* writeInSteps(prompt: Prompt, model: string): Steps<WrittenPrompt> {
+  checkToolChoice(prompt.settings, model)
+  if (prompt.native.dialect === 'anthropic') return writeMessagesBody(prompt, model)
+  return yield* translate('anthropic', prompt, model)
+}
+
+function writeMessagesBody(prompt: Prompt, model: string): WrittenPrompt {
   const { value, settings } = prompt.native
   const changes = mergeChanges(
     prompt.settings === settings ? {} : changedSettings(value, prompt.settings),
@@ -81,29 +92,35 @@ interface Turn {
 }
 
 /** Joins adjacent messages of one role, except system messages. Drops empty messages without a native form. */
-export function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[] {
+function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[] {
+  return runSteps(writeTurnsInSteps(messages))
+}
+
+/** As `writeTurns`. */
+export function* writeTurnsInSteps(messages: readonly MessageWithPath[]): Steps<readonly JsonObject[]> {
   const turns: Turn[] = []
-  for (const { message, path } of messages) {
+  yield* forEachInSteps(messages, ({ message, path }) => {
     const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined
     const member = { native, blocks: blocksOf(message, path) }
     const role = message.role === 'tool' ? 'user' : message.role
     const last = turns.at(-1)
     if (last?.role === role && role !== 'system') last.members.push(member)
     else if (native !== undefined || member.blocks.length > 0) turns.push({ role, members: [member] })
-  }
-  return turns.map(writeTurn)
+  })
+  return yield* mapSlices(turns, (slice) => slice.map(writeTurn))
 }
 
 function writeTurn({ role, members }: Turn): JsonObject {
-  const natives = members.map(({ native }) => native).filter((native) => native !== undefined)
-  const [only] = natives
-  if (members.length === 1 && only !== undefined) return only
-  const blocks = members.flatMap((member) => member.blocks)
+  const [first] = members
+  if (members.length === 1 && first?.native !== undefined) return first.native
+  const natives = members.flatMap(({ native }) => (native === undefined ? [] : [native]))
+  const blocks = members.length === 1 && first !== undefined ? first.blocks : members.flatMap((member) => member.blocks)
   const content = role === 'user' ? putResultsFirst(blocks) : blocks
   return { ...natives.reduceRight((fields, native) => ({ ...fields, ...native }), {}), role, content }
 }
 
 function putResultsFirst(blocks: readonly Json[]): readonly Json[] {
+  if (!blocks.some((block) => resultId(block) !== undefined)) return blocks
   const results = new Map<string, JsonObject>()
   const others: Json[] = []
   for (const block of blocks) {
@@ -271,6 +288,7 @@ export function writeMessageTool(tool: Tool): JsonObject {
 export const messagesUpstream: UpstreamFormat = {
   dialect: 'anthropic',
   writePrompt,
+  writeInSteps,
   readCompletion,
   createReader,
   canForward: canForwardMessages,

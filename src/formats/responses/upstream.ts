@@ -13,6 +13,7 @@ import { omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
+import { mapSlices, runSteps, serializeInSteps, type Steps } from '../../core/steps.ts'
 import { readFailure } from '../read-failure.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { canForwardResponses } from '../answer-fields.ts'
@@ -20,7 +21,12 @@ import { isEncodedReasoning, itemsOf } from './items.ts'
 import { type BodyChanges, callArguments, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  return prompt.native.dialect === 'responses' ? writeResponsesBody(prompt, model) : translateToResponses(prompt, model)
+  return runSteps(writeInSteps(prompt, model))
+}
+
+function* writeInSteps(prompt: Prompt, model: string): Steps<WrittenPrompt> {
+  if (prompt.native.dialect === 'responses') return writeResponsesBody(prompt, model)
+  return yield* translateToResponses(prompt, model)
 }
 
 function writeResponsesBody(prompt: Prompt, model: string): WrittenPrompt {
@@ -56,22 +62,24 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 }
 
 /** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
-function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
+function* translateToResponses(prompt: Prompt, model: string): Steps<WrittenPrompt> {
   const { pathsIn, settingNames } = sourceFormatOf(prompt)
-  const omitted = omittedFields(prompt, contentError)
+  const omitted = yield* omittedFields(prompt, contentError)
   const { stop, topK } = prompt.settings
   if (stop !== undefined && stop.length > 0) throw contentError(settingNames.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
   const { toolChoice: _choice, parallelToolCalls: _parallel, ...withoutTools } = prompt.settings
+  const pathOf = pathsIn(prompt)
+  const input = yield* mapSlices(prompt.messages, (slice, start) => writeItems(slice, (index) => pathOf(start + index)))
   const body = {
     model,
-    input: writeItems(prompt.messages, pathsIn(prompt)),
+    input,
     store: false,
     ...(hasTools ? { tools: prompt.tools.map(writeResponseTool) } : {}),
     ...changedResponseSettings({}, hasTools ? prompt.settings : withoutTools),
     ...(prompt.stream ? { stream: true } : {}),
   }
-  return { body: JSON.stringify(body), ignored: topK === undefined ? omitted : [...omitted, 'top_k'] }
+  return { body: yield* serializeInSteps(body), ignored: topK === undefined ? omitted : [...omitted, 'top_k'] }
 }
 
 function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
@@ -169,6 +177,7 @@ const contentError: CreateContentError = contentErrorFor('a model that uses the 
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',
   writePrompt,
+  writeInSteps,
   readCompletion,
   createReader,
   canForward: canForwardResponses,
