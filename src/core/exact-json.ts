@@ -1,12 +1,16 @@
 import { asArray, isJsonObject, type Json, type JsonObject, parseObject } from './json.ts'
 import { elementTexts, memberText } from './splice-json.ts'
-import { serializeInSteps, type Steps } from './steps.ts'
 
 /** Finds numbers that parsing and serializing may change, such as `12345678901234567890`, `1e400`, `1.0` and `-0`. */
 const MAY_CHANGE = /\d{16}|\d[eE]|\.\d*0(?!\d)|-0(?![.\d])/
 
 const texts = new WeakMap<JsonObject, string>()
 let textCount = 0
+
+/** Returns the number of objects that `parseExactObject` has kept as text so far. */
+export function countTexts(): number {
+  return textCount
+}
 
 /** As `parseObject`. If a number may change, `serializeExactly` writes the object as its text. */
 export function parseExactObject(text: string): JsonObject | undefined {
@@ -60,19 +64,6 @@ export function serializeExactly(build: () => JsonObject): string {
   const before = textCount
   const value = build()
   return textCount === before ? JSON.stringify(value) : replaceByTexts(value)
-}
-
-/** As `serializeExactly`, in steps. */
-export function* serializeExactlyInSteps(building: Steps<JsonObject>): Steps<string> {
-  let hasTexts = false
-  for (;;) {
-    // Other computations may keep texts between two steps.
-    const before = textCount
-    const { done, value } = building.next()
-    hasTexts ||= textCount !== before
-    if (done === true) return yield* serializeInSteps(value, hasTexts ? replaceByTexts : JSON.stringify)
-    yield
-  }
 }
 
 /** Serializes a value that contains objects whose numbers are kept. */

@@ -1,4 +1,6 @@
-import { isJsonObject, type Json } from './json.ts'
+import type { Pause } from './async.ts'
+import { countTexts, replaceByTexts } from './exact-json.ts'
+import { isJsonObject, type Json, type JsonObject } from './json.ts'
 
 /** A computation in short steps. Callers can yield to the event loop between steps. */
 export type Steps<T> = Generator<void, T, undefined>
@@ -8,6 +10,14 @@ export function runSteps<T>(steps: Steps<T>): T {
   for (;;) {
     const result = steps.next()
     if (result.done === true) return result.value
+  }
+}
+
+export async function runWithPauses<T>(steps: Steps<T>, pause: Pause): Promise<T> {
+  for (;;) {
+    const result = steps.next()
+    if (result.done === true) return result.value
+    await pause()
   }
 }
 
@@ -78,4 +88,17 @@ function containsLongList(value: Json | undefined, depth: number = MAX_LIST_DEPT
   if (!isJsonObject(value) || depth === 0) return false
   for (const name in value) if (containsLongList(value[name], depth - 1)) return true
   return false
+}
+
+/** As `serializeExactly`, in steps. */
+export function* serializeExactlyInSteps(building: Steps<JsonObject>): Steps<string> {
+  let hasTexts = false
+  for (;;) {
+    // Other computations may keep texts between two steps.
+    const before = countTexts()
+    const result = building.next()
+    hasTexts ||= countTexts() !== before
+    if (result.done === true) return yield* serializeInSteps(result.value, hasTexts ? replaceByTexts : JSON.stringify)
+    yield
+  }
 }

@@ -37,13 +37,20 @@ export function parsePrompt(
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
   const recalled = services.turns.recall(format, key, parsed)
-  return chain(waitForStore(exchange, recalled, services), ({ body: completeBody, received, restrictRoutes }) => {
-    const { body } = parsed
-    const receivedPrompt = format.readPrompt(completeBody, received)
-    const bytes = completeBody === body ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
-    const recalledPrompt = { requestBody: body, receivedPrompt, bytes, restrictRoutes }
-    if (!exchange.needsPauses) return validateAndSetPrompt(exchange, recalledPrompt, services)
-    return yieldToEventLoop().then(() => validateAndSetPrompt(exchange, recalledPrompt, services))
+  return chain(waitForStore(exchange, recalled, services), (completed) => {
+    const { needsPauses } = exchange
+    const readAndValidate = (): MaybePromise<Parsed> => {
+      const { body: completeBody, received, restrictRoutes } = completed
+      const { body } = parsed
+      const receivedPrompt = format.readPrompt(completeBody, received)
+      const proceed = (): MaybePromise<Parsed> => {
+        const bytes = completeBody === body ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
+        const recalledPrompt = { requestBody: body, receivedPrompt, bytes, restrictRoutes }
+        return validateAndSetPrompt(exchange, recalledPrompt, services)
+      }
+      return needsPauses ? yieldToEventLoop().then(proceed) : proceed()
+    }
+    return needsPauses ? yieldToEventLoop().then(readAndValidate) : readAndValidate()
   })
 }
 

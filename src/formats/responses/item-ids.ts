@@ -7,11 +7,14 @@ import { isAbsent } from '../parse-body.ts'
  * the stored item of such an id. References (items with only an id) are resolved before.
  */
 export function typedItemIds(body: JsonObject): readonly string[] {
-  const ids = typedItems(body).flatMap(({ id, approval_request_id: approvalId }) => [
-    asString(id) ?? [],
-    asString(approvalId) ?? [],
-  ])
-  return [...new Set(ids.flat())]
+  const ids = new Set<string>()
+  for (const item of asArray(body['input'])) {
+    if (!isTypedItem(item)) continue
+    const { id, approval_request_id: approvalId } = item
+    if (typeof id === 'string') ids.add(id)
+    if (typeof approvalId === 'string') ids.add(approvalId)
+  }
+  return [...ids]
 }
 
 /**
@@ -21,7 +24,7 @@ export function typedItemIds(body: JsonObject): readonly string[] {
  * Returns the same object if the key holds all ids. Throws `invalid-request` for an item that consists of its id.
  */
 export function removeForeignItemIds(body: JsonObject, heldIds: ReadonlySet<string>): JsonObject {
-  if (typedItemIds(body).every((id) => heldIds.has(id)) && !typedItems(body).some(hasInvalidId)) return body
+  if (!asArray(body['input']).some((item) => isTypedItem(item) && hasUnheldId(item, heldIds))) return body
   const approvalIds = new Map<string, string>()
   const input = asArray(body['input']).flatMap((item, index): Json[] => {
     if (!isTypedItem(item)) return [item]
@@ -61,17 +64,17 @@ function withoutId(item: JsonObject, id: Json, index: number, approvalIds: Map<s
   return { ...item, id: newId }
 }
 
-function typedItems(body: JsonObject): readonly JsonObject[] {
-  return asArray(body['input']).filter(isTypedItem)
-}
-
 function isTypedItem(item: Json): item is JsonObject {
   if (!isJsonObject(item) || item['type'] === 'item_reference') return false
   return !isAbsent(item['type']) || item['role'] !== undefined
 }
 
-function hasInvalidId({ id, approval_request_id: approvalId }: JsonObject): boolean {
-  return [id, approvalId].some((value) => !isAbsent(value) && typeof value !== 'string')
+function hasUnheldId({ id, approval_request_id: approvalId }: JsonObject, heldIds: ReadonlySet<string>): boolean {
+  return !(isHeld(id, heldIds) && isHeld(approvalId, heldIds))
+}
+
+function isHeld(id: Json | undefined, heldIds: ReadonlySet<string>): boolean {
+  return isAbsent(id) || (typeof id === 'string' && heldIds.has(id))
 }
 
 const IDENTIFYING_FIELDS: ReadonlySet<string> = new Set(['type', 'status'])

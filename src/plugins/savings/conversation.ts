@@ -11,9 +11,10 @@ import {
   textOfPart,
 } from '../../core/prompt.ts'
 import { digestText } from '../../core/cache.ts'
+import { runSteps, type Steps } from '../../core/steps.ts'
 import { sha256 } from '#hash'
 import { type Query, termsOf } from './keywords.ts'
-import { type Segment, splitConversation, type SplitConversation } from './segments.ts'
+import { type Segment, type SplitConversation, splitInSteps } from './segments.ts'
 
 export type { Segment } from './segments.ts'
 
@@ -30,9 +31,14 @@ const conversations = new WeakMap<Prompt, Conversation>()
 
 /** Cached per prompt, because several tiers of a request need the conversation. */
 export function conversationOf(prompt: Prompt): Conversation {
+  return runSteps(readConversation(prompt))
+}
+
+/** As `conversationOf`, in steps. */
+export function* readConversation(prompt: Prompt): Steps<Conversation> {
   const cached = conversations.get(prompt)
   if (cached !== undefined) return cached
-  const turns = splitConversation(prompt.messages)
+  const turns = yield* splitInSteps(prompt.messages)
   const segments = [...turns.old, ...turns.live]
   const system = prompt.messages.filter((message) => message.role === 'system')
   const conversation = { prompt, system, turns, segments, prefixHashes: hashesOfSegments(prompt, segments) }

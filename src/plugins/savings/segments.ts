@@ -1,5 +1,6 @@
 import { hasOnlyToolResults, lastUserIndex } from '../../core/messages.ts'
 import { type Message } from '../../core/prompt.ts'
+import { forEachInSteps, mapSlices, runSteps, type Steps } from '../../core/steps.ts'
 import { linksOf, type PartLinks } from './item-types.ts'
 
 /** The unit of selection, so that a tool call stays with its result. */
@@ -19,7 +20,12 @@ export interface SplitConversation {
 }
 
 export function splitConversation(messages: readonly Message[]): SplitConversation {
-  const segments = segmentsOf(messages)
+  return runSteps(splitInSteps(messages))
+}
+
+/** As `splitConversation`. */
+export function* splitInSteps(messages: readonly Message[]): Steps<SplitConversation> {
+  const segments = yield* segmentsOf(messages)
   const questionIndex = lastUserIndex(messages)
   const liveIndex = segments.findLastIndex(({ indexes }) => questionIndex === -1 || (indexes[0] ?? 0) <= questionIndex)
   const start = Math.max(0, liveIndex)
@@ -32,13 +38,13 @@ interface OpenSegment {
   readonly links: PartLinks[]
 }
 
-function segmentsOf(messages: readonly Message[]): readonly Segment[] {
-  const linksByMessage = messages.map(({ parts }) => parts.map(linksOf))
-  const { lastIndexes, orphans } = findRanges(messages, linksByMessage)
+function* segmentsOf(messages: readonly Message[]): Steps<readonly Segment[]> {
+  const linksByMessage = yield* mapSlices(messages, (slice) => slice.map(({ parts }) => parts.map(linksOf)))
+  const { lastIndexes, orphans } = yield* findRanges(messages, linksByMessage)
   const groups: OpenSegment[] = []
   let end = -1
-  for (const [index, message] of messages.entries()) {
-    if (message.role === 'system') continue
+  yield* forEachInSteps(messages, (message, index) => {
+    if (message.role === 'system') return
     const last = groups.at(-1)
     const links = linksByMessage[index] ?? []
     if (last !== undefined && index <= end) {
@@ -47,8 +53,8 @@ function segmentsOf(messages: readonly Message[]): readonly Segment[] {
       last.links.push(...links)
     } else groups.push({ messages: [message], indexes: [index], links: [...links] })
     end = Math.max(end, lastIndexes.get(index) ?? -1)
-  }
-  return fixTurns(groups.map((group) => toSegment(group, orphans)))
+  })
+  return yield* fixTurns(yield* mapSlices(groups, (slice) => slice.map((group) => toSegment(group, orphans))))
 }
 
 interface Ranges {
@@ -59,12 +65,12 @@ interface Ranges {
 }
 
 /** A range reaches from a call to its result. Ids may repeat: a result completes the last open call with its id. */
-function findRanges(messages: readonly Message[], linksByMessage: readonly (readonly PartLinks[])[]): Ranges {
+function* findRanges(messages: readonly Message[], linksByMessage: readonly (readonly PartLinks[])[]): Steps<Ranges> {
   const openIndexes = new Map<string, number[]>()
   const lastIndexes = new Map<number, number>()
   const orphans = new Set<number>()
-  for (const [index, message] of messages.entries()) {
-    if (message.role === 'system') continue
+  yield* forEachInSteps(messages, (message, index) => {
+    if (message.role === 'system') return
     for (const { opens, closes } of linksByMessage[index] ?? []) {
       if (closes !== undefined) {
         const start = openIndexes.get(closes)?.pop()
@@ -76,7 +82,7 @@ function findRanges(messages: readonly Message[], linksByMessage: readonly (read
       if (open === undefined) openIndexes.set(opens, [index])
       else open.push(index)
     }
-  }
+  })
   return { lastIndexes, orphans }
 }
 
@@ -107,21 +113,23 @@ function isUserMessage({ role, parts }: Message): boolean {
 }
 
 /** Fixes all segments around a part of an unknown type, because they may belong together. */
-function fixTurns(drafts: readonly DraftSegment[]): readonly Segment[] {
+function* fixTurns(drafts: readonly DraftSegment[]): Steps<readonly Segment[]> {
   const segments: Segment[] = []
   let turn: DraftSegment[] = []
   const closeTurn = (): void => {
     const isTurnFixed = turn.some(({ keepsTurn }) => keepsTurn)
-    for (const { keepsTurn: _, isFixed, ...segment } of turn)
-      segments.push(isTurnFixed || isFixed === true ? { ...segment, isFixed: true } : segment)
+    for (const { kind, messages, indexes, isFixed } of turn)
+      segments.push(
+        isTurnFixed || isFixed === true ? { kind, messages, indexes, isFixed: true } : { kind, messages, indexes },
+      )
     turn = []
   }
-  for (const draft of drafts) {
+  yield* forEachInSteps(drafts, (draft) => {
     const isUserTurn = draft.kind === 'user' && !draft.keepsTurn
     if (isUserTurn) closeTurn()
     turn.push(draft)
     if (isUserTurn) closeTurn()
-  }
+  })
   closeTurn()
   return segments
 }

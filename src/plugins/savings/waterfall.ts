@@ -3,9 +3,10 @@ import { createPause } from '../../core/async.ts'
 import { add, type NanoUsd, ZERO } from '../../core/money.ts'
 import type { Meter, Runtime, SmallModel } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
+import { runWithPauses } from '../../core/steps.ts'
 import { addSemantics, type Attempt, attemptTier, reasonOf, type Rewritten, withFallback } from './attempt.ts'
 import { chooseTiers, type DeclinedCosts, estimateMessages, mayRunAfter, type TierCandidate } from './choose-tiers.ts'
-import { conversationOf } from './conversation.ts'
+import { conversationOf, readConversation } from './conversation.ts'
 import { createSegmentAnalyzer } from './excerpt.ts'
 import { createFamilyLock } from './family-lock.ts'
 import { CURVE_SIZES, isBelowFloor, lossOf } from './floor.ts'
@@ -138,6 +139,8 @@ export function createWaterfall(options: WaterfallOptions): WaterfallFunctions {
     const cacheable = cacheableOf(prompt, meter)
     const earlier = await recallRecord(memory, job)
     await pauseIfLong(job)
+    if (prompt.messages.length > MAX_UNPAUSED_MESSAGES)
+      await runWithPauses(readConversation(prompt), context.tools.pause)
     const known = earlier && historyOf(earlier, prompt, meter)
     const history = known ?? historyWithoutRecord(job, meter)
     const { sentAs, result } = await runTiers(job, history, { ...context, cacheable })
