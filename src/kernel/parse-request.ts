@@ -38,33 +38,34 @@ export function parsePrompt(
   const { format, key } = exchange
   const recalled = services.turns.recall(format, key, parsed)
   return chain(waitForStore(exchange, recalled, services), (completed) => {
-    const { needsPauses } = exchange
-    const readAndValidate = (): MaybePromise<Parsed> => {
-      const { body: completeBody, received, restrictRoutes } = completed
-      const { body } = parsed
-      const receivedPrompt = format.readPrompt(completeBody, received)
-      const proceed = (): MaybePromise<Parsed> => {
-        const bytes = completeBody === body ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
-        const recalledPrompt = { requestBody: body, receivedPrompt, bytes, restrictRoutes }
-        return validateAndSetPrompt(exchange, recalledPrompt, services)
-      }
-      return needsPauses ? yieldToEventLoop().then(proceed) : proceed()
-    }
-    return needsPauses ? yieldToEventLoop().then(readAndValidate) : readAndValidate()
+    if (exchange.needsPauses) return readWithPauses(exchange, { parsed, completed }, services)
+    const receivedPrompt = format.readPrompt(completed.body, completed.received)
+    return validateAndSetPrompt(exchange, { parsed, completed, receivedPrompt }, services)
   })
 }
 
+async function readWithPauses(
+  exchange: Authenticated,
+  bodies: Omit<RecalledPrompt, 'receivedPrompt'>,
+  services: Services,
+): Promise<Parsed> {
+  const { body, received } = bodies.completed
+  await yieldToEventLoop()
+  const receivedPrompt = exchange.format.readPrompt(body, received)
+  await yieldToEventLoop()
+  return validateAndSetPrompt(exchange, { ...bodies, receivedPrompt }, services)
+}
+
 interface RecalledPrompt {
-  readonly requestBody: JsonObject
+  readonly parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'>
+  /** The body with stored turns. */
+  readonly completed: RecalledBody
   readonly receivedPrompt: Prompt
-  /** Maximum size of the serialized body including stored turns, in bytes. */
-  readonly bytes: number
-  readonly restrictRoutes: RecalledBody['restrictRoutes']
 }
 
 function validateAndSetPrompt(
   exchange: Authenticated,
-  { requestBody, receivedPrompt, bytes, restrictRoutes }: RecalledPrompt,
+  { parsed, completed, receivedPrompt }: RecalledPrompt,
   services: Services,
 ): MaybePromise<Parsed> {
   const { key } = exchange
@@ -72,15 +73,16 @@ function validateAndSetPrompt(
   const candidates = services.resolve(receivedPrompt.model, key)
   checkAccess(key, { prompt: receivedPrompt, modelName: candidates.name, routeNames: candidates.routes.map(routeName) })
   const answering = routesForOperation(answeringRoutes(candidates), receivedPrompt)
-  const resolved = restrictRoutes?.(answering) ?? answering
+  const resolved = completed.restrictRoutes?.(answering) ?? answering
   checkTemperature(receivedPrompt, resolved, services.limits.maxTemperature)
   checkThread(receivedPrompt, resolved)
   const prompt = withDefaults(receivedPrompt, resolved.routes[0], exchange.request)
+  const bytes = completed.body === parsed.body ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completed.body))
   return chain(fieldCostsOf(prompt), (costs) => {
     const size = new PromptSize({ prompt, bytes, costs }, exchange, services)
     // The vendor continues background work after the caller has disconnected.
     if (isBackground(prompt)) exchange.detach()
-    exchange.requestBody = requestBody
+    exchange.requestBody = parsed.body
     exchange.prompt = prompt
     exchange.resolved = resolved
     exchange.size = size

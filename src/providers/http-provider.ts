@@ -100,10 +100,10 @@ export function httpProvider(options: HttpProviderOptions): Provider {
 /** The messages that are written at once. More are written in steps, so that other requests run between them. */
 const MAX_UNPAUSED_MESSAGES = 256
 
-function write({ format }: LoadedTarget, { prompt, model }: ProviderCall): MaybePromise<WrittenPrompt> {
-  return prompt.messages.length <= MAX_UNPAUSED_MESSAGES
-    ? format.writePrompt(prompt, model.id)
-    : import('./write-in-steps.ts').then(({ writeInSteps }) => writeInSteps(format, prompt, model.id))
+async function write({ format }: LoadedTarget, { prompt, model }: ProviderCall): Promise<WrittenPrompt> {
+  if (prompt.messages.length <= MAX_UNPAUSED_MESSAGES) return format.writePrompt(prompt, model.id)
+  const { writeInSteps } = await import('./write-in-steps.ts')
+  return writeInSteps(format, prompt, model.id)
 }
 
 function complete(
@@ -114,9 +114,9 @@ function complete(
   if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
   const { format } = target
   try {
-    const written = given ?? write(target, call)
-    if (isPromise(written)) return written.then((prompt) => complete(target, call, prompt))
-    const { body, ignored } = written
+    if (given === undefined && call.prompt.messages.length > MAX_UNPAUSED_MESSAGES)
+      return write(target, call).then((written) => complete(target, call, written))
+    const { body, ignored } = given ?? format.writePrompt(call.prompt, call.model.id)
     const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
     return sent.then((response) => {
       if (response.status >= 400) return throwRejection(target, call, response)
