@@ -46,7 +46,7 @@ const ORDINARY_FIELDS = nameSet(
     'guided_json guided_regex guided_choice guided_grammar structured_outputs include_reasoning reasoning_format ' +
     'reasoning_split min_tokens stop_token_ids ignore_eos length_penalty skip_special_tokens ' +
     'spaces_between_special_tokens include_stop_str_in_output add_generation_prompt continue_final_message echo usage ' +
-    'provider output_format anthropic_version client_metadata',
+    'output_format anthropic_version client_metadata',
 )
 /** The names in the following sets are normalized. */
 const OUTPUT_COUNTS = nameSet(
@@ -76,6 +76,16 @@ const MODEL_CHOICES = nameSet('model models fallbackmodels fallbacks preset engi
 /** Of these, the fields with ids of models, which are compared with the price of the requested model. */
 const MODEL_LISTS = nameSet('models fallbackmodels fallbacks')
 
+/** The field by which routers such as OpenRouter choose the host of a model. Hosts have different prices. */
+const HOST_CHOICE = 'provider'
+/** Fields inside of it that do not choose a dearer host, with their harmless values. */
+const HARMLESS_HOST_FIELDS: ReadonlyMap<string, (value: Json) => boolean> = new Map<string, (value: Json) => boolean>([
+  ['allowfallbacks', () => true],
+  ['maxprice', () => true],
+  ['sort', (value: Json) => value === 'price'],
+  ['datacollection', (value: Json) => value === 'allow'],
+])
+
 /** Words in the names of fields by which vendors read stored or remote content, search, or run tools. */
 const WORK_WORDS = new RegExp(
   'search|web|brows|crawl|fetch|scrap|retriev|ground|rerank|^rag|rag$|tool|plugin|connector|mcp|agent|document|' +
@@ -96,6 +106,7 @@ export function costsOfFields(body: JsonObject, names: readonly string[], dialec
   for (const name of names) {
     if (ORDINARY_FIELDS.has(name)) continue
     if (name !== 'fallbacks' || dialect !== 'anthropic') chooseModels(costs, name, body[name] ?? null)
+    if (normalizeName(name) === HOST_CHOICE) continue
     if (name === COMPACTION_TRIGGER) addCompaction(costs, name)
     else scanField(scan, name, body[name] ?? null, { param: name, isDescription: false })
   }
@@ -157,12 +168,21 @@ function chooseModels(costs: MutableCosts, name: string, value: Json): void {
     for (const inner in value) chooseModels(costs, inner, value[inner] ?? null)
     return
   }
+  if (normalized === HOST_CHOICE && !keepsCheapestHost(value)) costs.surcharge ??= () => surchargeError(shorten(name))
   if (!MODEL_CHOICES.has(normalized) || isUnset(value) || isEmpty(value)) return
   const models = modelIdsIn(value)
   const known = costs.alternatives?.models ?? []
   const param = shorten(name)
   if (MODEL_LISTS.has(normalized) && models !== undefined) costs.alternatives = { param, models: [...known, ...models] }
   else costs.surcharge ??= () => surchargeError(param)
+}
+
+function keepsCheapestHost(value: Json): boolean {
+  if (isUnset(value)) return true
+  if (!isJsonObject(value)) return false
+  return Object.entries(value).every(
+    ([name, field = null]) => isUnset(field) || HARMLESS_HOST_FIELDS.get(normalizeName(name))?.(field) === true,
+  )
 }
 
 /** Returns undefined if the field has another form. */

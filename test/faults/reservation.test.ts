@@ -303,6 +303,14 @@ describe('a field that chooses a higher price', () => {
     ['another spelling, which lenient vendors accept', CHAT, { Service_Tier: 'priority' }],
     ['fast mode', MESSAGE, { speed: 'fast' }],
     ['a region', MESSAGE, { inference_geo: 'us' }],
+    ['an order of hosts', CHAT, { provider: { order: ['dear'] } }],
+    ['a list of hosts', CHAT, { provider: { only: ['dear'], sort: 'price' } }],
+    ['excluded hosts', CHAT, { provider: { ignore: ['cheap'] } }],
+    ['the fastest host', CHAT, { provider: { sort: 'throughput' } }],
+    ['the fastest host, in another form', CHAT, { provider: { sort: { by: 'latency', partition: 'none' } } }],
+    ['a condition that not all hosts meet', CHAT, { provider: { data_collection: 'deny' } }],
+    ['a host', CHAT, { provider: 'dear' }],
+    ['hosts in another spelling', CHAT, { Provider: { order: ['dear'] } }],
   ]
 
   it.each(fields)('is refused before the upstream is called: %s', async (_, { path, body }, field) => {
@@ -311,6 +319,12 @@ describe('a field that chooses a higher price', () => {
     expect(reply.status).toBe(400)
     expect(JSON.stringify(reply.body)).toContain(Object.keys(field)[0])
     expect(callCount(stage)).toBe(0)
+  })
+
+  it('is refused inside of a field for further fields', async () => {
+    const stage = await start({})
+    const reply = await sendRequest(stage, { ...CHAT.body, extra_body: { provider: { order: ['dear'] } } })
+    expect([reply.status, reply.error['param'], callCount(stage)]).toEqual([400, 'provider', 0])
   })
 
   it.each(fields)('is sent where the operator allows it: %s', async (_, { path, body }, field) => {
@@ -323,6 +337,16 @@ describe('a field that chooses a higher price', () => {
     const stage = await start({})
     for (const tier of ['auto', 'default', 'flex', null]) {
       expect((await sendRequest(stage, { ...CHAT.body, service_tier: tier })).status).toBe(200)
+    }
+    const hosts = {
+      sort: 'price',
+      allow_fallbacks: true,
+      max_price: { prompt: 1 },
+      order: [],
+      data_collection: 'allow',
+    }
+    for (const provider of [hosts, {}, null]) {
+      expect((await sendRequest(stage, { ...CHAT.body, provider })).status).toBe(200)
     }
     const message = { ...MESSAGE.body, service_tier: 'standard_only', speed: 'standard', inference_geo: 'global' }
     expect((await sendRequest(stage, message, { path: MESSAGE.path })).status).toBe(200)

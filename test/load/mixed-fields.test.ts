@@ -65,6 +65,7 @@ const FIELDS: Readonly<Record<string, (random: Random) => Json>> = {
   generationConfig: (random) => ({ candidateCount: integer(random, 4), maxOutputTokens: integer(random, 1000) }),
   extra_body: (random) => ({ best_of: integer(random, 8), cached_content: 'cachedContents/1' }),
   service_tier: (random) => (random() < 0.5 ? 'priority' : 'default'),
+  provider: (random) => (random() < 0.5 ? { order: ['dear'] } : { sort: 'price', allow_fallbacks: true }),
   data_sources: () => [{ type: 'azure_search', parameters: { index_name: 'a' } }],
   documents: () => [{ id: 'doc-1' }],
   cached_content: () => 'cachedContents/1',

@@ -67,6 +67,7 @@ export function vendorBillOf(body: JsonObject, { maxOutputTokens }: VendorRules)
     if (name === 'enablethinking' && body['thinking_budget'] === undefined) thinking = maxOutputTokens
     if (name === 'prediction') rejected = countEachDigit(String((value as JsonObject)['content']))
     if (name === 'servicetier' && value === 'priority') multiple = 2
+    if (name === 'provider' && (value as JsonObject)['order'] !== undefined) multiple = 3
     if (name === 'contextmanagement') isCompacting = JSON.stringify(value).includes('compact')
     isReading ||= isOneOf(READS, name)
   })
