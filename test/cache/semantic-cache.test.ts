@@ -179,9 +179,10 @@ describe('the semantic cache', () => {
 
   it('compares only the questions, regardless of a long common history', async () => {
     const { recall, teach } = createFixture()
-    const long = { role: 'user', content: 'The contract has many parts. '.repeat(2000) }
+    const long = { role: 'user', content: `${'The contract has many parts. '.repeat(2000)}How many?` }
+    const reply = { role: 'assistant', content: 'The contract has two thousand parts.' }
     const turn = (text: string): ReturnType<typeof chat> =>
-      chat({ messages: [long, { role: 'assistant', content: 'ok' }, { role: 'user', content: text }] })
+      chat({ messages: [long, reply, { role: 'user', content: text }] })
     await teach(turn('Who signed it?'), 'Ann')
 
     expect(await recall(turn('When was it signed?'))).toBeUndefined()

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
 import type { CacheQuery } from '../../src/plugins/cache/semantic-cache.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { JsonObject } from '../../src/core/json.ts'
+import type { Json, JsonObject } from '../../src/core/json.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { chat, chatPrompt, constantEmbedder, createFixture, message } from './fixture.ts'
 
@@ -20,6 +20,11 @@ const inMessages = (text: string): Prompt =>
   message({ system: [{ type: 'text', text: 'Be kind.' }], messages: [{ role: 'user', content: text }] })
 const inResponses = (input: string, fields: JsonObject): Prompt =>
   responsesClient.readPrompt({ model: 'chat/large', input, ...fields })
+const withTools = (text: string, tools: Json): Prompt => message({ tools, messages: [{ role: 'user', content: text }] })
+const toMessage = (content: string, index: number): JsonObject => ({
+  role: index % 2 === 0 ? 'user' : 'assistant',
+  content,
+})
 const asFollowUp = (text: string): Prompt =>
   chat({
     messages: [
@@ -132,6 +137,62 @@ describe('a similar wording', () => {
       expect(await hits(withSystem(STORED, system), withSystem(SIMILAR, system), { similar: true })).toBe(true)
     },
   )
+
+  const parameters = { type: 'object', properties: { text: { type: 'string' } } }
+  const format = { type: 'json_schema', name: 'out', schema: parameters }
+
+  it.each<[string, (text: string) => Prompt]>([
+    ['a tool', (text) => chatPrompt(text, { tools: [{ type: 'function', function: { name: 'save', parameters } }] })],
+    ['a function', (text) => chatPrompt(text, { functions: [{ name: 'save', parameters }] })],
+    ['a tool of messages', (text) => withTools(text, [{ name: 'save', input_schema: parameters }])],
+    ['a tool of responses', (text) => inResponses(text, { tools: [{ type: 'function', name: 'save', parameters }] })],
+    [
+      'a schema',
+      (text) =>
+        chatPrompt(text, {
+          response_format: { type: 'json_schema', json_schema: { name: 'out', schema: parameters } },
+        }),
+    ],
+    ['a schema of responses', (text) => inResponses(text, { text: { format } })],
+    ['a form of answer that the gateway does not know', (text) => chatPrompt(text, { guided_choice: ['yes', 'no'] })],
+    ['a predicted answer', (text) => chatPrompt(text, { prediction: { type: 'content', content: 'Draft' } })],
+  ])('misses with %s, which may repeat or work on the text', async (_, promptOf) => {
+    expect(await hits(promptOf(STORED), promptOf(SIMILAR), { similar: true })).toBe(false)
+    expect(await hits(promptOf(STORED), promptOf(STORED), { similar: true })).toBe(true)
+  })
+
+  it.each<JsonObject>([
+    { tools: [] },
+    { response_format: { type: 'text' } },
+    { reasoning: { effort: 'low' } },
+    { text: { format: { type: 'text' }, verbosity: 'low' } },
+    { thinking: { type: 'disabled' } },
+    { tool_choice: 'none' },
+  ])('hits with fields that contain no text for the model, if a person asks for it: %j', async (fields) => {
+    expect(await hits(chatPrompt(STORED, fields), chatPrompt(SIMILAR, fields), { similar: true })).toBe(true)
+  })
+
+  it.each<readonly [string, readonly string[]]>([
+    ['a corrected question', ['helo wat time is it', 'Hello, what time is it?']],
+    ['a translated question', ['Where is the dog?', 'Wo ist der Hund?', 'Is it late?', 'Ist es spät?']],
+    ['a label', ['Could you help me?', 'polite']],
+    ['a count', ['How are you?', '3 words']],
+    ['a statement with its form', ['The dog sleeps.', 'The dog is asleep in the warm kitchen.']],
+    ['a task in other words', ['Whatever comes next, put it into Dutch.', 'Of course. Send me the first line.']],
+  ])('misses after an earlier turn with %s, which may be an example', async (_, turns) => {
+    const after = (text: string): Prompt => chat({ messages: [...turns, text].map(toMessage) })
+    expect(await hits(after(STORED), after(SIMILAR), { similar: true })).toBe(false)
+    expect(await hits(after(STORED), after(STORED), { similar: true })).toBe(true)
+  })
+
+  it.each<readonly string[]>([
+    ['Good morning!', 'Good morning! How can I help you?'],
+    ['How far is the sun?', 'The sun is about 150 million kilometers away.'],
+    ['Hi there', 'Hello!', 'Can you recommend a book on planets?', 'Try one of the books by Carl Sagan.'],
+  ])('hits after an earlier turn that is a conversation, if a person asks for it: %s | %s', async (...turns) => {
+    const after = (text: string): Prompt => chat({ messages: [...turns, text].map(toMessage) })
+    expect(await hits(after(STORED), after(SIMILAR), { similar: true })).toBe(true)
+  })
 
   it('must pass the guard also where it is asked for', async () => {
     expect(await hits(withSystem('It costs 5 EUR'), withSystem('It costs 6 EUR'), { similar: true })).toBe(false)

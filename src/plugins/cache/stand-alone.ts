@@ -1,5 +1,6 @@
+import { asObject, isJsonObject, type Json } from '../../core/json.ts'
 import { lastUserIndex, textOfMessage } from '../../core/messages.ts'
-import { type Native, type Prompt } from '../../core/prompt.ts'
+import { type Message, type Native, type Prompt } from '../../core/prompt.ts'
 import { words } from './english.ts'
 import { asksForAnswers, hasMarkedText, isAboutWording, mayDescribeTask, mentionsTextWork } from './text-work.ts'
 
@@ -29,16 +30,25 @@ const ANNOUNCEMENT =
 const TEXTLESS_FIELDS = words(
   `model messages input max_tokens max_completion_tokens max_output_tokens temperature top_p top_k stop stop_sequences n
   stream stream_options user safety_identifier metadata prompt_cache_key prompt_cache_retention store service_tier
-  verbosity reasoning_effort`,
+  verbosity reasoning_effort reasoning thinking tool_choice include modalities logit_bias cache_control system instructions`,
 )
 
-function hasTextlessFields({ value }: Native): boolean {
-  for (const name in value) {
-    const field = value[name]
-    const isText = typeof field === 'string' || (typeof field === 'object' && field !== null)
-    if (isText && !TEXTLESS_FIELDS.has(name)) return false
-  }
-  return true
+/** @param hasText Returns true for the value of a field that may contain text for the model. */
+function hasTextFields({ value }: Native, hasText: (field: Json | undefined) => boolean): boolean {
+  for (const name in value) if (!TEXTLESS_FIELDS.has(name) && hasText(value[name])) return true
+  return false
+}
+
+function isTextOrStructure(field: Json | undefined): boolean {
+  return typeof field === 'string' || (typeof field === 'object' && field !== null)
+}
+
+/** Returns true for a tool, a schema or a predicted answer. Its fields may repeat the text of the question. */
+function isStructure(field: Json | undefined): boolean {
+  if (Array.isArray(field)) return field.length > 0
+  if (!isJsonObject(field)) return false
+  const { type, format } = field
+  return type !== 'text' && asObject(format)?.['type'] !== 'text'
 }
 
 /**
@@ -47,7 +57,8 @@ function hasTextlessFields({ value }: Native): boolean {
  */
 export function isStandAloneQuestion({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
   if (messages.length !== 1 || messages[0]?.parts.length !== 1 || text.length > MAX_LENGTH) return false
-  if (!isQuestion(text) || !hasTextlessFields(native) || PAYLOAD.test(text) || hasMarkedText(text)) return false
+  if (!isQuestion(text) || hasTextFields(native, isTextOrStructure) || PAYLOAD.test(text) || hasMarkedText(text))
+    return false
   return !ANNOUNCEMENT.test(text) && !mentionsTextWork(text)
 }
 
@@ -66,17 +77,30 @@ function isQuestion(text: string): boolean {
  * is not a question and may therefore be data for it. A system prompt that says nothing of answers may ask for any work.
  */
 export function hasTextTask({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
-  if (native.value['prompt'] !== undefined) return true
+  if (native.value['prompt'] !== undefined || hasTextFields(native, isStructure)) return true
+  if (messages.length < 2) return false
   const last = lastUserIndex(messages)
-  const others = messages.filter(({ role }, index) => index !== last && (role === 'system' || role === 'user'))
-  if (others.length === 0) return false
   return (
     !isQuestion(text) ||
-    others.some((message) => {
-      const other = textOfMessage(message)
-      return message.role === 'system' ? !asksForAnswers(other) : mayDescribeTask(other)
+    messages.some((message, index) => {
+      if (message.role === 'system') return !asksForAnswers(textOfMessage(message))
+      return message.role === 'user' && index !== last && mayBeExample(message, messages[index + 1])
     })
   )
+}
+
+const GREETINGS = /^(?:hi|hello|hey|good (?:morning|afternoon|evening)|thanks|thank you|ok|okay)(?: [a-z]+)?[!.]*$/i
+/** Number of words. A label, a count or a verdict is shorter than most answers. */
+const MIN_ANSWER_LENGTH = 5
+
+/** Returns true if an earlier turn may ask for work on later texts, or show it: `wheres my bag` and `Where is my bag?` */
+function mayBeExample(message: Message, reply: Message | undefined): boolean {
+  const text = textOfMessage(message).trim()
+  if (mayDescribeTask(text)) return true
+  if (GREETINGS.test(text)) return false
+  const answer = reply?.role === 'assistant' ? textOfMessage(reply).trim() : ''
+  const isAsked = isQuestion(text) || QUESTION_MARK.test(text)
+  return !isAsked || QUESTION_MARK.test(answer) || answer.split(/\s+/).length < MIN_ANSWER_LENGTH
 }
 
 /** Returns true if the text may be worked on, so that even white space at its ends and its Unicode form are significant. */
