@@ -1,7 +1,15 @@
 import { compose } from './cacheability.ts'
+import { isAboutSubstances } from './coined-words.ts'
 import { isEnglish, NEGATIONS, QUESTION_WORDS, rewriteWords, words } from './english.ts'
 import { countWords, lineOf, MAX_SEARCHED_TOKENS, QUESTION_WORD, rewordQuestion } from './rewordings.ts'
-import { hasMarkedText, isAboutWording, mayBeAboutSpelling, mayQuote, mentionsTextWork } from './text-work.ts'
+import {
+  hasMarkedText,
+  isAboutWording,
+  mayBeAboutSpelling,
+  mayEndInTitle,
+  mayQuote,
+  mentionsTextWork,
+} from './text-work.ts'
 import { correctSwappedLetters, isPlainWord, tokenize, type Token } from './tokenize.ts'
 
 export interface Canonical {
@@ -20,7 +28,7 @@ export function canonicalize(text: string): Canonical {
   // Texts that consist only of pleasantries or punctuation must remain different.
   return items === undefined || items.length === 0
     ? { items: written.map(toExactToken), language: 'none', text, mayHaveTypos: false }
-    : { items, language: 'english', text, mayHaveTypos: !mayBeAboutSpelling(composed) }
+    : { items, language: 'english', text, mayHaveTypos: !mayBeAboutSpelling(composed) && !isAboutSubstances(composed) }
 }
 
 /** Returns undefined for a text to work on, for another language than English, and for several sentences. */
@@ -28,7 +36,7 @@ function formOf(text: string, written: readonly Token[]): readonly Token[] | und
   if (hasMarkedText(text) || mentionsTextWork(text) || isAboutWording(text)) return undefined
   const tokens = mayBeAboutSpelling(text) ? written : written.map(correctSwappedLetters)
   if (!isEnglish(tokens)) return undefined
-  const items = removePleasantries(removePlease(rewriteWords(tokens, mayQuote(text))))
+  const items = removePleasantries(removePlease(rewriteWords(tokens, mayQuote(text))), mayEndInTitle(text))
   if (items.some((item, index) => repeatsForm(items, item, index))) return undefined
   return items.every((item, index) => isOrdinary(item, items[index + 1])) ? items : undefined
 }
@@ -137,7 +145,7 @@ const KEEPS_MARK = /(?: please| possible| can| could| mind) ([.?])$/
 
 /** A final `please` without a mark before it, except where it may be the object, as in `when do i use please`. */
 const FINAL_PLEASE = new RegExp(
-  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
+  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:yes|no|pretty|use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
 
 /** `write me a poem` means `write a poem`. */
@@ -147,7 +155,7 @@ const ABOUT_PLEASANTRIES = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
 
-function removePleasantries(tokens: readonly Token[]): readonly Token[] {
+function removePleasantries(tokens: readonly Token[], mayEndInTitle: boolean): readonly Token[] {
   let items = tokens
   let [isClause, isAsked] = [false, false]
   for (;;) {
@@ -157,7 +165,7 @@ function removePleasantries(tokens: readonly Token[]): readonly Token[] {
     isClause = CLAUSE_OPENING.test(opening)
     isAsked ||= ASKING.test(opening)
   }
-  const ended = removeEnding(items)
+  const ended = removeEnding(items, mayEndInTitle)
   const mark = finalMarkOf(ended, isClause || isAsked)
   if (mark === undefined) return rewordQuestion(removeMe(ended), isClause)
   const question = rewordQuestion(removeMe(ended.slice(0, -1)), isClause)
@@ -185,7 +193,7 @@ function openingOf(items: readonly Token[]): string | undefined {
   return undefined
 }
 
-function removeEnding(items: readonly Token[]): readonly Token[] {
+function removeEnding(items: readonly Token[], mayEndInTitle: boolean): readonly Token[] {
   const line = lineOf(items.slice(-MAX_SEARCHED_TOKENS))
   if (!/please|thank|cheers/.test(line) || THANKS_IN_QUESTION.test(line)) return items
   if (items.some((item) => ABOUT_PLEASANTRIES.has(item.key))) return items
@@ -193,6 +201,7 @@ function removeEnding(items: readonly Token[]): readonly Token[] {
   const ending = ENDING.exec(line)?.[0] ?? finalPlease
   if (ending === undefined) return items
   const rest = items.slice(0, items.length - countWords(ending))
+  if (mayEndInTitle && rest.at(-1)?.kind !== 'stop') return items
   const last = items.at(-1)
   return KEEPS_MARK.test(ending) && last !== undefined && rest.at(-1)?.kind !== 'stop' ? [...rest, last] : rest
 }

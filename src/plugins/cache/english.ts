@@ -110,7 +110,7 @@ export function isEnglish(tokens: readonly Token[]): boolean {
   }
   let [marks, hints, foreignHints] = [0, 0, 0]
   for (const key of keys) {
-    if (ENGLISH_MARKERS.has(key)) marks += 1
+    if (ENGLISH_MARKERS.has(key) || ENGLISH_CONTRACTION.test(key)) marks += 1
     if (ENGLISH_HINTS.has(key)) hints += 1
     if (FOREIGN_HINTS.has(key)) foreignHints += 1
   }
@@ -119,6 +119,7 @@ export function isEnglish(tokens: readonly Token[]): boolean {
   return mayBeEnglish && 2 * marks + hints >= 2 * foreignHints
 }
 
+const ENGLISH_CONTRACTION = /(?:n't|[eiouy]'(?:re|ve|ll|m)|^(?:why|when)'s)$/
 const ENGLISH_WORD = /^[a-z]+(?:'[a-z]+)*$/
 
 /** @param mayQuote True if a contraction may be quoted and is therefore significant. */
@@ -159,11 +160,16 @@ function expand(token: Token, tokens: readonly Token[], index: number): readonly
 }
 
 const PARTICIPLES = words(
-  `been got had gone come become done made said lost found left sent spent built bought brought thought caught taught felt
+  `been seen got had gone come become done made said lost found left sent spent built bought brought thought caught taught felt
   kept slept met read led held told sold stood understood won run begun sung drunk put cut set let hit hurt cost shut paid
   laid heard meant dealt dreamt learnt burnt just already ever never`,
 )
 
+const NO_PARTICIPLES = words(
+  'between even often when then open seven children women garden kitchen chicken hundred need speed',
+)
+
 function mayBeParticiple({ key }: Token): boolean {
-  return PARTICIPLES.has(key) || (key.length >= 4 && /(?:ed|en|wn)$/.test(key))
+  if (NO_PARTICIPLES.has(key)) return false
+  return PARTICIPLES.has(key) || (key.length >= 4 && /(?:ed|(?<!e)en|wn)$/.test(key))
 }

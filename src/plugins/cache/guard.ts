@@ -1,4 +1,5 @@
 import { STARTERS, type Canonical } from './canonical.ts'
+import { isCoined } from './coined-words.ts'
 import { NEGATIONS, QUESTION_WORDS, words } from './english.ts'
 import { isPlainWord, type Token } from './tokenize.ts'
 import {
@@ -118,7 +119,7 @@ function hasSameCase(a: Token, b: Token, { left, right }: ComparisonState, index
 /** The next word may be a name in lower case. */
 const BEFORE_NAMES = words(
   `user users username usernames handle nickname alias login server servers host hostname hosts named called name domain
-  repo repository namespace bucket branch @`,
+  repo repository namespace bucket branch @ install installing import importing package library module npm pip`,
 )
 
 function typoBetween(a: Token, b: Token, state: ComparisonState, index: number): string | undefined {
@@ -133,7 +134,8 @@ function typoBetween(a: Token, b: Token, state: ComparisonState, index: number):
   const isName = (item: Token): boolean => item.raw !== item.key && item.key.startsWith(typo)
   if (index > 0 && (state.left.some(isName) || state.right.some(isName))) return undefined
   if (isFunctionWordTypo(word, typo)) return typo
-  return isSafeTypo(word, typo) && isUniqueCorrection(word, typo, state.lexicon) ? typo : undefined
+  if (!isSafeTypo(word, typo) || isCoined(word, typo, state.lexicon)) return undefined
+  return isUniqueCorrection(word, typo, state.lexicon) ? typo : undefined
 }
 
 /** Also looks up the British spelling: `despize` is despise, not a misspelling of despite. */

@@ -79,6 +79,14 @@ export function mayQuote(text: string): boolean {
   return ABOUT_TYPING.test(text) || QUOTING.test(text)
 }
 
+/** Words before a title, which may end in a courtesy: `who sang yes please` */
+const BEFORE_TITLES =
+  /(?<!\p{L})(?:wrote|author|direct(?:ed|or|s)|starr(?:ed|ing)|stars|compos(?:ed|er)|recorded|released|published|covered|produced|perform(?:ed|s)|plays|played|actors?|actress|bands?|episodes?|series|musicals?|plays?|books?|tracks?|poets?)(?!\p{L})/iu
+
+export function mayEndInTitle(text: string): boolean {
+  return mayQuote(text) || BEFORE_TITLES.test(text)
+}
+
 /** Marks that set off a text to work on, other than a colon or a dash, which may also follow a courtesy. */
 const MARKED_TEXT =
   /[\n\r\t\v\f\u2028\u2029"`“”„‟«»‹›「」『』《》‘({[\]})<>=;|\\*_•→]|(?<![\p{L}\p{N}])['’]|['’](?![\p{L}\p{N}])|\.{2}|…/u
