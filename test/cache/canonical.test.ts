@@ -21,6 +21,12 @@ describe('the canonical form', () => {
     expect(embedded(text)).toBe(expected)
   })
 
+  it('takes a text with a longer word than any of English for another language', () => {
+    const word = 'a'.repeat(45)
+    expect(canonicalize(`What is ${word}, please?`).language).toBe('english')
+    expect(canonicalize(`What is ${word}a, please?`).language).toBe('none')
+  })
+
   it('marks only the first token of a reworded question as the start of a sentence', () => {
     const { items } = canonicalize('What are the steps to reset it?')
     expect(items.map(({ key, startsSentence }) => [key, startsSentence])).toEqual([

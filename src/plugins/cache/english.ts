@@ -101,11 +101,11 @@ export function words(list: string): ReadonlySet<string> {
   return new Set(list.split(/\s+/))
 }
 
-/** Excludes texts with other letters than those of English. */
+/** Excludes texts with other letters than those of English, and with longer words. */
 export function isEnglish(tokens: readonly Token[]): boolean {
   const keys = new Set<string>()
   for (const token of tokens) {
-    if (token.kind === 'word' && !ENGLISH_WORD.test(token.key)) return false
+    if (token.kind === 'word' && !isEnglishWord(token.key)) return false
     keys.add(token.key)
   }
   let [marks, hints, foreignHints] = [0, 0, 0]
@@ -121,6 +121,13 @@ export function isEnglish(tokens: readonly Token[]): boolean {
 
 const ENGLISH_CONTRACTION = /(?:n't|[eiouy]'(?:re|ve|ll|m)|^(?:why|when)'s)$/
 const ENGLISH_WORD = /^[a-z]+(?:'[a-z]+)*$/
+
+/** Patterns of courtesies need time in proportion to the square of the length of a word. */
+const MAX_WORD_LENGTH = 45
+
+function isEnglishWord(word: string): boolean {
+  return word.length <= MAX_WORD_LENGTH && ENGLISH_WORD.test(word)
+}
 
 /** @param mayQuote True if a contraction may be quoted and is therefore significant. */
 export function rewriteWords(tokens: readonly Token[], mayQuote: boolean): readonly Token[] {
