@@ -34,7 +34,7 @@ export async function openMiniLm(
 
 const tools = {
   meter,
-  analyze: createSegmentAnalyzer(meter.tokenizer.estimate, yieldToEventLoop),
+  analyze: createSegmentAnalyzer(meter, yieldToEventLoop),
   pause: yieldToEventLoop,
 }
 

@@ -103,7 +103,7 @@ export function through(
 
 const tools = {
   meter,
-  analyze: createSegmentAnalyzer(meter.tokenizer.estimate, yieldToEventLoop),
+  analyze: createSegmentAnalyzer(meter, yieldToEventLoop),
   pause: yieldToEventLoop,
 }
 

@@ -22,6 +22,10 @@ export interface Meter {
   /** Counts exactly if the estimate cannot show whether the prompt exceeds a threshold. */
   countNearThresholds(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateMessage(message: Message): number
+  /** Identifies the text of a message within this process. Returns undefined for a short text. */
+  fingerprintOf(message: Message): number | undefined
+  /** Sets what `fingerprintOf` has returned for an equal message, so that its text is not read again. */
+  recognize(message: Message, fingerprint: number): void
   countMessage(message: Message, signal?: AbortSignal): Promise<number>
   /** Counts all text in the body, including unknown fields. Excludes base64 images and overhead. */
   countBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>

@@ -34,7 +34,8 @@ const PAGE_CHARACTERS = 50_000
 /** Maximum length of an unknown part's JSON that counts as text. The rest counts as document pages. */
 const MAX_UNKNOWN_LENGTH = 8000
 
-type Sizes = { [Size in 'estimate' | Vocabulary | 'bytes']?: number }
+/** `fingerprint` is missing for a short text. */
+type Sizes = { [Size in 'estimate' | Vocabulary | 'bytes' | 'fingerprint']?: number }
 
 type CountedItem = Message | Tool
 
@@ -47,11 +48,14 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
 
   const sizesOfText = (text: string): Sizes => {
     if (text.length < MIN_CACHED_LENGTH) return {}
-    const key = fingerprintOf(text, (seedValue ??= seed()))
-    const known = sizesByFingerprint.get(key)
+    return sizesOfFingerprint(fingerprintOf(text, (seedValue ??= seed())))
+  }
+
+  const sizesOfFingerprint = (fingerprint: number): Sizes => {
+    const known = sizesByFingerprint.get(fingerprint)
     if (known !== undefined) return known
-    const sizes: Sizes = {}
-    sizesByFingerprint.set(key, sizes)
+    const sizes: Sizes = { fingerprint }
+    sizesByFingerprint.set(fingerprint, sizes)
     return sizes
   }
 
@@ -98,10 +102,8 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     for (const item of [...prompt.messages, ...prompt.tools]) {
       const known = sizesByItem.get(item)
       if (known !== undefined && hasEstimate(known)) continue
-      const text = textOf(item)
-      const sizes = known ?? sizesOfText(text)
-      sizesByItem.set(item, sizes)
-      if (!hasEstimate(sizes)) sizes.estimate = await measureInSlices(text, tokenizer.estimate, pause)
+      const sizes = sizesOf(item)
+      if (!hasEstimate(sizes)) sizes.estimate = await measureInSlices(textOf(item), tokenizer.estimate, pause)
       const pausing = pause()
       if (pausing === undefined) continue
       await pausing
@@ -124,6 +126,8 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     },
     estimateMessage: estimate,
     countMessage: count,
+    fingerprintOf: (message) => sizesOf(message).fingerprint,
+    recognize: (message, fingerprint) => void sizesByItem.set(message, sizesOfFingerprint(fingerprint)),
     async countBody(prompt, vocabulary, signal) {
       let sum = 0
       for (const text of textsOfBody(prompt)) {

@@ -14,7 +14,6 @@ const snippetOf = (part: number): Snippet => ({
   start: 0,
   end: 5,
   tokens: 2,
-  terms: new Int32Array(),
   fingerprint: part,
 })
 

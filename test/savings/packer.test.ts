@@ -3,17 +3,20 @@ import { textOfMessage } from '../../src/core/messages.ts'
 import { type Message } from '../../src/core/prompt.ts'
 import type { Snippet } from '../../src/plugins/savings/excerpt.ts'
 import { Packer, type PackerEntry } from '../../src/plugins/savings/packer.ts'
+import { countTerms } from '../../src/plugins/savings/term-counts.ts'
 import { meter } from './bench.ts'
 
 const WORDS = 'The harbour opens at nine.'
 const message: Message = { role: 'assistant', parts: [{ type: 'text', text: WORDS }] }
-const COUNTS = { terms: new Int32Array(), counts: new Int32Array(), length: 0 }
+const TERMS = {
+  counts: countTerms([]),
+  termSnippets: { offsets: new Int32Array(1), parts: new Int32Array() },
+}
 const snippet: Snippet = {
   location: { message: 0, part: 0, piece: -1 },
   start: 0,
   end: WORDS.length,
   tokens: 6,
-  terms: new Int32Array(),
   fingerprint: 1,
 }
 
@@ -21,7 +24,7 @@ it('packs a snippet once after its segment was removed because it did not fit', 
   const entry: PackerEntry = {
     segment: { kind: 'assistant', messages: [message], indexes: [0] },
     tokens: 500,
-    analysis: { counts: COUNTS, snippets: [snippet], skeletonTokens: 0, hasStandingInstruction: false },
+    analysis: { ...TERMS, snippets: [snippet], skeletonTokens: 0, hasStandingInstruction: false },
     value: 1,
     relativeScore: 1,
     state: 'out',
@@ -34,7 +37,7 @@ it('packs a snippet once after its segment was removed because it did not fit', 
   const packer = new Packer(100, { meter: tooLarge, pause: () => undefined, signal })
 
   for (let round = 0; round < 2; round++) {
-    await packer.packBestSnippets([entry], new Map([[snippet, 1]]))
+    await packer.packBestSnippets([entry], [Float64Array.of(1)])
     expect(entry.pickedSnippets).toEqual([snippet])
     await packer.measureAndTrim([entry])
     expect(entry.state).toBe('out')
@@ -49,7 +52,7 @@ it('shrinks an excerpt of 1,000 snippets to the largest that fits, with few meas
   const entry: PackerEntry = {
     segment: { kind: 'assistant', messages: [long], indexes: [0] },
     tokens: 20_000,
-    analysis: { counts: COUNTS, snippets, skeletonTokens: 0, hasStandingInstruction: false },
+    analysis: { ...TERMS, snippets, skeletonTokens: 0, hasStandingInstruction: false },
     value: 1,
     relativeScore: 1,
     state: 'out',
@@ -65,7 +68,7 @@ it('shrinks an excerpt of 1,000 snippets to the largest that fits, with few meas
   const { signal } = new AbortController()
   const packer = new Packer(5010, { meter: { ...meter, countMessage }, pause: () => undefined, signal })
 
-  await packer.packBestSnippets([entry], new Map())
+  await packer.packBestSnippets([entry], [])
   expect(entry.pickedSnippets.length).toBeGreaterThan(500)
   await packer.measureAndTrim([entry])
   expect({ snippets: entry.pickedSnippets.length, tokens: packer.usedTokens }).toEqual({ snippets: 250, tokens: 5000 })

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
+import { countTerms } from '../../src/plugins/savings/term-counts.ts'
 import { repeatCut } from '../../src/plugins/savings/cut.ts'
 import type { SegmentAnalysis, Snippet } from '../../src/plugins/savings/excerpt.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
@@ -110,16 +111,16 @@ it('tier 5 yields to the event loop while it ranks a text with 60,000 distinct w
 it('a repeated cut reads only the snippets that it selects', async () => {
   const location = { message: 0, part: 0, piece: -1 }
   const all = Array.from({ length: 1000 }, (_, at): Snippet => {
-    return { location, start: 10 * at, end: 10 * at + 10, tokens: 3, terms: new Int32Array(), fingerprint: at }
+    return { location, start: 10 * at, end: 10 * at + 10, tokens: 3, fingerprint: at }
   })
   let reads = 0
   const get = (target: readonly Snippet[], name: string | symbol): unknown => {
     if (/^\d+$/.test(String(name))) reads += 1
     return Reflect.get(target, name)
   }
-  const counts = { terms: new Int32Array(), counts: new Int32Array(), length: 0 }
   const analysis: SegmentAnalysis = {
-    counts,
+    counts: countTerms([]),
+    termSnippets: { offsets: new Int32Array(1), parts: new Int32Array() },
     snippets: new Proxy(all, { get }),
     skeletonTokens: 0,
     hasStandingInstruction: false,

@@ -14,7 +14,7 @@ describe('the analysis of a segment', () => {
     ['emoji', '😀'.repeat(250_000)],
   ])('yields to the event loop in half a megabyte of %s', async (_, words) => {
     let turns = 0
-    const read = createSegmentAnalyzer(meter.tokenizer.estimate, async () => {
+    const read = createSegmentAnalyzer(meter, async () => {
       turns++
     })
     const { snippets } = await read(segment(words), 'owner')
@@ -24,24 +24,21 @@ describe('the analysis of a segment', () => {
 
   it('divides a text into snippets without gaps', async () => {
     const words = prose(2, 3000)
-    const { snippets } = await createSegmentAnalyzer(meter.tokenizer.estimate, async () => undefined)(
-      segment(words),
-      'owner',
-    )
+    const { snippets } = await createSegmentAnalyzer(meter, async () => undefined)(segment(words), 'owner')
     expect(snippets.map(({ start, end }) => words.slice(start, end)).join('')).toBe(words)
   })
 
   it('makes each text of a long message with many texts one snippet', async () => {
     const parts = Array.from({ length: 20 }, (_, at) => text(`Document ${at}: ${prose(at, 600).slice(0, 600)}`))
     const pile = { kind: 'user', indexes: [0], messages: [{ role: 'user', parts }] } as const
-    const { snippets } = await createSegmentAnalyzer(meter.tokenizer.estimate, async () => undefined)(pile, 'owner')
+    const { snippets } = await createSegmentAnalyzer(meter, async () => undefined)(pile, 'owner')
     expect(snippets.map((snippet) => snippet.location.part)).toEqual(parts.map((_, at) => at))
   })
 
   it('does not divide a short user message, regardless of its number of parts', async () => {
     const parts = Array.from({ length: 5 }, (_, at) => text(`Please mind point ${at}.`))
     const words = { kind: 'user', indexes: [0], messages: [{ role: 'user', parts }] } as const
-    const { snippets } = await createSegmentAnalyzer(meter.tokenizer.estimate, async () => undefined)(words, 'owner')
+    const { snippets } = await createSegmentAnalyzer(meter, async () => undefined)(words, 'owner')
     expect(snippets).toEqual([])
   })
 })

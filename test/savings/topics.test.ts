@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { countTerms, termsOf } from '../../src/plugins/savings/keywords.ts'
+import { termsOf } from '../../src/plugins/savings/keywords.ts'
+import { countTerms } from '../../src/plugins/savings/term-counts.ts'
 import { scoreTopics } from '../../src/plugins/savings/selection.ts'
 
 const query = new Map(termsOf('remote control buttons').map((term) => [term, 1]))

@@ -52,15 +52,25 @@ export interface PrefixHashes {
   at(count: number): string
 }
 
+export interface MessageHashes extends PrefixHashes {
+  /** Hashes of some prefixes, with about `CHECKPOINT_LENGTH` characters between two of them. */
+  checkpoints(): readonly Checkpoint[]
+}
+
+interface Checkpoint {
+  readonly count: number
+  readonly hash: string
+}
+
 function hashesOfSegments(prompt: Prompt, segments: readonly Segment[]): PrefixHashes {
   const first = segments[0]?.indexes[0] ?? prompt.messages.length
   return { at: (count) => messageHashesOf(prompt).at((segments[count - 1]?.indexes.at(-1) ?? first - 1) + 1) }
 }
 
-const hashesByPrompt = new WeakMap<Prompt, PrefixHashes>()
+const hashesByPrompt = new WeakMap<Prompt, MessageHashes>()
 
 /** Cached per prompt, because the tiers, the prompt-cache markers and the record of what was sent need them. */
-export function messageHashesOf(prompt: Prompt): PrefixHashes {
+export function messageHashesOf(prompt: Prompt): MessageHashes {
   const cached = hashesByPrompt.get(prompt)
   if (cached !== undefined) return cached
   const hashes = createPrefixHashes(prompt.messages)
@@ -71,9 +81,9 @@ export function messageHashesOf(prompt: Prompt): PrefixHashes {
 const CHECKPOINT_LENGTH = 8000
 
 /** Hashes each prefix from the preceding checkpoint, so the total cost is linear in the length of the conversation. */
-export function createPrefixHashes(messages: readonly Message[]): PrefixHashes {
+export function createPrefixHashes(messages: readonly Message[]): MessageHashes {
   const inputs: string[] = []
-  const checkpoints: { readonly count: number; readonly hash: string }[] = [{ count: 0, hash: sha256('') }]
+  const checkpoints: Checkpoint[] = [{ count: 0, hash: sha256('') }]
   let length = 0
 
   /** Continues up to the message `count`, because most callers need no later prefix. */
@@ -94,14 +104,14 @@ export function createPrefixHashes(messages: readonly Message[]): PrefixHashes {
       const last = checkpoints.findLast((checkpoint) => checkpoint.count <= count)
       return last?.count === count ? last.hash : extendHash(last, inputs, count)
     },
+    checkpoints() {
+      build(messages.length)
+      return checkpoints.slice(1)
+    },
   }
 }
 
-function extendHash(
-  last: { readonly count: number; readonly hash: string } | undefined,
-  inputs: readonly string[],
-  end: number,
-): string {
+function extendHash(last: Checkpoint | undefined, inputs: readonly string[], end: number): string {
   return sha256(`${last?.hash}\u0002${inputs.slice(last?.count, end).join('\u0002')}`)
 }
 

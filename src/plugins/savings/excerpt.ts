@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { measureInSlices, type Pause } from '../../core/async.ts'
+import type { Meter } from '../../core/ports.ts'
 import { hasOnlyToolResults, textOfMessage, editText } from '../../core/messages.ts'
 import {
   fingerprintOf,
@@ -11,7 +12,8 @@ import {
 } from '../../core/prompt.ts'
 import { hasStandingInstruction, type Segment } from './conversation.ts'
 import { editMessage, editResult, isEditable } from './edit-message.ts'
-import { countTermsWithPauses, type TermCounts, termsOf } from './keywords.ts'
+import { termsOf } from './keywords.ts'
+import { TermCollector, type TermCounts, type TermParts } from './term-counts.ts'
 
 interface TextLocation {
   readonly message: number
@@ -25,7 +27,6 @@ export interface Snippet {
   readonly start: number
   readonly end: number
   readonly tokens: number
-  readonly terms: Int32Array
   /** Prevents the selection of repeated text. */
   readonly fingerprint: number
 }
@@ -33,6 +34,8 @@ export interface Snippet {
 export interface SegmentAnalysis {
   readonly counts: TermCounts
   readonly snippets: readonly Snippet[]
+  /** Indexes of the snippets that contain each term of `counts`. */
+  readonly termSnippets: TermParts
   /** Estimated tokens of an excerpt without snippets: calls, arguments and overhead. */
   readonly skeletonTokens: number
   readonly hasStandingInstruction: boolean
@@ -47,18 +50,22 @@ const MAX_LINE_LENGTH = 400
 const MAX_UNDIVIDED_LENGTH = 4000
 const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
+const BYTES_PER_ANALYSIS = 800
+/** Four numbers of `TermCounts` and `TermParts`. */
+const BYTES_PER_TERM = 16
 
-export function createSegmentAnalyzer(estimate: (text: string) => number, pause: Pause): AnalyzeSegment {
+export function createSegmentAnalyzer(meter: Pick<Meter, 'tokenizer' | 'fingerprintOf'>, pause: Pause): AnalyzeSegment {
+  const { estimate } = meter.tokenizer
   const cache = new LRUCache<string, SegmentAnalysis>({
     maxSize: MAX_CACHED_BYTES,
-    sizeCalculation: (analysis) =>
-      analysis.snippets.reduce(
-        (sum, snippet) => sum + BYTES_PER_SNIPPET + 4 * snippet.terms.length,
-        200 + 8 * analysis.counts.terms.length,
-      ),
+    sizeCalculation: ({ snippets, counts, termSnippets }) =>
+      BYTES_PER_ANALYSIS +
+      BYTES_PER_SNIPPET * snippets.length +
+      BYTES_PER_TERM * counts.terms.length +
+      4 * termSnippets.parts.length,
   })
   return async (segment, owner) => {
-    const key = `${owner} ${segment.messages.map(cacheKeyOf).join(';')}`
+    const key = `${owner} ${segment.messages.map((message) => cacheKeyOf(message, meter)).join(';')}`
     const cached = cache.get(key)
     if (cached !== undefined) return cached
     const analysis = await analyzeSegment(segment, estimate, pause)
@@ -67,17 +74,17 @@ export function createSegmentAnalyzer(estimate: (text: string) => number, pause:
   }
 }
 
-function cacheKeyOf(message: Message): string {
+function cacheKeyOf(message: Message, meter: Pick<Meter, 'fingerprintOf'>): string {
   const parts = message.parts.map((part) => {
     const pieces = part.type === 'tool-result' ? part.content : [part]
     return `${part.type}${pieces.map((piece) => `${piece.type}${textOfPart(piece).length}`).join('+')}`
   })
-  return `${message.role}${parts.join()} ${fingerprintOf(textOfMessage(message))}`
+  return `${message.role}${parts.join()} ${meter.fingerprintOf(message) ?? fingerprintOf(textOfMessage(message))}`
 }
 
 interface AnalysisInProgress {
   readonly snippets: Snippet[]
-  readonly terms: number[]
+  readonly terms: TermCollector
 }
 
 async function analyzeSegment(
@@ -85,19 +92,23 @@ async function analyzeSegment(
   estimate: (text: string) => number,
   pause: Pause,
 ): Promise<SegmentAnalysis> {
-  const analysis: AnalysisInProgress = { snippets: [], terms: [] }
-  for (const { text, location, maxTokens } of segment.messages.flatMap(textsOf)) {
+  const texts = segment.messages.flatMap(textsOf)
+  const textLength = texts.reduce((sum, { text }) => sum + text.length, 0)
+  const analysis: AnalysisInProgress = { snippets: [], terms: new TermCollector(textLength) }
+  for (const { text, location, maxTokens } of texts) {
     const tokensPerUnit = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
     for (let start = 0; start < text.length;) {
       await pause()
       const end = toCharacterBoundary(text, Math.min(text.length, start + SLICE_LENGTH))
       if (maxTokens > 0) addSnippets({ text, from: start, to: end, location, tokensPerUnit, maxTokens }, analysis)
-      else append(analysis.terms, termsOf(text.slice(start, end)))
+      else analysis.terms.add(termsOf(text.slice(start, end)))
       start = end
     }
   }
+  const { counts, termParts } = await analysis.terms.countWithPauses(pause)
   return {
-    counts: await countTermsWithPauses(analysis.terms, pause),
+    counts,
+    termSnippets: termParts,
     snippets: analysis.snippets,
     skeletonTokens: skeletonTokens(segment, estimate),
     hasStandingInstruction: hasStandingInstruction(segment),
@@ -133,11 +144,6 @@ function textsOf(message: Message, index: number): readonly SearchedText[] {
   })
 }
 
-/** Avoids a spread call, which would overflow the stack for many terms. */
-function append(terms: number[], added: readonly number[]): void {
-  for (const term of added) terms.push(term)
-}
-
 const MESSAGE_OVERHEAD_TOKENS = 8
 
 function skeletonTokens(segment: Segment, estimate: (text: string) => number): number {
@@ -167,11 +173,11 @@ function addSnippets(slice: TextSlice, analysis: AnalysisInProgress): void {
   let tokens = 0
   const close = (end: number): void => {
     const lines = text.slice(start, end)
-    const lineTerms = termsOf(lines)
-    append(analysis.terms, lineTerms)
-    const terms = Int32Array.from(new Set(lineTerms))
-    const fingerprint = fingerprintOf(lines.trim())
-    if (terms.length > 0) analysis.snippets.push({ location, start, end, tokens, terms, fingerprint })
+    const terms = termsOf(lines)
+    if (terms.length > 0) {
+      analysis.terms.add(terms, analysis.snippets.length)
+      analysis.snippets.push({ location, start, end, tokens, fingerprint: fingerprintOf(lines.trim()) })
+    }
     start = end
     tokens = 0
   }

@@ -1,4 +1,5 @@
 import type { Pause } from '../../core/async.ts'
+import { positionOf, type TermCounts } from './term-counts.ts'
 
 const STOP_WORDS: ReadonlySet<string> = new Set(
   (
@@ -113,17 +114,14 @@ export function stemOf(word: string): string {
 /** Weights by term. */
 export type Query = ReadonlyMap<number, number>
 
-export interface TermCounts {
-  readonly terms: Int32Array
-  readonly counts: Int32Array
-  readonly length: number
-}
-
 export interface Corpus {
   readonly texts: readonly TermCounts[]
   readonly averageLength: number
-  readonly documentFrequency: Pick<ReadonlyMap<number, number>, 'get'>
 }
+
+/** Number of Maps among which many terms are divided, because a Map copies all its entries when it grows. */
+const DIVISIONS = 64
+const FILTER_BITS = 16
 
 /** The BM25 parameters k1 and b. */
 const SATURATION = 1.2
@@ -135,53 +133,17 @@ const EXPANSION_WEIGHT = 0.3
 
 /** Number of terms that are processed without a pause. A pasted document can contain a million distinct terms. */
 const SLICE_TERMS = 8192
-/** Number of Maps among which many terms are divided, because a Map copies all its entries when it grows. */
-const DIVISIONS = 64
 
-export function countTerms(terms: readonly number[]): TermCounts {
-  const counts = new Map<number, number>()
-  for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1)
-  return toTermCounts(counts, terms.length)
-}
-
-export async function countTermsWithPauses(terms: readonly number[], pause: Pause): Promise<TermCounts> {
-  if (terms.length <= SLICE_TERMS) return countTerms(terms)
-  const divisions = Array.from({ length: DIVISIONS }, (): number[] => [])
-  await forEachSlice(terms, pause, (slice) => {
-    for (const term of slice) divisions[term % DIVISIONS]?.push(term)
-  })
-  const counted = await mapWithPauses(divisions, pause, countTerms)
-  return {
-    terms: concatenate(counted.map((division) => division.terms)),
-    counts: concatenate(counted.map((division) => division.counts)),
-    length: terms.length,
-  }
-}
-
-function concatenate(arrays: readonly Int32Array[]): Int32Array {
-  const joined = new Int32Array(arrays.reduce((sum, { length }) => sum + length, 0))
-  let offset = 0
-  for (const array of arrays) {
-    joined.set(array, offset)
-    offset += array.length
-  }
-  return joined
-}
-
-async function forEachSlice<Items extends { readonly length: number; slice(from: number, to: number): Items }>(
-  items: Items,
+async function forEachSlice(
+  terms: Int32Array,
   pause: Pause,
-  work: (slice: Items, from: number) => void,
+  work: (slice: Int32Array, from: number) => void,
 ): Promise<void> {
-  for (let from = 0; from < items.length; from += SLICE_TERMS) {
-    work(items.slice(from, from + SLICE_TERMS), from)
+  for (let from = 0; from < terms.length; from += SLICE_TERMS) {
+    work(terms.subarray(from, from + SLICE_TERMS), from)
     const pausing = pause()
     if (pausing !== undefined) await pausing
   }
-}
-
-export function toTermCounts(counts: ReadonlyMap<number, number>, length: number): TermCounts {
-  return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
 export async function mapWithPauses<T, Result>(
@@ -198,18 +160,38 @@ export async function mapWithPauses<T, Result>(
   return results
 }
 
-export async function createCorpus(texts: readonly TermCounts[], pause: Pause): Promise<Corpus> {
+export function createCorpus(texts: readonly TermCounts[]): Corpus {
+  return { texts, averageLength: Math.max(1, totalLength(texts) / Math.max(1, texts.length)) }
+}
+
+/** Counts the texts that contain each of the terms. */
+export async function countDocuments(
+  texts: readonly TermCounts[],
+  terms: readonly Int32Array[],
+  pause: Pause,
+): Promise<(term: number) => number> {
   const divisions = Array.from({ length: DIVISIONS }, () => new Map<number, number>())
-  for (const { terms } of texts) {
-    await forEachSlice(terms, pause, (slice) => {
+  const frequencies: number[] = []
+  for (const some of terms) {
+    await forEachSlice(some, pause, (slice) => {
       for (const term of slice) {
         const division = divisions[term % DIVISIONS]
-        division?.set(term, (division.get(term) ?? 0) + 1)
+        if (division?.has(term) === false) division.set(term, frequencies.push(0) - 1)
       }
     })
   }
-  const averageLength = Math.max(1, totalLength(texts) / Math.max(1, texts.length))
-  return { texts, averageLength, documentFrequency: { get: (term) => divisions[term % DIVISIONS]?.get(term) } }
+  const mayBeCounted = createFilter(terms)
+  for (const text of texts) {
+    await forEachSlice(text.terms, pause, (slice) => {
+      for (let position = 0; position < slice.length; position++) {
+        const term = slice[position] ?? 0
+        if (!mayBeCounted(term)) continue
+        const index = divisions[term % DIVISIONS]?.get(term)
+        if (index !== undefined) frequencies[index] = (frequencies[index] ?? 0) + 1
+      }
+    })
+  }
+  return (term) => frequencies[divisions[term % DIVISIONS]?.get(term) ?? -1] ?? 0
 }
 
 /** The inverse document frequency of BM25. */
@@ -217,67 +199,137 @@ export function inverseFrequency(textCount: number, frequency: number): number {
   return Math.log(1 + (textCount - frequency + 0.5) / (frequency + 0.5))
 }
 
-export async function scoreTexts(
-  corpus: Corpus,
+/** Where texts contain the terms of a query. */
+export interface QueryMatches {
+  readonly query: Query
+  /** Weights of the terms, by index. */
+  readonly weights: readonly number[]
+  /** For each text, the index of each found term and its position among the terms of the text, in turn. */
+  readonly found: readonly (readonly number[])[]
+}
+
+/** @param known Matches of other terms, which are included. @default none */
+export async function findMatches(
+  texts: readonly TermCounts[],
   query: Query,
   pause: Pause,
+  known: QueryMatches = { query: new Map(), weights: [], found: [] },
+): Promise<QueryMatches> {
+  const find = createFinder(query, known.weights.length)
+  const found = await mapWithPauses(texts, pause, ({ terms }, index) => find(terms, known.found[index] ?? []))
+  return { query: new Map([...known.query, ...query]), weights: [...known.weights, ...query.values()], found }
+}
+
+function createFinder(
+  query: Query,
+  firstIndex: number,
+): (terms: Int32Array, known: readonly number[]) => readonly number[] {
+  const queried = [...query.keys()]
+  const indexes = new Map(queried.map((term, index) => [term, firstIndex + index]))
+  const mayBeQueried = createFilter([Int32Array.from(queried)])
+  return (terms, known) => {
+    const found = [...known]
+    // Binary searches take longer than reading a short text.
+    if (queried.length * Math.log2(terms.length + 1) < terms.length) {
+      for (const [index, term] of queried.entries()) {
+        const position = positionOf(terms, term)
+        if (position !== -1) found.push(firstIndex + index, position)
+      }
+      return found
+    }
+    for (let position = 0; position < terms.length; position++) {
+      const term = terms[position] ?? 0
+      const index = mayBeQueried(term) ? indexes.get(term) : undefined
+      if (index !== undefined) found.push(index, position)
+    }
+    return found
+  }
+}
+
+/** Returns a function that is faster than a look-up in a Map, and true for all of the terms and few others. */
+function createFilter(lists: readonly Int32Array[]): (term: number) => boolean {
+  const slots = new Uint8Array(2 ** FILTER_BITS)
+  const mask = slots.length - 1
+  for (const terms of lists) for (const term of terms) slots[term & mask] = 1
+  return (term) => slots[term & mask] === 1
+}
+
+/** The BM25 scores of the texts. */
+export function scoreTexts(
+  { texts, averageLength }: Corpus,
+  { weights, found }: QueryMatches,
   lengthPenalty: number = LENGTH_PENALTY,
-): Promise<Float64Array> {
-  const weights = new Map<number, number>()
-  for (const [term, weight] of query) {
-    const frequency = corpus.documentFrequency.get(term)
-    if (frequency !== undefined) weights.set(term, weight * inverseFrequency(corpus.texts.length, frequency))
+): Float64Array {
+  const frequencies = new Int32Array(weights.length)
+  for (const matches of found) for (let at = 0; at < matches.length; at += 2) addAt(frequencies, matches[at] ?? 0, 1)
+  const rareWeights = weights.map((weight, index) => weight * inverseFrequency(texts.length, frequencies[index] ?? 0))
+  const scores = new Float64Array(texts.length)
+  for (const [index, { counts, length }] of texts.entries()) {
+    const damping = SATURATION * (1 - lengthPenalty + (lengthPenalty * length) / averageLength)
+    const matches = found[index] ?? []
+    let score = 0
+    for (let at = 0; at < matches.length; at += 2) {
+      const count = counts[matches[at + 1] ?? 0] ?? 0
+      score += ((rareWeights[matches[at] ?? 0] ?? 0) * count * (SATURATION + 1)) / (count + damping)
+    }
+    scores[index] = score
   }
-  const scores = await mapWithPauses(corpus.texts, pause, (text) =>
-    scoreText(text, weights, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength),
-  )
-  return Float64Array.from(scores)
+  return scores
 }
 
-function scoreText(text: TermCounts, weights: Query, lengthFactor: number): number {
-  const damping = SATURATION * lengthFactor
-  let score = 0
-  for (let index = 0; index < text.terms.length; index++) {
-    const weight = weights.get(text.terms[index] ?? 0)
-    if (weight === undefined) continue
-    const count = text.counts[index] ?? 0
-    score += (weight * count * (SATURATION + 1)) / (count + damping)
-  }
-  return score
+export function addAt(sums: Int32Array | Float64Array, index: number, added: number): void {
+  sums[index] = (sums[index] ?? 0) + added
 }
 
-/** Pseudo-relevance feedback: adds the most significant terms of the best matching texts. */
-export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
-  const scores = await scoreTexts(corpus, query, pause, lengthPenalty)
-  const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
-  best.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
+/** Pseudo-relevance feedback: adds matches of the most significant terms of the best matching texts. */
+export async function expandQuery(
+  corpus: Corpus,
+  matches: QueryMatches,
+  pause: Pause,
+  lengthPenalty?: number,
+): Promise<QueryMatches> {
+  const { texts } = corpus
+  const { query } = matches
+  const scores = scoreTexts(corpus, matches, lengthPenalty)
+  const matching = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
+  matching.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
+  const best = matching.slice(0, MAX_EXPANSION_TEXTS).flatMap((index) => {
+    const text = texts[index]
+    return text === undefined ? [] : [{ text, termScore: (scores[index] ?? 0) / Math.max(1, text.length) }]
+  })
+  const candidates = best.map(({ text }) => text.terms)
+  const frequencyOf = await countDocuments(texts, candidates, pause)
   const candidateWeights = new Map<number, number>()
-  for (const index of best.slice(0, MAX_EXPANSION_TEXTS)) {
-    const text = corpus.texts[index]
-    if (text === undefined) continue
-    const termScore = (scores[index] ?? 0) / Math.max(1, text.length)
-    let strongest: (readonly [term: number, weight: number])[] = []
+  for (const { text, termScore } of best) {
+    let strongest: readonly Candidate[] = []
     await forEachSlice(text.terms, pause, (terms, from) => {
       const candidates = [...strongest]
       for (const [position, term] of terms.entries()) {
         if (query.has(term)) continue
-        const significance = inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)
-        candidates.push([term, termScore * (text.counts[from + position] ?? 0) * significance])
+        const significance = inverseFrequency(texts.length, frequencyOf(term))
+        const weight = termScore * (text.counts[from + position] ?? 0) * significance
+        candidates.push({ term, weight, rank: text.ranks[from + position] ?? 0 })
       }
       strongest = strongestOf(candidates, MAX_CANDIDATE_TERMS)
     })
-    for (const [term, weight] of strongest) candidateWeights.set(term, (candidateWeights.get(term) ?? 0) + weight)
+    for (const { term, weight } of strongest) candidateWeights.set(term, (candidateWeights.get(term) ?? 0) + weight)
   }
-  const strongest = strongestOf([...candidateWeights], MAX_EXPANSION_TERMS)
-  const max = strongest[0]?.[1] ?? 1
-  return new Map([...query, ...strongest.map(([term, weight]) => [term, (EXPANSION_WEIGHT * weight) / max] as const)])
+  const all = [...candidateWeights].map(([term, weight], rank): Candidate => ({ term, weight, rank }))
+  const strongest = strongestOf(all, MAX_EXPANSION_TERMS)
+  const max = strongest[0]?.weight ?? 1
+  const added = new Map(strongest.map(({ term, weight }) => [term, (EXPANSION_WEIGHT * weight) / max] as const))
+  return findMatches(texts, added, pause, matches)
 }
 
-function strongestOf(
-  weights: (readonly [term: number, weight: number])[],
-  limit: number,
-): (readonly [term: number, weight: number])[] {
-  return weights.sort((a, b) => b[1] - a[1]).slice(0, limit)
+/** Of two terms with the same weight, the one with the lower rank is preferred. */
+interface Candidate {
+  readonly term: number
+  readonly weight: number
+  readonly rank: number
+}
+
+function strongestOf(candidates: Candidate[], limit: number): readonly Candidate[] {
+  return candidates.sort((a, b) => b.weight - a.weight || a.rank - b.rank).slice(0, limit)
 }
 
 export function totalLength(texts: readonly TermCounts[]): number {

@@ -3,7 +3,7 @@ import type { Meter } from '../../core/ports.ts'
 import type { Message } from '../../core/prompt.ts'
 import type { Segment } from './conversation.ts'
 import { excerptSegment, type SegmentAnalysis, type Snippet } from './excerpt.ts'
-import { inverseFrequency, mapWithPauses, type Query } from './keywords.ts'
+import { addAt, inverseFrequency, mapWithPauses, type QueryMatches } from './keywords.ts'
 
 export interface PackerEntry {
   readonly segment: Segment
@@ -79,7 +79,8 @@ export class Packer {
     }
   }
 
-  async packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> {
+  /** @param scores Of the snippets of each entry. */
+  async packBestSnippets(entries: readonly PackerEntry[], scores: readonly Float64Array[]): Promise<boolean> {
     const { pause } = this.#tools
     this.#rankedSnippets ??= await rankSnippets(entries, scores, pause)
     const packed = new Set(entries.flatMap(packedSnippets).map(({ fingerprint }) => fingerprint))
@@ -166,45 +167,53 @@ interface RankedSnippet {
 
 async function rankSnippets(
   entries: readonly PackerEntry[],
-  scores: ReadonlyMap<Snippet, number>,
+  scores: readonly Float64Array[],
   pause: Pause,
 ): Promise<readonly RankedSnippet[]> {
-  const incomplete = entries.filter(({ state }) => state !== 'full')
-  const ranked = await mapWithPauses(incomplete, pause, (entry) => rankedSnippetsOf(entry, scores))
-  return ranked.flat().sort((a, b) => b.value - a.value)
+  const ranked: RankedSnippet[] = []
+  await mapWithPauses(entries, pause, (entry, index) => {
+    if (entry.state !== 'full') addRankedSnippets(ranked, entry, scores[index])
+  })
+  return ranked.sort((a, b) => b.value - a.value)
 }
 
-function rankedSnippetsOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly RankedSnippet[] {
+function addRankedSnippets(ranked: RankedSnippet[], entry: PackerEntry, scores: Float64Array | undefined): void {
   const skeletonTokens = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
-  return entry.analysis.snippets.map((snippet) => {
-    const score = (scores.get(snippet) ?? 0) + SEGMENT_WEIGHT * entry.relativeScore
-    return { entry, snippet, value: score / (snippet.tokens + SIZE_OFFSET_TOKENS + skeletonTokens / 4) ** SIZE_POWER }
-  })
+  for (const [index, snippet] of entry.analysis.snippets.entries()) {
+    const score = (scores?.[index] ?? 0) + SEGMENT_WEIGHT * entry.relativeScore
+    const value = score / (snippet.tokens + SIZE_OFFSET_TOKENS + skeletonTokens / 4) ** SIZE_POWER
+    ranked.push({ entry, snippet, value })
+  }
 }
 
+/** Scores of the snippets of each analysis, from 0 to 1. */
 export async function scoreSnippets(
-  snippets: readonly Snippet[],
-  query: Query,
+  analyses: readonly SegmentAnalysis[],
+  { weights, found }: QueryMatches,
   pause: Pause,
-): Promise<ReadonlyMap<Snippet, number>> {
-  const frequency = new Map<number, number>()
-  const matches = await mapWithPauses(snippets, pause, (snippet) => {
-    const terms: number[] = []
-    for (const term of snippet.terms) if (query.has(term)) terms.push(term)
-    for (const term of terms) frequency.set(term, (frequency.get(term) ?? 0) + 1)
-    return { snippet, terms }
-  })
-  const scores = new Map<Snippet, number>()
-  let max = 1e-9
-  for (const { snippet, terms } of matches) {
-    if (terms.length === 0) continue
-    let score = 0
-    for (const term of terms) {
-      score += (query.get(term) ?? 0) * inverseFrequency(snippets.length, frequency.get(term) ?? 0)
+): Promise<readonly Float64Array[]> {
+  const frequencies = new Int32Array(weights.length)
+  for (const [index, matches] of found.entries()) {
+    const offsets = analyses[index]?.termSnippets.offsets
+    for (let at = 0; at < matches.length; at += 2) {
+      const position = matches[at + 1] ?? 0
+      addAt(frequencies, matches[at] ?? 0, (offsets?.[position + 1] ?? 0) - (offsets?.[position] ?? 0))
     }
-    scores.set(snippet, score)
-    max = Math.max(max, score)
   }
-  for (const [snippet, score] of scores) scores.set(snippet, score / max)
-  return scores
+  const snippetCount = analyses.reduce((sum, { snippets }) => sum + snippets.length, 0)
+  const rareWeights = weights.map((weight, index) => weight * inverseFrequency(snippetCount, frequencies[index] ?? 0))
+  let max = 1e-9
+  const scores = await mapWithPauses(analyses, pause, ({ snippets, termSnippets: { offsets, parts } }, index) => {
+    const sums = new Float64Array(snippets.length)
+    const matches = found[index] ?? []
+    for (let at = 0; at < matches.length; at += 2) {
+      const position = matches[at + 1] ?? 0
+      const weight = rareWeights[matches[at] ?? 0] ?? 0
+      const end = offsets[position + 1] ?? 0
+      for (let part = offsets[position] ?? 0; part < end; part++) addAt(sums, parts[part] ?? 0, weight)
+    }
+    for (let snippet = 0; snippet < sums.length; snippet++) max = Math.max(max, sums[snippet] ?? 0)
+    return sums
+  })
+  return scores.map((sums) => sums.map((sum) => sum / max))
 }

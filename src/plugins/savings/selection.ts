@@ -3,16 +3,8 @@ import type { Meter } from '../../core/ports.ts'
 import type { Message } from '../../core/prompt.ts'
 import type { Segment } from './conversation.ts'
 import type { AnalyzeSegment } from './excerpt.ts'
-import {
-  createCorpus,
-  expandQuery,
-  mapWithPauses,
-  type Query,
-  scoreTexts,
-  type TermCounts,
-  totalLength,
-  toTermCounts,
-} from './keywords.ts'
+import { createCorpus, expandQuery, findMatches, mapWithPauses, type Query, scoreTexts } from './keywords.ts'
+import { sumCounts, type TermCounts } from './term-counts.ts'
 import type { Similarities } from './similarities.ts'
 import { Packer, type PackerEntry, scoreSnippets } from './packer.ts'
 
@@ -90,17 +82,17 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
   const counts = entries.map((entry) => entry.analysis.counts)
-  const corpus = await createCorpus(counts, pause)
+  const corpus = createCorpus(counts)
   const toolTokens = sumOfTokens(entries.filter(({ segment }) => segment.kind === 'tool-use'))
   const isToolHeavy = toolTokens / (sumOfTokens(entries) + 1) > MIN_TOOL_SHARE
   // By words alone, this gains nothing in chats that it was not made on.
   const prefersAnswers = job.asksAboutAnswer === true && job.similarities !== undefined && !isToolHeavy
   const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
-  const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
+  const matches = await expandQuery(corpus, await findMatches(counts, job.query, pause), pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
-  const wordScores = await scoreTexts(corpus, query, pause, lengthPenalty)
+  const wordScores = scoreTexts(corpus, matches, lengthPenalty)
   const segmentScores = isMeeting
-    ? addTopicScores(wordScores, await scoreTopics(counts, query, pause))
+    ? addTopicScores(wordScores, await scoreTopics(counts, matches.query, pause))
     : addSimilarities(wordScores, entries, job.similarities)
   const usesNeighbors = !isToolHeavy && (isMeeting || capacity >= MIN_NEIGHBOR_CAPACITY)
   assignValues(entries, usesNeighbors ? addNeighborScores(segmentScores) : segmentScores, isToolHeavy)
@@ -115,8 +107,8 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   await packer.measureAndTrim(entries)
   const relevant = byValue.filter((entry) => entry.value > 0)
   packer.packSegments(relevant, isToolHeavy ? capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : capacity)
-  const snippets = entries.flatMap((entry) => entry.analysis.snippets)
-  const scores = await scoreSnippets(snippets, query, pause)
+  const analyses = entries.map(({ analysis }) => analysis)
+  const scores = await scoreSnippets(analyses, matches, pause)
   for (let round = 0; round < MAX_FILLING_ROUNDS && packer.usedTokens < capacity * FILLED_SHARE; round++) {
     const hasPacked = await packer.packBestSnippets(entries, scores)
     await packer.measureAndTrim(entries)
@@ -264,8 +256,8 @@ const MAX_TOPIC_TERMS = 400
 /** In a meeting transcript, the terms of a question occur in different turns of the same topic. */
 export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
   const reduced = await mapWithPauses(texts, pause, (text) => keepQueryTerms(text, query))
-  const topics = await mapWithPauses(reduced, pause, (_, index) => mergeCounts(topicAround(reduced, index)))
-  return scoreTexts(await createCorpus(topics, pause), query, pause)
+  const topics = await mapWithPauses(reduced, pause, (_, index) => sumCounts(topicAround(reduced, index)))
+  return scoreTexts(createCorpus(topics), await findMatches(topics, query, pause))
 }
 
 /** Limits the total length of a topic, because a long neighbor is a document with its own topic. */
@@ -279,16 +271,7 @@ function topicAround(texts: readonly TermCounts[], index: number): readonly Term
   return texts.slice(Math.max(0, index - reach), index + reach + 1)
 }
 
-function keepQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
+function keepQueryTerms({ terms, counts, ranks, length }: TermCounts, query: Query): TermCounts {
   const isInQuery = (_: number, index: number): boolean => query.has(terms[index] ?? 0)
-  return { terms: terms.filter(isInQuery), counts: counts.filter(isInQuery), length }
-}
-
-function mergeCounts(texts: readonly TermCounts[]): TermCounts {
-  const counts = new Map<number, number>()
-  for (const text of texts) {
-    for (const [index, term] of text.terms.entries())
-      counts.set(term, (counts.get(term) ?? 0) + (text.counts[index] ?? 0))
-  }
-  return toTermCounts(counts, totalLength(texts))
+  return { terms: terms.filter(isInQuery), counts: counts.filter(isInQuery), ranks: ranks.filter(isInQuery), length }
 }

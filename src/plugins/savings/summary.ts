@@ -5,15 +5,8 @@ import { measureInSlices, type Pause } from '../../core/async.ts'
 import { toCharacterBoundary } from './excerpt.ts'
 import type { TextTools } from './selection.ts'
 import type { Segment } from './conversation.ts'
-import {
-  type Corpus,
-  countTerms,
-  createCorpus,
-  inverseFrequency,
-  mapWithPauses,
-  type TermCounts,
-  termsOf,
-} from './keywords.ts'
+import { countDocuments, inverseFrequency, mapWithPauses, termsOf } from './keywords.ts'
+import { countTerms, type TermCounts } from './term-counts.ts'
 import { EXTRACTIVE } from './models.ts'
 import type { Thresholds, TierJob } from './tier.ts'
 
@@ -235,15 +228,18 @@ export async function summarizeByExtraction(text: string, maxTokens: number, too
   const sentences = await mapWithPauses(await sentencesOf(text, pause), pause, (sentence, index) => {
     return { sentence, index, counts: countTerms(termsOf(sentence)), tokens: estimate(sentence) + 1 }
   })
-  const corpus = await createCorpus(
-    sentences.map(({ counts }) => counts),
-    pause,
-  )
+  const allCounts = sentences.map(({ counts }) => counts)
+  const allTerms = allCounts.map(({ terms }) => terms)
+  const frequencyOf = await countDocuments(allCounts, allTerms, pause)
+  const rarityOf = ({ terms }: TermCounts): number => {
+    const weightOf = (term: number): number => inverseFrequency(sentences.length, frequencyOf(term))
+    return terms.reduce((sum, term) => sum + Math.min(3, weightOf(term)) / 10, 0)
+  }
   const ranked = await mapWithPauses(sentences, pause, ({ sentence, index, counts, tokens }) => {
     return {
       index,
       tokens,
-      value: scoreSentence(sentence, counts, corpus) / Math.max(MIN_TOKENS, tokens) ** SIZE_POWER,
+      value: scoreSentence(sentence, rarityOf(counts)) / Math.max(MIN_TOKENS, tokens) ** SIZE_POWER,
     }
   })
   const selected = new Set<number>()
@@ -257,13 +253,9 @@ export async function summarizeByExtraction(text: string, maxTokens: number, too
   return extract.map(({ sentence }) => sentence).join('\n')
 }
 
-function scoreSentence(sentence: string, { terms }: TermCounts, corpus: Corpus): number {
+function scoreSentence(sentence: string, rarity: number): number {
   const factCount = sentence.match(FACT)?.length ?? 0
   const importance = (FIRST_PERSON.test(sentence) ? 1 : 0) + (IMPORTANT_WORD.test(sentence) ? 1 : 0)
-  let rarity = 0
-  for (const term of terms) {
-    rarity += Math.min(3, inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)) / 10
-  }
   return factCount + rarity + importance
 }
 

@@ -32,6 +32,7 @@ import {
 import { FailurePauses, pauseAfterFailures, pauseKeyOf, SemanticRanker } from './models.ts'
 import { cacheableOf, isMarkedByCaller, markedPrefixOf } from './prompt-cache.ts'
 import { rememberCut, runRequested, SEND_EVERYTHING } from './requested.ts'
+import { createMessageRecognizer } from './recognize-messages.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, createVanishing, type MinTarget, type SliderMode } from './selection-tiers.ts'
 import { createRecursive } from './recursive.ts'
@@ -108,7 +109,14 @@ export function createWaterfall(options: WaterfallOptions): WaterfallFunctions {
   const minTracked = (job: Pick<TierJob, 'model'>): number =>
     Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
 
+  const recognizer = createMessageRecognizer(meter)
   const passUnchanged = async (request: TierRequest, maxTokens: number): Promise<UncountedResult | undefined> => {
+    const passed = await decideUncounted(request, maxTokens)
+    if (passed === undefined) recognizer.recognize(request.prompt)
+    return passed
+  }
+
+  const decideUncounted = async (request: TierRequest, maxTokens: number): Promise<UncountedResult | undefined> => {
     if (options.tiers !== undefined || options.explains === true || isSteered(request)) return undefined
     const sizes = Object.values(thresholdsFor(request, thresholds)).map((threshold) => threshold + 1)
     const verdicts = verdictsBySize(request, { ...context, sizes: [...CURVE_SIZES, ...sizes], maxTokens })
@@ -145,6 +153,7 @@ export function createWaterfall(options: WaterfallOptions): WaterfallFunctions {
     const history = known ?? historyWithoutRecord(job, meter)
     const { sentAs, result } = await runTiers(job, history, { ...context, cacheable })
     const rewrite = job.shadow === undefined ? sentAs : undefined
+    recognizer.remember(prompt)
     const counted = { ...job, tokens: result.tokens }
     const sent = rewrite ?? {
       tokens: result.tokens,
@@ -260,7 +269,7 @@ function createContext(
   } = options
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)
-  const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(estimate, pause), pause }
+  const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(meter, pause), pause }
   const summarizerOf = ({ small }: TierJob): SmallModel | undefined => (summarizer === 'model' ? small : undefined)
   const builtIn: readonly Tier[] = [
     createSlider(tools, memory, slider),
