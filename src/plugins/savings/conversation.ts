@@ -279,7 +279,7 @@ const STANDING_INSTRUCTION = new RegExp(
     String.raw`\bstop (?:using|doing|saying|adding)\b|\b(?:immer|niemals|ab jetzt|toujours|jamais|siempre|nunca)\b`,
     '从现在|以后|永远|总是|不要|今後|必ず|いつも',
   ].join('|'),
-  'iu',
+  'i',
 )
 
 export function hasStandingInstruction(segment: Segment): boolean {
