@@ -119,12 +119,17 @@ function hasSameCase(a: Token, b: Token, { left, right }: ComparisonState, index
 /** The next word may be a name in lower case. */
 const BEFORE_NAMES = words(
   `user users username usernames handle nickname alias login server servers host hostname hosts named called name domain
-  repo repository namespace bucket branch @ install installing import importing package library module npm pip`,
+  repo repository namespace bucket branch @ install installing import importing package library module npm pip
+  use uses using`,
 )
+
+/** Without an article, the next word may be mentioned, not used: `is untill British` */
+const BEFORE_FIRST_SUBJECTS = words('is does')
 
 function typoBetween(a: Token, b: Token, state: ComparisonState, index: number): string | undefined {
   if (!isSpelledPlainly(a, index) || !isSpelledPlainly(b, index)) return undefined
-  if (BEFORE_NAMES.has(state.left[index - 1]?.key ?? '')) return undefined
+  const before = state.left[index - 1]?.key ?? ''
+  if (BEFORE_NAMES.has(before) || (index === 1 && BEFORE_FIRST_SUBJECTS.has(before))) return undefined
   const [left, right] = removePossessives(a.key, b.key)
   const classes = [state.lexicon(left), state.lexicon(right)]
   const [word, typo] = classes[0] === 'common' ? [left, right] : [right, left]

@@ -65,8 +65,12 @@ export function isAboutWording(text: string): boolean {
   return ABOUT_WORDING.test(text)
 }
 
-/** Questions about what people type, in which a misspelling may be the subject. Excludes `type of`. */
-const ABOUT_TYPING = /(?<!\p{L})(?:typ(?:e|es|ed|ing)(?! of)|writ(?:e|es|ing|ten)|contain\w*|misread\w*)(?!\p{L})/iu
+/**
+ * Questions about what people type, in which a misspelling may be the subject. Excludes `type of`. Others, such as
+ * `who came up with garantee`, look like questions with a typo.
+ */
+const ABOUT_TYPING =
+  /(?<!\p{L})(?:typ(?:e|es|ed|ing)(?! of)|writ(?:e|es|ing|ten)|contain\w*|misread\w*|mistakes?|errors? (?:is|are) in|dictionar\w*|essays?|said|double \p{L}|(?:one|two|three) \p{L}|(?:odd|strange|weird|unusual) (?:about|in)|which is (?:right|correct)|wrong with(?! (?:my|the|an?|your|our|this|that|it|his|her)(?!\p{L}))|(?:looks?|sounds?|reads?) (?:right|wrong|correct|odd|off|ok|okay|fine|good|bad|natural|strange|weird))(?!\p{L})/iu
 /** Words before or after a line or title, in which `can't` and `cannot` differ. */
 const QUOTING =
   /(?<!\p{L})(?:lines?|songs?|sing|sings|sang|chorus|films?|movies?|novels?|albums?|titles?|titled|shorter|shortest|longer|story|stories|jokes?|slogans?|scripts?)(?!\p{L})/iu
