@@ -18,6 +18,12 @@ const steerings: readonly [string, Steering][] = [
 const systemOf = (prompt: Prompt): readonly Message[] => prompt.messages.filter((message) => message.role === 'system')
 const liveOf = (prompt: Prompt): readonly Message[] => prompt.messages.slice(lastUserIndex(prompt.messages))
 
+/** Parts of which tiers shorten nothing, and results without their text. */
+function fixedPartsOf({ messages }: Prompt): readonly string[] {
+  const parts = messages.flatMap((message) => message.parts).filter(({ type }) => type !== 'text')
+  return parts.map((part) => JSON.stringify(part.type === 'tool-result' ? { ...part, content: [] } : part))
+}
+
 /**
  * Returns the tokens from the last user message on, including the message before it, whose tool calls it may answer.
  */
@@ -73,6 +79,17 @@ describe.each(steerings)('for any conversation, with %s', (_, steering) => {
         if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
           expect(rolesAlternate(messages)).toBe(true)
         }
+      }),
+      RUNS,
+    )
+  })
+
+  it('no reasoning, image, id or argument changes', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        const { rewrite } = await optimize(prompt)
+        const received = new Set(fixedPartsOf(prompt))
+        expect(fixedPartsOf(rewrite?.prompt ?? prompt).filter((part) => !received.has(part))).toEqual([])
       }),
       RUNS,
     )
