@@ -250,22 +250,8 @@ function earlierExchange(
     : undefined
 }
 
-const STATED =
-  'said|say|told|tell|mention(?:ed)?|recommend(?:ed)?|suggest(?:ed)?|advise[ds]?|propose[ds]?|explain(?:ed)?|describe[ds]?|list(?:ed)?|named?|g[ai]ve(?:n)?|warn(?:ed)?|answer(?:ed)?|compared?|point(?:ed)? out|la(?:y|id) out|provided?|shared?|wr[io]te|came? up with|walk(?:ed)? me'
-/** Matches "What did you recommend …", "you once told me …" and "your advice on …". */
-const ASKS_ABOUT_ANSWER = new RegExp(
-  String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
-  'i',
-)
-/** Longer messages are documents, which may match `ASKS_ABOUT_ANSWER` or `STANDING_INSTRUCTION` by chance. */
+/** Longer messages are documents, which may match `STANDING_INSTRUCTION` by chance. */
 const MAX_MATCHED_LENGTH = 1500
-
-export function asksAboutAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
-  const [first, ...steps] = live
-  if (first === undefined || steps.length > 0) return false
-  const question = textOfSegment(first)
-  return question.length <= MAX_MATCHED_LENGTH && ASKS_ABOUT_ANSWER.test(question)
-}
 
 /** A ranking can miss standing instructions, because they may share no words with the question. */
 const STANDING_INSTRUCTION = new RegExp(

@@ -1,5 +1,5 @@
 import type { Message, Prompt } from '../../core/prompt.ts'
-import { asksAboutAnswer, type Conversation, conversationOf, queryOf, type Segment } from './conversation.ts'
+import { type Conversation, conversationOf, queryOf, type Segment } from './conversation.ts'
 import { alternateRoles, type IndexedMessage } from './alternate-roles.ts'
 import { excerptSegment } from './excerpt.ts'
 import type { Snapshot } from './memory.ts'
@@ -55,7 +55,6 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
     ...layout,
     query: queryOf(conversation.turns, options.searchTerms),
     similarities: options.usesEmbeddings === true ? await job.semantics?.similarities(conversation) : undefined,
-    asksAboutAnswer: asksAboutAnswer(conversation.turns),
     owner,
     signal,
   }

@@ -255,17 +255,13 @@ function createFilter(lists: readonly Int32Array[]): (term: number) => boolean {
 }
 
 /** The BM25 scores of the texts. */
-export function scoreTexts(
-  { texts, averageLength }: Corpus,
-  { weights, found }: QueryMatches,
-  lengthPenalty: number = LENGTH_PENALTY,
-): Float64Array {
+export function scoreTexts({ texts, averageLength }: Corpus, { weights, found }: QueryMatches): Float64Array {
   const frequencies = new Int32Array(weights.length)
   for (const matches of found) for (let at = 0; at < matches.length; at += 2) addAt(frequencies, matches[at] ?? 0, 1)
   const rareWeights = weights.map((weight, index) => weight * inverseFrequency(texts.length, frequencies[index] ?? 0))
   const scores = new Float64Array(texts.length)
   for (const [index, { counts, length }] of texts.entries()) {
-    const damping = SATURATION * (1 - lengthPenalty + (lengthPenalty * length) / averageLength)
+    const damping = SATURATION * (1 - LENGTH_PENALTY + (LENGTH_PENALTY * length) / averageLength)
     const matches = found[index] ?? []
     let score = 0
     for (let at = 0; at < matches.length; at += 2) {
@@ -282,15 +278,10 @@ export function addAt(sums: Int32Array | Float64Array, index: number, added: num
 }
 
 /** Pseudo-relevance feedback: adds matches of the most significant terms of the best matching texts. */
-export async function expandQuery(
-  corpus: Corpus,
-  matches: QueryMatches,
-  pause: Pause,
-  lengthPenalty?: number,
-): Promise<QueryMatches> {
+export async function expandQuery(corpus: Corpus, matches: QueryMatches, pause: Pause): Promise<QueryMatches> {
   const { texts } = corpus
   const { query } = matches
-  const scores = scoreTexts(corpus, matches, lengthPenalty)
+  const scores = scoreTexts(corpus, matches)
   const matching = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
   matching.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
   const best = matching.slice(0, MAX_EXPANSION_TEXTS).flatMap((index) => {

@@ -1,5 +1,5 @@
 import type { Message, Prompt } from '../../core/prompt.ts'
-import { conversationOf, asksAboutAnswer, queryOf } from './conversation.ts'
+import { conversationOf, queryOf } from './conversation.ts'
 import { type CutOptions, cutToQuery, repeatCut, type RepeatedCut, snapshotOf } from './cut.ts'
 import { type Block, type ConversationMemory, rememberLatest, type Snapshot } from './memory.ts'
 import { select, type SelectionTools } from './selection.ts'
@@ -113,7 +113,6 @@ async function selectBlock(
       steps: new Set(),
       sent: new Set(turns.old.filter((segment) => selection.get(segment) === segment.messages)),
       query: queryOf(turns),
-      asksAboutAnswer: asksAboutAnswer(turns),
       similarities: await job.semantics?.similarities(conversation),
       capacity,
       owner,

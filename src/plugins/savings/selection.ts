@@ -33,7 +33,6 @@ export interface SelectionJob {
   readonly steps: ReadonlySet<Segment>
   readonly query: Query
   readonly similarities?: Similarities | undefined
-  readonly asksAboutAnswer?: boolean
   readonly capacity: number
   /**
    * Segments that are sent whole in any case. They are ranked, but take no capacity. If set, only segments that match
@@ -59,10 +58,6 @@ const MIN_TOOL_SHARE = 0.2
 /** Longer segments contain more relevant content, but less than proportionally. */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** Lower for a question about an answer, because answers are long and rarely repeat the terms of the question. */
-const ANSWER_LENGTH_POWER = 0.2
-const ANSWER_LENGTH_PENALTY = 0.4
-const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
 /** A topic spans several turns, so a segment's score gains this fraction of its neighbors' scores. */
 const NEIGHBOR_SHARE = 0.1
@@ -85,12 +80,9 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const corpus = createCorpus(counts)
   const toolTokens = sumOfTokens(entries.filter(({ segment }) => segment.kind === 'tool-use'))
   const isToolHeavy = toolTokens / (sumOfTokens(entries) + 1) > MIN_TOOL_SHARE
-  // By words alone, this gains nothing in chats that it was not made on.
-  const prefersAnswers = job.asksAboutAnswer === true && job.similarities !== undefined && !isToolHeavy
-  const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
-  const matches = await expandQuery(corpus, await findMatches(counts, job.query, pause), pause, lengthPenalty)
+  const matches = await expandQuery(corpus, await findMatches(counts, job.query, pause), pause)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
-  const wordScores = scoreTexts(corpus, matches, lengthPenalty)
+  const wordScores = scoreTexts(corpus, matches)
   const segmentScores = isMeeting
     ? addTopicScores(wordScores, await scoreTopics(counts, matches.query, pause))
     : addSimilarities(wordScores, entries, job.similarities)
@@ -101,7 +93,6 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const newestFirst = entries.toReversed()
   const byValue = newestFirst.toSorted((a, b) => b.value - a.value)
 
-  if (prefersAnswers) packAnswers(packer, entries)
   if (sent !== undefined) packer.packSegments(byValue.filter(isUser), capacity * USER_SHARE_WITH_TOOLS)
   else packFixedShares(packer, job, { entries, byValue, newestFirst, isToolHeavy })
   await packer.measureAndTrim(entries)
@@ -200,16 +191,6 @@ function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, ent
   const around =
     (isUser(entryIndex - 1) ? scoreAt(entryIndex - 1) : 0) + (isUser(entryIndex + 1) ? scoreAt(entryIndex + 1) : 0)
   return around / 4
-}
-
-/** Must run first, because short user messages would otherwise fill the capacity. */
-function packAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
-  const valueOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
-  const answers = entries.filter(({ segment, relativeScore }) => segment.kind === 'assistant' && relativeScore > 0)
-  packer.packSegments(
-    answers.toSorted((a, b) => valueOf(b) - valueOf(a)),
-    packer.capacity * ANSWER_SHARE,
-  )
 }
 
 function isUser({ segment }: PackerEntry): boolean {
