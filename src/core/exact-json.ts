@@ -1,5 +1,5 @@
 import { asArray, isJsonObject, type Json, type JsonObject, parseObject } from './json.ts'
-import { elementTexts, memberText } from './splice-json.ts'
+import { elementTexts, endOfString, memberText, skipBlanks } from './splice-json.ts'
 
 /** Finds numbers that parsing and serializing may change, such as `12345678901234567890`, `1e400`, `1.0` and `-0`. */
 const MAY_CHANGE = /\d{16}|\d[eE]|\.\d*0(?!\d)|-0(?![.\d])/
@@ -46,7 +46,23 @@ function keepTextsAt(value: Json | undefined, text: string | undefined, path: re
   }
   const name = path[depth]
   if (name !== undefined) keepTextsAt(value[name], memberText(text, name), path, depth + 1)
-  else if (MAY_CHANGE.test(text)) texts.set(value, text)
+  else if (MAY_CHANGE.test(text)) texts.set(value, withoutBlanks(text))
+}
+
+/** The bound on the tokens of a translated input does not count blanks, which the escapes of a string would double. */
+function withoutBlanks(text: string): string {
+  let compact = ''
+  let start = 0
+  for (let position = 0; position < text.length;) {
+    if (text[position] === '"') position = endOfString(text, position)
+    else if (text.charCodeAt(position) > 32) position++
+    else {
+      compact += text.slice(start, position)
+      position = skipBlanks(text, position)
+      start = position
+    }
+  }
+  return compact + text.slice(start)
 }
 
 /** Serializes an object with the numbers that `parseExactObject` or `keepTexts` kept. */

@@ -88,14 +88,14 @@ function isClosing(character: string | undefined): boolean {
   return character === '}' || character === ']'
 }
 
-function skipBlanks(text: string, start: number): number {
+export function skipBlanks(text: string, start: number): number {
   let position = start
   while (position < text.length && text.charCodeAt(position) <= 32) position++
   return position
 }
 
 /** Returns the index after the closing quote. */
-function endOfString(text: string, start: number): number {
+export function endOfString(text: string, start: number): number {
   let quote = text.indexOf('"', start + 1)
   while (quote !== -1 && isEscapedAt(text, quote, start)) quote = text.indexOf('"', quote + 1)
   return quote === -1 ? text.length : quote + 1

@@ -29,11 +29,10 @@ export function* mapSlices<T, R>(
   items: readonly T[],
   map: (slice: readonly T[], start: number) => readonly R[],
 ): Steps<readonly R[]> {
-  if (items.length <= SLICE_LENGTH) return map(items, 0)
   const mapped: R[] = []
   for (let start = 0; start < items.length; start += SLICE_LENGTH) {
-    mapped.push(...map(items.slice(start, start + SLICE_LENGTH), start))
-    yield
+    if (start > 0) yield
+    for (const result of map(items.slice(start, start + SLICE_LENGTH), start)) mapped.push(result)
   }
   return mapped
 }

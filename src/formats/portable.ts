@@ -3,13 +3,14 @@ import { decodeUtf8 } from '../core/http.ts'
 import type { Model } from '../core/ports.ts'
 import { withParts } from '../core/messages.ts'
 import { type Message, type Part, type Prompt, type Settings, type UpstreamDialect } from '../core/prompt.ts'
+import { mapSlices, runSteps, type Steps } from '../core/steps.ts'
 import { sourceFormatOf } from './unsupported-fields.ts'
 import { nameSet } from './parse-body.ts'
 import { asObject, asString, type JsonObject } from '../core/json.ts'
 import { pairResults, removeOrphans, removeToolSearch } from './tool-history.ts'
 import { collectToolset, CUSTOM_INPUT, portableName, type Toolset } from './toolset.ts'
 
-interface PortableTarget {
+export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'rejectsSamplingParameters' | 'efforts'>
   /** True if unsupported content is omitted and reported. False if it is rejected. */
@@ -17,17 +18,26 @@ interface PortableTarget {
 }
 
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
-  const converted =
-    received.native.dialect === 'responses' ? portableResponsesPrompt(received) : { prompt: received, ignored: [] }
+  return runSteps(portableInSteps(received, target))
+}
+
+/** As `portablePrompt`, for long prompts. */
+export function* portableInSteps(received: Prompt, target: PortableTarget): Steps<PortablePrompt> {
+  const isResponses = received.native.dialect === 'responses'
+  const converted = isResponses ? yield* portableResponsesPrompt(received) : { prompt: received, ignored: [] }
+  yield
   const ignoredFields = [...converted.ignored]
   let { prompt } = converted
   if (target.model.rejectsSamplingParameters === true) prompt = removeSamplingParameters(prompt, ignoredFields)
   prompt = adaptEffort(prompt, target, ignoredFields)
   if (received.native.dialect === 'anthropic') prompt = removeToolSearch(withExactInputs(prompt), ignoredFields)
+  yield
   if (target.isLossy) prompt = removeUnsupported(prompt, target.dialect, ignoredFields)
-  if (received.native.dialect === 'responses') {
-    const messages = pairResults(removeOrphans(prompt.messages, received, ignoredFields))
-    prompt = { ...prompt, messages }
+  yield
+  if (isResponses) {
+    const withoutOrphans = removeOrphans(prompt.messages, received, ignoredFields)
+    yield
+    prompt = { ...prompt, messages: pairResults(withoutOrphans) }
   }
   return { prompt, ignored: ignoredFields }
 }
@@ -147,10 +157,13 @@ export interface PortablePrompt {
   readonly ignored: readonly string[]
 }
 
-function portableResponsesPrompt(prompt: Prompt): PortablePrompt {
+function* portableResponsesPrompt(prompt: Prompt): Steps<PortablePrompt> {
   const toolset = collectToolset(prompt)
   const ignoredFields = new Set(toolset.ignoredFields)
-  const messages = prompt.messages.flatMap((message) => portableMessage(message, toolset, ignoredFields))
+  yield
+  const messages = yield* mapSlices(prompt.messages, (slice) =>
+    slice.flatMap((message) => portableMessage(message, toolset, ignoredFields)),
+  )
   const settings = portableSettings(prompt, toolset)
   return { prompt: { ...prompt, messages, settings, tools: toolset.tools }, ignored: [...ignoredFields] }
 }

@@ -35,9 +35,12 @@ export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'mess
     ignoredFields: [],
   }
   for (const tool of tools) addTool(toolset, tool.native.value, undefined)
-  const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
-  const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
-  for (const tool of laterTools) addTool(toolset, tool, undefined)
+  for (const { parts } of messages) {
+    for (const part of parts) {
+      if (part.type !== 'opaque') continue
+      for (const tool of asArray(part.native.value['tools'])) if (isJsonObject(tool)) addTool(toolset, tool, undefined)
+    }
+  }
   return toolset
 }
 

@@ -1,6 +1,8 @@
+import { createPause } from '../core/async.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { type PortablePrompt, portablePrompt } from '../formats/portable.ts'
+import { type PortablePrompt, type PortableTarget, portableInSteps, portablePrompt } from '../formats/portable.ts'
+import { runWithPauses } from '../core/steps.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
 import type { Planned, UpstreamPlan } from './exchange.ts'
@@ -10,23 +12,23 @@ import type { Services } from './services.ts'
 export type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 
 /**
- * Returns a function that translates the prompt for a route. A long prompt is translated for the first route in its own
- * step, because writing its body takes about as long.
+ * Returns a function that translates the prompt for a route. A long prompt is translated for the first route in short
+ * steps.
  */
 export async function createTranslation(
   planned: Planned,
   plan: UpstreamPlan,
   { isLossy }: Pick<Services, 'isLossy'>,
 ): Promise<Translate> {
-  const translate: Translate = (prompt, { provider, model }) =>
-    portablePrompt(prompt, {
-      dialect: provider.dialect,
-      model: rejectsSampling(provider, planned.request) ? { ...model, rejectsSamplingParameters: true } : model,
-      isLossy,
-    })
+  const targetOf = ({ provider, model }: Route): PortableTarget => ({
+    dialect: provider.dialect,
+    model: rejectsSampling(provider, planned.request) ? { ...model, rejectsSamplingParameters: true } : model,
+    isLossy,
+  })
+  const translate: Translate = (prompt, route) => portablePrompt(prompt, targetOf(route))
   const [first] = planned.resolved.routes
   if (!planned.needsPauses || supportsDialect(first.provider, plan.prompt.native.dialect)) return translate
-  const translated = translateIfPossible(translate, plan.prompt, first)
+  const translated = await translateIfPossible(plan.prompt, targetOf(first))
   await yieldToEventLoop()
   return (prompt, route) => {
     const isFirst = prompt === plan.prompt && route.model === first.model && route.provider === first.provider
@@ -35,9 +37,9 @@ export async function createTranslation(
 }
 
 /** Returns undefined for a prompt that cannot be translated. The error is thrown when the route is called. */
-function translateIfPossible(translate: Translate, prompt: Prompt, route: Route): PortablePrompt | undefined {
+async function translateIfPossible(prompt: Prompt, target: PortableTarget): Promise<PortablePrompt | undefined> {
   try {
-    return translate(prompt, route)
+    return await runWithPauses(portableInSteps(prompt, target), createPause(yieldToEventLoop))
   } catch {
     return undefined
   }

@@ -238,6 +238,7 @@ function weighPart(part: Part, weight: MutableWeight): void {
 
 /** Returns an upper bound on the tokens that a translation of the input adds, for example by escaping it. */
 function translatedInputGrowth(input: string): number {
+  if (!/\d[eE]/.test(input)) return input.length
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
   return growth

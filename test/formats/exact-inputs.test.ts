@@ -96,6 +96,14 @@ describe('numbers in a tool_use of a request in the messages format', () => {
     expect(sentTo(upstream, messagesPrompt(NUMBERS, '{"n":1}'))).toContain(expected)
   })
 
+  it('are sent without the blanks between them, which escapes would double', () => {
+    const spaced = '{\n\t"n" : 12345678901234567890 ,\r\n "s":"a b\\" , c"\n}'
+
+    expect(sentTo(chatUpstream, messagesPrompt('{"n":1}', spaced))).toContain(
+      JSON.stringify('{"n":12345678901234567890,"s":"a b\\" , c"}'),
+    )
+  })
+
   it('are sent as received if other messages of the conversation are removed', () => {
     const prompt = messagesPrompt(NUMBERS, NUMBERS)
     const shortened = { ...prompt, messages: prompt.messages.filter(({ role }) => role !== 'system') }

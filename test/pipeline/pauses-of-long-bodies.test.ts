@@ -81,11 +81,12 @@ it('lets other requests run between the steps of a request with 9,999 messages, 
 const translations = vi.hoisted(() => ({ report: (): void => {} }))
 vi.mock('../../src/formats/portable.ts', async (load) => {
   const original = await load<typeof Portable>()
-  const portablePrompt: typeof original.portablePrompt = (...given) => {
+  const portableInSteps: typeof original.portableInSteps = function* (...given) {
+    const portable = yield* original.portableInSteps(...given)
     translations.report()
-    return original.portablePrompt(...given)
+    return portable
   }
-  return { ...original, portablePrompt }
+  return { ...original, portableInSteps }
 })
 
 it('lets other requests run between the translation of 9,999 messages and the writing of the body, which takes many steps', async () => {
