@@ -2,9 +2,14 @@
  * Pairs of requests that look alike and have different answers, written by someone who had not read `src/cache`.
  * `test/laws/near-questions.test.ts` sends them.
  */
+import type { JsonObject } from '../../src/core/json.ts'
 
 export interface NearRequest {
   readonly system?: string
+  /** Earlier user messages and their answers. */
+  readonly turns?: readonly string[]
+  /** Other fields of the request. */
+  readonly fields?: JsonObject
   /** An earlier user message. It was answered with "OK.". */
   readonly earlier?: string
   readonly text: string
@@ -30,7 +35,7 @@ const unescape = (text: string): string => text.replaceAll('\\n', '\n').replaceA
 const fill = (frame: string, filling: string): NearRequest => ({ text: unescape(frame.replaceAll(GAP, filling)) })
 
 /** Each frame with any two alternatives of a group. Groups are lines of alternatives with `|` between them. */
-function swap(frames: string, groups: string): readonly NearPair[] {
+export function swap(frames: string, groups: string): readonly NearPair[] {
   const alternatives = lines(groups).map((group) => group.split(' | '))
   return lines(frames).flatMap((frame) =>
     alternatives.flatMap((group) =>
@@ -96,7 +101,7 @@ const context = (field: 'system' | 'earlier', texts: string, contexts: string): 
   )
 
 /** Texts as users write them, with and without a slip. For a question they would be the same. */
-const SLIPS = swap(
+export const SLIPS: readonly NearPair[] = swap(
   GAP,
   `
   Where is the station? | Where is teh station?

@@ -4,6 +4,7 @@ import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options
 import type { Prompt } from '../../src/core/prompt.ts'
 import { IS_FULL } from '../support/full.ts'
 import { chat, createFixture } from '../cache/fixture.ts'
+import { NEAR_CONTEXTS } from '../cache/near-contexts.ts'
 import { MIN_PAIRS, NEAR_QUESTIONS, type NearPair, type NearRequest } from '../cache/near-questions.ts'
 
 const DEFAULT_PAIRS = 3
@@ -25,8 +26,9 @@ const OPTIONS: readonly Partial<SemanticCacheOptions>[] = [
       ]),
 ]
 
-function promptOf({ system, earlier, text }: NearRequest): Prompt {
+function promptOf({ system, turns = [], earlier, fields, text }: NearRequest): Prompt {
   return chat({
+    ...fields,
     messages: [
       ...(system === undefined ? [] : [{ role: 'system', content: system }]),
       ...(earlier === undefined
@@ -35,6 +37,7 @@ function promptOf({ system, earlier, text }: NearRequest): Prompt {
             { role: 'user', content: earlier },
             { role: 'assistant', content: 'OK.' },
           ]),
+      ...turns.map((content, index) => ({ role: index % 2 === 0 ? 'user' : 'assistant', content })),
       { role: 'user', content: text },
     ],
   })
@@ -65,14 +68,17 @@ async function wrongHits(
   return wrong
 }
 
-describe.each(Object.entries(NEAR_QUESTIONS))('a question with another answer is never a hit: %s', (_, pairs) => {
-  it.each(OPTIONS)('with the options %j', async (options) => {
-    expect(await wrongHits(pairs, options)).toEqual([])
-  })
+describe.each(Object.entries({ ...NEAR_QUESTIONS, ...NEAR_CONTEXTS }))(
+  'a question with another answer is never a hit: %s',
+  (_, pairs) => {
+    it.each(OPTIONS)('with the options %j', async (options) => {
+      expect(await wrongHits(pairs, options)).toEqual([])
+    })
 
-  it('has enough different pairs', () => {
-    const different = new Set(pairs.map((pair) => JSON.stringify(pair)))
-    expect(different.size).toBeGreaterThanOrEqual(MIN_PAIRS)
-    expect(pairs.filter(([one, other]) => JSON.stringify(one) === JSON.stringify(other))).toEqual([])
-  })
-})
+    it('has enough different pairs', () => {
+      const different = new Set(pairs.map((pair) => JSON.stringify(pair)))
+      expect(different.size).toBeGreaterThanOrEqual(MIN_PAIRS)
+      expect(pairs.filter(([one, other]) => JSON.stringify(one) === JSON.stringify(other))).toEqual([])
+    })
+  },
+)

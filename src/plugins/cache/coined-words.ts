@@ -7,7 +7,8 @@ import type { Lexicon } from './typos.ts'
  */
 
 /** Endings of chemicals and medicines. */
-const SUBSTANCE = /(?:[aey]ne|ine|one|ide|[ao]se|ol|ole|ium|yl|[ai]te|fen|thion|pril|vir|cin|pam|sartan|mab)s?$/
+const SUBSTANCE =
+  /(?:yl(?:ate|ene|ine|ide|ol)|[aey]ne|ine|one|ide|[ao]se|ol|ole|ium|yl|[ai]te|fen|thion|pril|vir|cin|pam|sartan|mab)s?$/
 /** Endings of common words that are no substances. */
 const NO_SUBSTANCE =
   /(?:phone|line|[ms]ide|vide|base|chase|[aeu]ase|[lpr]ose|zine|chine|gine|school|control|symbol|[cdgklmrstv]ate|[aeuv]te|[ms]ite|white)s?$/
