@@ -47,21 +47,26 @@ export function* forEachInSteps<T>(items: readonly T[], run: (item: T, index: nu
 type Serialize = (value: Json) => string
 
 /** Serializes long arrays, and objects that contain them, in slices. */
-export function* serializeInSteps(value: Json, serialize: Serialize = JSON.stringify): Steps<string> {
-  if (Array.isArray(value)) return yield* serializeList(value as readonly Json[], serialize)
-  if (!isJsonObject(value) || !containsLongList(value)) return serialize(value)
+export function* serializeInSteps(
+  value: Json,
+  serialize: Serialize = JSON.stringify,
+  depth: number = MAX_LIST_DEPTH,
+): Steps<string> {
+  if (Array.isArray(value)) return yield* serializeList(value as readonly Json[], serialize, depth)
+  if (!isJsonObject(value) || !containsLongList(value, depth)) return serialize(value)
   const members: string[] = []
   for (const [name, field] of Object.entries(value)) {
-    if (field !== undefined) members.push(`${JSON.stringify(name)}:${yield* serializeInSteps(field, serialize)}`)
+    if (field !== undefined)
+      members.push(`${JSON.stringify(name)}:${yield* serializeInSteps(field, serialize, depth - 1)}`)
   }
   return `{${members.join(',')}}`
 }
 
-function* serializeList(list: readonly Json[], serialize: Serialize): Steps<string> {
+function* serializeList(list: readonly Json[], serialize: Serialize, depth: number): Steps<string> {
   const texts: string[] = []
   let start = 0
   for (const [index, element] of list.entries()) {
-    const isLong = containsLongList(element)
+    const isLong = containsLongList(element, depth)
     if (!isLong && index - start < SLICE_LENGTH) continue
     if (index > start) {
       texts.push(serialize(list.slice(start, index)).slice(1, -1))
@@ -69,7 +74,7 @@ function* serializeList(list: readonly Json[], serialize: Serialize): Steps<stri
     }
     start = index
     if (!isLong) continue
-    texts.push(yield* serializeInSteps(element, serialize))
+    texts.push(yield* serializeInSteps(element, serialize, depth))
     start = index + 1
   }
   if (start < list.length) texts.push(serialize(list.slice(start)).slice(1, -1))
@@ -79,7 +84,7 @@ function* serializeList(list: readonly Json[], serialize: Serialize): Steps<stri
 /** The lists of a prompt are at most this many objects deep: a body, a message, a part. */
 const MAX_LIST_DEPTH = 3
 
-function containsLongList(value: Json | undefined, depth: number = MAX_LIST_DEPTH): boolean {
+function containsLongList(value: Json | undefined, depth: number): boolean {
   if (Array.isArray(value)) {
     const list = value as readonly Json[]
     return list.length > SLICE_LENGTH || list.some((element) => containsLongList(element, depth))

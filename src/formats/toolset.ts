@@ -26,7 +26,18 @@ export interface Toolset {
 const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
-export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
+const toolsets = new WeakMap<Pick<Prompt, 'tools' | 'messages'>, Toolset>()
+
+/** Cached per prompt, because both the request and its response need the tools. */
+export function collectToolset(prompt: Pick<Prompt, 'tools' | 'messages'>): Toolset {
+  const known = toolsets.get(prompt)
+  if (known !== undefined) return known
+  const toolset = readToolset(prompt)
+  toolsets.set(prompt, toolset)
+  return toolset
+}
+
+function readToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
   const toolset: Toolset = {
     tools: [],
     originalsByName: new Map(),
