@@ -41,6 +41,13 @@ it.each([
   expect(await hits(withSystem(system, left), withSystem(system, left))).toBe(true)
 })
 
+it('white space at the ends of a text counts only if the text may be worked on or has more than 4,000 characters', async () => {
+  const [short, long] = ['Who has that?', `Who has ${'that and '.repeat(500)}that?`]
+
+  expect(await agree(chatPrompt(short), chatPrompt(`${short} `))).not.toContain(false)
+  expect(await agree(chatPrompt(long), chatPrompt(`${long} `))).not.toContain(true)
+})
+
 it('the Unicode form and white space of a system prompt are significant', async () => {
   const forms = ['Answer with the letter \u00e9', 'Answer with the letter e\u0301', 'Answer with the letter \u00e9 ']
   for (const form of forms.slice(1)) {

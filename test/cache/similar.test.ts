@@ -194,6 +194,18 @@ describe('a similar wording', () => {
     expect(await hits(after(STORED), after(SIMILAR), { similar: true })).toBe(true)
   })
 
+  it('misses after earlier texts of more than 100,000 characters, which are not searched for work', async () => {
+    const after = (length: number, text: string): Prompt =>
+      chat({
+        messages: [`${'The sun is far. '.repeat(length / 16)}How far?`, 'It is 150 million kilometers away.', text].map(
+          toMessage,
+        ),
+      })
+    expect(await hits(after(90_000, STORED), after(90_000, SIMILAR), { similar: true })).toBe(true)
+    expect(await hits(after(110_000, STORED), after(110_000, SIMILAR), { similar: true })).toBe(false)
+    expect(await hits(after(110_000, STORED), after(110_000, STORED), { similar: true })).toBe(true)
+  })
+
   it('must pass the guard also where it is asked for', async () => {
     expect(await hits(withSystem('It costs 5 EUR'), withSystem('It costs 6 EUR'), { similar: true })).toBe(false)
   })

@@ -43,7 +43,10 @@ function bodyFields(names: string): ReadonlySet<string> {
 /** Maximum length of a text that is its own digest, because hashing a short text costs more than comparing it. */
 const MAX_PLAIN_LENGTH = 512
 
-/** Longer questions are not compared, because similar long texts are usually different questions. */
+/**
+ * In UTF-16 code units. Longer questions are not compared, because similar long texts are usually different questions, and
+ * searching some megabytes for words of work would block the event loop.
+ */
 const MAX_COMPARED_LENGTH = 4000
 
 /** Requests in different formats can have the same scope. Fields of one format are labeled with its name. */
@@ -55,8 +58,9 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   const isCacheable = thread === undefined && (prompt.settings.choices ?? 1) <= 1 && !wantsLogprobs(prompt.native)
   if (last === undefined || !isCacheable) return undefined
   const received = textOf(last)
-  const normalized = normalizeText(received)
-  const isExact = normalized !== received && mayBeWorkedOn(prompt, normalized)
+  const isLong = received.length > MAX_COMPARED_LENGTH
+  const normalized = isLong ? received : normalizeText(received)
+  const isExact = isLong || (normalized !== received && mayBeWorkedOn(prompt, normalized))
   const text = isExact ? received : normalized
   const keyText = new KeyText()
   keyText.add('owner', options.owner)
@@ -132,12 +136,11 @@ function addQuestion(keyText: KeyText, message: Message, isExact: boolean): void
   keyText.add('question', serializeOtherFields(message.native, MESSAGE_FIELDS))
   const hasOnlyText = message.parts.every((part) => part.type === 'text')
   if (hasOnlyText && message.parts.length > 1) keyText.add('parts', lengthsOf(message.parts))
-  const isKept = isExact || (!hasOnlyText && textOf(message).length > MAX_NORMALIZED_LENGTH)
   for (const part of message.parts) {
     if (part.type !== 'text') keyText.add('part', serializeNative(part.native, part))
     else if (!isPlainText(part)) keyText.add('text of', serializeOtherFields(part.native, ['text']))
     // The position of an image between the texts is significant.
-    if (part.type === 'text' && !hasOnlyText) keyText.add('text', isKept ? part.text : normalizeText(part.text))
+    if (part.type === 'text' && !hasOnlyText) keyText.add('text', isExact ? part.text : normalizeText(part.text))
   }
 }
 
@@ -203,8 +206,6 @@ const INDENTED_LINE = /\n[ \t]+\S/
 const STRUCTURED_TEXT = /\n[ \t]+(?:[-*+•]|\d+[.)])\s|\S\t\S/
 const CODE_CHARACTER = /[={}();:<>[\]#]/
 const NON_ASCII = /[^\0-\x7F]/
-/** In UTF-16 code units. Normalizing a longer text would block the event loop. */
-const MAX_NORMALIZED_LENGTH = 100_000
 
 function looksLikeCode(text: string): boolean {
   return CODE_FENCE.test(text) || STRUCTURED_TEXT.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
@@ -212,10 +213,10 @@ function looksLikeCode(text: string): boolean {
 
 /**
  * Composes the text and removes white space at both ends. Keeps the indentation of the first of several lines, because it
- * is significant in code. Only trims a long text.
+ * is significant in code.
  */
 export function normalizeText(text: string): string {
-  const composed = text.length <= MAX_NORMALIZED_LENGTH && NON_ASCII.test(text) ? compose(text) : text
+  const composed = compose(text)
   const trimmed = composed.trim()
   return trimmed.includes('\n') ? composed.trimEnd().replace(LEADING_EMPTY_LINES, '') : trimmed
 }

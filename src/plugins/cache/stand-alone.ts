@@ -80,22 +80,29 @@ export function hasTextTask({ messages, native }: Pick<Prompt, 'messages' | 'nat
   if (native.value['prompt'] !== undefined || hasTextFields(native, isStructure)) return true
   if (messages.length < 2) return false
   const last = lastUserIndex(messages)
+  let length = 0
   return (
     !isQuestion(text) ||
     messages.some((message, index) => {
-      if (message.role === 'system') return !asksForAnswers(textOfMessage(message))
-      return message.role === 'user' && index !== last && mayBeExample(message, messages[index + 1])
+      if (index === last || (message.role !== 'system' && message.role !== 'user')) return false
+      const other = textOfMessage(message)
+      length += other.length
+      if (length > MAX_SEARCHED_LENGTH) return true
+      return message.role === 'system' ? !asksForAnswers(other) : mayBeExample(other, messages[index + 1])
     })
   )
 }
+
+/** In UTF-16 code units. Searching some megabytes for words of work would block the event loop. */
+const MAX_SEARCHED_LENGTH = 100_000
 
 const GREETINGS = /^(?:hi|hello|hey|good (?:morning|afternoon|evening)|thanks|thank you|ok|okay)(?: [a-z]+)?[!.]*$/i
 /** Number of words. A label, a count or a verdict is shorter than most answers. */
 const MIN_ANSWER_LENGTH = 5
 
 /** Returns true if an earlier turn may ask for work on later texts, or show it: `wheres my bag` and `Where is my bag?` */
-function mayBeExample(message: Message, reply: Message | undefined): boolean {
-  const text = textOfMessage(message).trim()
+function mayBeExample(message: string, reply: Message | undefined): boolean {
+  const text = message.trim()
   if (mayDescribeTask(text)) return true
   if (GREETINGS.test(text)) return false
   const answer = reply?.role === 'assistant' ? textOfMessage(reply).trim() : ''
