@@ -1,4 +1,4 @@
-import type { Cancellation } from './async.ts'
+import type { Cancellation, MaybePromise } from './async.ts'
 import type { Completion, StreamChunk, AnswerSource } from './answer.ts'
 import type { JsonObject } from './json.ts'
 import type { Price, NanoUsd } from './money.ts'
@@ -26,7 +26,7 @@ export interface Meter {
   fingerprintOf(message: Message): number | undefined
   /** Sets what `fingerprintOf` has returned for an equal message, so that its text is not read again. */
   recognize(message: Message, fingerprint: number): void
-  countMessage(message: Message, signal?: AbortSignal): Promise<number>
+  countMessage(message: Message, signal?: AbortSignal): MaybePromise<number>
   /** Counts all text in the body, including unknown fields. Excludes base64 images and overhead. */
   countBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }

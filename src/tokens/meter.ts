@@ -1,4 +1,4 @@
-import { createPause, lazy, measureInSlices } from '../core/async.ts'
+import { createPause, isPromise, lazy, type MaybePromise, measureInSlices } from '../core/async.ts'
 import { isJsonObject, MAX_DATA_URL_PREFIX_BYTES, type Json, type JsonObject } from '../core/json.ts'
 import { RecentMap } from '../core/recent-map.ts'
 import {
@@ -72,10 +72,13 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return (sizes.o200k ?? (sizes.estimate ??= tokenizer.estimate(textOf(item)))) + fixedTokens(item)
   }
 
-  const count = async (item: CountedItem, signal?: AbortSignal): Promise<number> => {
+  const count = (item: CountedItem, signal?: AbortSignal): MaybePromise<number> => {
     const sizes = sizesOf(item)
-    return (sizes.o200k ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
+    return sizes.o200k === undefined ? countExactly(item, sizes, signal) : sizes.o200k + fixedTokens(item)
   }
+
+  const countExactly = async (item: CountedItem, sizes: Sizes, signal?: AbortSignal): Promise<number> =>
+    (sizes.o200k = await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
 
   /** Uses bytes, because a string never has more tokens than bytes. The estimate can be too low. */
   const upperBoundOf = (item: CountedItem): number =>
@@ -91,7 +94,8 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   const countPrompt = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
     let sum = ANSWER_OVERHEAD_TOKENS
     for (const item of [...prompt.messages, ...prompt.tools]) {
-      sum += await count(item, signal)
+      const counted = count(item, signal)
+      sum += isPromise(counted) ? await counted : counted
       const pausing = pause()
       if (pausing !== undefined) await pausing
     }

@@ -37,7 +37,7 @@ it('packs a snippet once after its segment was removed because it did not fit', 
   const packer = new Packer(100, { meter: tooLarge, pause: () => undefined, signal })
 
   for (let round = 0; round < 2; round++) {
-    await packer.packBestSnippets([entry], [Float64Array.of(1)])
+    await packer.packBestSnippets([entry], Float64Array.of(1))
     expect(entry.pickedSnippets).toEqual([snippet])
     await packer.measureAndTrim([entry])
     expect(entry.state).toBe('out')
@@ -68,7 +68,7 @@ it('shrinks an excerpt of 1,000 snippets to the largest that fits, with few meas
   const { signal } = new AbortController()
   const packer = new Packer(5010, { meter: { ...meter, countMessage }, pause: () => undefined, signal })
 
-  await packer.packBestSnippets([entry], [])
+  await packer.packBestSnippets([entry], new Float64Array(1000))
   expect(entry.pickedSnippets.length).toBeGreaterThan(500)
   await packer.measureAndTrim([entry])
   expect({ snippets: entry.pickedSnippets.length, tokens: packer.usedTokens }).toEqual({ snippets: 250, tokens: 5000 })

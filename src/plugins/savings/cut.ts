@@ -1,3 +1,4 @@
+import { isPromise } from '../../core/async.ts'
 import type { Message, Prompt } from '../../core/prompt.ts'
 import { type Conversation, conversationOf, queryOf, type Segment } from './conversation.ts'
 import { alternateRoles, type IndexedMessage } from './alternate-roles.ts'
@@ -172,8 +173,12 @@ async function countSegments({ job, tools }: CutContext, segments: readonly Segm
   const { meter, pause } = tools
   let tokens = 0
   for (const segment of segments) {
-    await pause()
-    for (const message of segment.messages) tokens += await meter.countMessage(message, job.signal)
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
+    for (const message of segment.messages) {
+      const count = meter.countMessage(message, job.signal)
+      tokens += isPromise(count) ? await count : count
+    }
   }
   return tokens
 }

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { measureInSlices, type Pause } from '../../core/async.ts'
+import { type MaybePromise, measureInSlices, type Pause } from '../../core/async.ts'
 import type { Meter } from '../../core/ports.ts'
 import { hasOnlyToolResults, textOfMessage, editText } from '../../core/messages.ts'
 import {
@@ -41,7 +41,7 @@ export interface SegmentAnalysis {
   readonly hasStandingInstruction: boolean
 }
 
-export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
+export type AnalyzeSegment = (segment: Segment, owner: string) => MaybePromise<SegmentAnalysis>
 
 const SNIPPET_TOKENS = 80
 const MULTI_TEXT_SNIPPET_TOKENS = 512
@@ -64,13 +64,14 @@ export function createSegmentAnalyzer(meter: Pick<Meter, 'tokenizer' | 'fingerpr
       BYTES_PER_TERM * counts.terms.length +
       4 * termSnippets.parts.length,
   })
-  return async (segment, owner) => {
-    const key = `${owner} ${segment.messages.map((message) => cacheKeyOf(message, meter)).join(';')}`
-    const cached = cache.get(key)
-    if (cached !== undefined) return cached
+  const analyze = async (segment: Segment, key: string): Promise<SegmentAnalysis> => {
     const analysis = await analyzeSegment(segment, estimate, pause)
     cache.set(key, analysis)
     return analysis
+  }
+  return (segment, owner) => {
+    const key = `${owner} ${segment.messages.map((message) => cacheKeyOf(message, meter)).join(';')}`
+    return cache.get(key) ?? analyze(segment, key)
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Pause } from '../../core/async.ts'
+import { isPromise, type MaybePromise, type Pause } from '../../core/async.ts'
 import { positionOf, type TermCounts } from './term-counts.ts'
 
 const STOP_WORDS: ReadonlySet<string> = new Set(
@@ -121,7 +121,7 @@ export interface Corpus {
 
 /** Number of Maps among which many terms are divided, because a Map copies all its entries when it grows. */
 const DIVISIONS = 64
-const FILTER_BITS = 16
+const FILTER_BITS = 14
 
 /** The BM25 parameters k1 and b. */
 const SATURATION = 1.2
@@ -134,7 +134,18 @@ const EXPANSION_WEIGHT = 0.3
 /** Number of terms that are processed without a pause. A pasted document can contain a million distinct terms. */
 const SLICE_TERMS = 8192
 
-async function forEachSlice(
+/** Returns a promise only for many terms, because most texts are short. */
+function forEachSlice(
+  terms: Int32Array,
+  pause: Pause,
+  work: (slice: Int32Array, from: number) => void,
+): MaybePromise<void> {
+  if (terms.length > SLICE_TERMS) return forEachSliceOfMany(terms, pause, work)
+  work(terms, 0)
+  return pause()
+}
+
+async function forEachSliceOfMany(
   terms: Int32Array,
   pause: Pause,
   work: (slice: Int32Array, from: number) => void,
@@ -181,15 +192,17 @@ export async function countDocuments(
     })
   }
   const mayBeCounted = createFilter(terms)
+  const count = (slice: Int32Array): void => {
+    for (let position = 0; position < slice.length; position++) {
+      const term = slice[position] ?? 0
+      if (!mayBeCounted(term)) continue
+      const index = divisions[term % DIVISIONS]?.get(term)
+      if (index !== undefined) frequencies[index] = (frequencies[index] ?? 0) + 1
+    }
+  }
   for (const text of texts) {
-    await forEachSlice(text.terms, pause, (slice) => {
-      for (let position = 0; position < slice.length; position++) {
-        const term = slice[position] ?? 0
-        if (!mayBeCounted(term)) continue
-        const index = divisions[term % DIVISIONS]?.get(term)
-        if (index !== undefined) frequencies[index] = (frequencies[index] ?? 0) + 1
-      }
-    })
+    const counting = forEachSlice(text.terms, pause, count)
+    if (isPromise(counting)) await counting
   }
   return (term) => frequencies[divisions[term % DIVISIONS]?.get(term) ?? -1] ?? 0
 }

@@ -30,6 +30,7 @@ const SIZE_POWER = 0.6
 /** Limits the preference for tiny snippets. */
 const SIZE_OFFSET_TOKENS = 20
 const GAP_TOKENS = 3
+const SNIPPETS_PER_PAUSE = 256
 
 /** `maxTokens` limits the tokens that one call adds. */
 export class Packer {
@@ -79,20 +80,21 @@ export class Packer {
     }
   }
 
-  /** @param scores Of the snippets of each entry. */
-  async packBestSnippets(entries: readonly PackerEntry[], scores: readonly Float64Array[]): Promise<boolean> {
+  /** @param scores Of the snippets of all entries. */
+  async packBestSnippets(entries: readonly PackerEntry[], scores: Float64Array): Promise<boolean> {
     const { pause } = this.#tools
     this.#rankedSnippets ??= await rankSnippets(entries, scores, pause)
     const packed = new Set(entries.flatMap(packedSnippets).map(({ fingerprint }) => fingerprint))
     let hasPacked = false
-    await mapWithPauses(this.#rankedSnippets, pause, ({ entry, snippet }) => {
-      if (entry.state === 'full' || packed.has(snippet.fingerprint)) return
+    for (const [index, { entry, snippet }] of this.#rankedSnippets.entries()) {
+      if (index % SNIPPETS_PER_PAUSE === 0) await pause()
       const cost = costOf(entry, snippet)
-      if (this.usedTokens + cost > this.capacity) return
+      // The set is searched last, because most snippets do not fit.
+      if (entry.state === 'full' || this.usedTokens + cost > this.capacity || packed.has(snippet.fingerprint)) continue
       this.#pick(entry, snippet, cost)
       packed.add(snippet.fingerprint)
       hasPacked = true
-    })
+    }
     return hasPacked
   }
 
@@ -167,31 +169,34 @@ interface RankedSnippet {
 
 async function rankSnippets(
   entries: readonly PackerEntry[],
-  scores: readonly Float64Array[],
+  scores: Float64Array,
   pause: Pause,
 ): Promise<readonly RankedSnippet[]> {
   const ranked: RankedSnippet[] = []
-  await mapWithPauses(entries, pause, (entry, index) => {
-    if (entry.state !== 'full') addRankedSnippets(ranked, entry, scores[index])
+  let first = 0
+  await mapWithPauses(entries, pause, (entry) => {
+    if (entry.state !== 'full') addRankedSnippets(ranked, entry, scores, first)
+    first += entry.analysis.snippets.length
   })
   return ranked.sort((a, b) => b.value - a.value)
 }
 
-function addRankedSnippets(ranked: RankedSnippet[], entry: PackerEntry, scores: Float64Array | undefined): void {
+/** @param first Index of the entry's first score. */
+function addRankedSnippets(ranked: RankedSnippet[], entry: PackerEntry, scores: Float64Array, first: number): void {
   const skeletonTokens = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   for (const [index, snippet] of entry.analysis.snippets.entries()) {
-    const score = (scores?.[index] ?? 0) + SEGMENT_WEIGHT * entry.relativeScore
+    const score = (scores[first + index] ?? 0) + SEGMENT_WEIGHT * entry.relativeScore
     const value = score / (snippet.tokens + SIZE_OFFSET_TOKENS + skeletonTokens / 4) ** SIZE_POWER
     ranked.push({ entry, snippet, value })
   }
 }
 
-/** Scores of the snippets of each analysis, from 0 to 1. */
+/** Scores of the snippets of all analyses, from 0 to 1. */
 export async function scoreSnippets(
   analyses: readonly SegmentAnalysis[],
   { weights, found }: QueryMatches,
   pause: Pause,
-): Promise<readonly Float64Array[]> {
+): Promise<Float64Array> {
   const frequencies = new Int32Array(weights.length)
   for (const [index, matches] of found.entries()) {
     const offsets = analyses[index]?.termSnippets.offsets
@@ -202,18 +207,18 @@ export async function scoreSnippets(
   }
   const snippetCount = analyses.reduce((sum, { snippets }) => sum + snippets.length, 0)
   const rareWeights = weights.map((weight, index) => weight * inverseFrequency(snippetCount, frequencies[index] ?? 0))
-  let max = 1e-9
-  const scores = await mapWithPauses(analyses, pause, ({ snippets, termSnippets: { offsets, parts } }, index) => {
-    const sums = new Float64Array(snippets.length)
+  const scores = new Float64Array(snippetCount)
+  let first = 0
+  await mapWithPauses(analyses, pause, ({ snippets, termSnippets: { offsets, parts } }, index) => {
     const matches = found[index] ?? []
     for (let at = 0; at < matches.length; at += 2) {
       const position = matches[at + 1] ?? 0
       const weight = rareWeights[matches[at] ?? 0] ?? 0
       const end = offsets[position + 1] ?? 0
-      for (let part = offsets[position] ?? 0; part < end; part++) addAt(sums, parts[part] ?? 0, weight)
+      for (let part = offsets[position] ?? 0; part < end; part++) addAt(scores, first + (parts[part] ?? 0), weight)
     }
-    for (let snippet = 0; snippet < sums.length; snippet++) max = Math.max(max, sums[snippet] ?? 0)
-    return sums
+    first += snippets.length
   })
-  return scores.map((sums) => sums.map((sum) => sum / max))
+  const max = scores.reduce((highest, score) => Math.max(highest, score), 1e-9)
+  return scores.map((score) => score / max)
 }

@@ -1,4 +1,4 @@
-import type { Pause } from '../../core/async.ts'
+import { isPromise, type Pause } from '../../core/async.ts'
 import type { Meter } from '../../core/ports.ts'
 import type { Message } from '../../core/prompt.ts'
 import type { Segment } from './conversation.ts'
@@ -125,8 +125,12 @@ async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<Pac
   const entries: PackerEntry[] = []
   for (const segment of job.segments) {
     let tokens = 0
-    for (const message of segment.messages) tokens += await tools.meter.countMessage(message, job.signal)
-    const analysis = await tools.analyze(segment, job.owner)
+    for (const message of segment.messages) {
+      const count = tools.meter.countMessage(message, job.signal)
+      tokens += isPromise(count) ? await count : count
+    }
+    const analyzed = tools.analyze(segment, job.owner)
+    const analysis = isPromise(analyzed) ? await analyzed : analyzed
     const isSent = job.sent?.has(segment) === true
     const state = isSent ? 'full' : 'out'
     const usedTokens = isSent ? tokens : 0
