@@ -4,7 +4,8 @@
  * figure is the median of BENCH_TRIES (default: 5), with minimum and maximum. The slowest come first. BENCH_ONLY is a
  * regular expression that selects bodies by name. BENCH_TOP limits the printed rows.
  */
-import { anthropic, createGateway, extractive, openai, openaiCompatible } from '../src/index.ts'
+import { anthropic, createGateway, openai, openaiCompatible } from '../src/index.ts'
+import { extractive } from '../src/testing.ts'
 import { gemini } from '../src/providers.ts'
 import { shapes } from './blocking-shapes.ts'
 import { printTable } from './report.ts'

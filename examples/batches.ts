@@ -1,6 +1,7 @@
 /** Creates a batch and prints its results, offline: npx tsx examples/batches.ts */
 import Anthropic from '@anthropic-ai/sdk'
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { serve } from 'sluice/node'
 
 const gateway = createGateway({ providers: [extractive()] })

@@ -4,7 +4,8 @@
  */
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
-import { createGateway, extractive, memoryStore, type Provider } from 'sluice'
+import { createGateway, memoryStore, type Provider } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { serve } from 'sluice/node'
 import { conversationFrom, type Conversation } from './demo/conversation.ts'
 import { bar, bold, dim, dollars, green, heading, line, yellow } from './demo/print.ts'

@@ -1,7 +1,8 @@
 /** Mounts the gateway in an Express application: npx tsx examples/express.ts */
 import express from 'express'
 import type { AddressInfo } from 'node:net'
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { toExpress } from 'sluice/express'
 
 const gateway = createGateway({ providers: [extractive()], basePath: '/ai' })

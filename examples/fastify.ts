@@ -1,6 +1,7 @@
 /** Mounts the gateway in a Fastify application: npx tsx examples/fastify.ts */
 import fastify from 'fastify'
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { toFastify } from 'sluice/fastify'
 
 const gateway = createGateway({ providers: [extractive()], basePath: '/ai' })

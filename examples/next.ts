@@ -2,7 +2,8 @@
  * The file app/ai/[...path]/route.ts of a Next.js application. Set the environment variable GATEWAY_KEY to the secret of
  * the key, such as the output of `openssl rand -hex 24`.
  */
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { toNext } from 'sluice/next'
 
 const gateway = createGateway({

@@ -1,5 +1,6 @@
 /** Starts a server: npx tsx examples/node.ts */
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { serve } from 'sluice/node'
 
 const gateway = createGateway({ providers: [extractive()] })

@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Database from 'libsql'
-import { createGateway, extractive, type Gateway } from 'sluice'
+import { createGateway, type Gateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { sqliteStore } from 'sluice/sqlite'
 
 const directory = mkdtempSync(join(tmpdir(), 'sluice-restart-'))

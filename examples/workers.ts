@@ -2,7 +2,8 @@
  * A worker for any platform that calls an exported `fetch`. The source contains only the SHA-256 of the key's secret:
  * printf %s "$KEY" | shasum -a 256
  */
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 
 const gateway = createGateway({
   providers: [extractive()],

@@ -1,44 +1,55 @@
-import type { SemanticCache } from './plugins/cache/semantic-cache.ts'
 import type { HttpHandler } from './core/http.ts'
-import type { Store } from './core/store.ts'
-import type { Budgets, Keys, RateLimits } from './plugins/admin/admin-records.ts'
-import { BodyCapacity } from './http/body.ts'
-import type { FetchHandler } from './http/web-handler.ts'
-import { checkGatewayOptions, createRuntime, DEFAULT_LIMITS, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
-import { createResolve } from './kernel/resolve-model.ts'
-import { bodyLimitsOf } from './kernel/parse-request.ts'
-import { asFailure, createObservers, type ObserverTargets } from './kernel/settle.ts'
-import type { Services } from './kernel/services.ts'
-import { createModelDirectory, type ModelDirectory } from './providers/catalog.ts'
-import { createCircuitBreaker } from './providers/circuit-breaker.ts'
-import { createFailover, type Failover } from './providers/failover.ts'
-import { listedStemOf } from './providers/vendor.ts'
-import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/audit.ts'
-import { Metrics } from './plugins/metrics/metrics.ts'
-import { createRequestLog } from './plugins/request-log/request-log.ts'
-import { guardStore } from './stores/store-rules.ts'
-import { memoryStore } from './stores/memory.ts'
-import { yieldToEventLoop } from './tokens/event-loop.ts'
-import { createMeter, createTokenizer } from './tokens/meter.ts'
-import { createHandler, lazyAuthorize, lazyFetch } from './kernel/endpoints.ts'
-import { closePlugins, observeWithPlugins } from './plugins/custom/wiring.ts'
-import { createDryRun, createPromptMarker, createSavings } from './plugins/savings/options.ts'
-import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './plugins/savings/explain-plans.ts'
-import { createGovernance, type Governance } from './plugins/admin/governance.ts'
-import type { Idempotency } from './plugins/idempotency/idempotency.ts'
-import { lazyIdempotency } from './plugins/idempotency/lazy-idempotency.ts'
-import type { StreamsOptions } from './plugins/recordings/options.ts'
-import { Recordings } from './plugins/recordings/recordings.ts'
-import { DetachedWork } from './streams/shared-work.ts'
 import type { Runtime } from './core/ports.ts'
+import type { Store } from './core/store.ts'
+import { createGovernance } from './plugins/admin/governance.ts'
+import type { Budgets, Keys, RateLimits } from './plugins/admin/admin-records.ts'
+import { adminPlugin } from './plugins/admin/plugin.ts'
+import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/audit.ts'
+import { auditPlugin } from './plugins/audit/plugin.ts'
+import { createBatches } from './plugins/batches/plugin.ts'
+import { createCache } from './plugins/cache/lazy-cache.ts'
+import { cachePlugin } from './plugins/cache/plugin.ts'
+import { customPlugins } from './plugins/custom/plugin.ts'
+import { embeddingsPlugin } from './plugins/embeddings/plugin.ts'
+import { explainPlugin } from './plugins/explain/plugin.ts'
+import { idempotencyPlugin } from './plugins/idempotency/plugin.ts'
+import { Metrics } from './plugins/metrics/metrics.ts'
+import { metricsPlugin } from './plugins/metrics/plugin.ts'
 import type { MetricsReports } from './plugins/metrics/prometheus.ts'
 import { createMetricsReports } from './plugins/metrics/reports.ts'
-import { createBatches } from './plugins/batches/lazy-batches.ts'
+import { modelsPlugin } from './plugins/models/plugin.ts'
+import { passthroughPlugin } from './plugins/passthrough/plugin.ts'
+import { recordingsPlugin } from './plugins/recordings/plugin.ts'
+import { requestLogPlugin } from './plugins/request-log/plugin.ts'
+import { createRequestLog, type RequestLog } from './plugins/request-log/request-log.ts'
+import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './plugins/savings/explain-plans.ts'
+import { savingsPlugin } from './plugins/savings/plugin.ts'
+import type { ShadowObserver } from './plugins/savings/shadow.ts'
+import { statusPlugin } from './plugins/status/plugin.ts'
+import { storedResponsesPlugin } from './plugins/stored-responses/plugin.ts'
+import { tokenCountsPlugin } from './plugins/token-counts/plugin.ts'
+import { BodyCapacity } from './http/body.ts'
+import { lazyFetch } from './http/lazy-fetch.ts'
+import type { FetchHandler } from './http/web-handler.ts'
+import { createHandler } from './kernel/endpoints.ts'
+import { bodyLimitsOf } from './kernel/parse-request.ts'
 import { createRequestTracker } from './kernel/request-tracker.ts'
-import { createCache } from './plugins/cache/lazy-cache.ts'
+import { createResolve } from './kernel/resolve-model.ts'
+import { type BuiltInPlugin, collectHooks, type EventLog, type Services } from './kernel/services.ts'
+import { asFailure } from './kernel/settle.ts'
+import { checkGatewayOptions, createRuntime, DEFAULT_LIMITS, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
+import { createModelDirectory } from './providers/catalog.ts'
+import { createCircuitBreaker } from './providers/circuit-breaker.ts'
+import { createFailover } from './providers/failover.ts'
 import { smallModelFor } from './providers/small-model.ts'
-import { lazyTurns } from './plugins/stored-responses/lazy-turns.ts'
+import { listedStemOf } from './providers/vendor.ts'
+import { guardStore } from './stores/store-rules.ts'
+import { memoryStore } from './stores/memory.ts'
 import { createWarningLogger } from './stores/warnings.ts'
+import { EventCapacity } from './streams/capacity.ts'
+import { DetachedWork } from './streams/shared-work.ts'
+import { yieldToEventLoop } from './tokens/event-loop.ts'
+import { createMeter, createTokenizer } from './tokens/meter.ts'
 
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
@@ -101,207 +112,141 @@ export interface Gateway {
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
+  const { basePath = '', publicUrl, admin, savings = {}, streams } = options
   const runtime = createRuntime(options.runtime)
-  shareClock(options)
-  const { storeTimeoutMs = 5_000 } = options
-  const servesWithoutStore = options.onStoreFailure === 'allow'
-  const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), {
-    after: runtime.after,
-    timeoutMs: Math.ceil(storeTimeoutMs * STORE_CALL_SHARE),
-  })
+  const store = createStore(options, runtime)
   const directory = createModelDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
-  const breaker = createCircuitBreaker(options.circuitBreaker)
-  const failover = createFailover({ runtime, timeouts, breaker })
-  const observers = {
-    audit: createAudit({ store }),
-    metrics: new Metrics(runtime.now()),
-    log: createRequestLog(options.log, options.runtime?.stderr),
-    now: runtime.now,
-  }
-  if (store.local === true) {
-    observers.log.event(
-      'WARN',
-      'memoryStore() keeps keys, limits and budgets in this process only and loses them when the process ends',
-      runtime.now(),
-    )
-  }
+  const failover = createFailover({ runtime, timeouts, breaker: createCircuitBreaker(options.circuitBreaker) })
+  const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
+  const requestLog = createRequestLog(options.log, options.runtime?.stderr)
+  const log = createEventLog(requestLog, runtime)
+  if (store.local === true) log.warning(LOCAL_STORE_WARNING)
+  const servesWithoutStore = options.onStoreFailure === 'allow'
   const governance = createGovernance(options.governance, {
     store,
     runtime,
     maxRequestMs: timeouts.total,
     keyCacheMs: options.keyCacheMs,
     allowsUnreservedRequests: servesWithoutStore,
-    onFailure: (cause) => observers.log.failure('configuration not applied', asFailure(cause), runtime.now()),
-    onSettlementDropped: ({ reservationId }) => {
-      const cause = new Error(
-        'A settlement was dropped, because the store rejected it or too many are waiting. Its request is not billed.',
-      )
-      observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: reservationId })
-    },
+    onFailure: (cause) => log.failure('configuration not applied', asFailure(cause)),
+    onSettlementDropped: ({ reservationId }) =>
+      log.failure('settlement dropped', new Error(SETTLEMENT_DROPPED), { reservation_id: reservationId }),
   })
-  const logStoreWarnings = createWarningLogger(
-    [store, options.cache === false ? undefined : options.cache?.index],
-    (warning) => observers.log.event('WARN', 'store warning', runtime.now(), { warning }),
-  )
+  const { keys, budgets, rateLimits, adminRecords, ledger, findKey, findKeyById } = governance
+  const { now, after, uuid } = runtime
+  const audit = createAudit({ store })
+  const metrics = new Metrics(now())
   const cache =
     options.cache === false ? undefined : createCache({ pause: yieldToEventLoop, ...options.cache, runtime })
-  const replay = createReplay(options.streams, store, runtime)
-  const services = createServices(options, {
-    runtime,
-    store,
-    governance,
-    failover,
-    directory,
-    timeouts,
-    storeTimeoutMs,
-    observers,
-    cache,
-    replay,
+  const reports = createMetricsReports({
+    metrics,
+    now,
+    cacheCounts: () => cache?.stats(),
+    drops: () => ({ log: requestLog.dropped(), audit: audit.dropped(), settlement: ledger.settlementCounts().dropped }),
+    waitingSettlements: () => ledger.settlementCounts().waiting,
   })
-  const { keys, budgets, rateLimits, ledger, findKeyById } = governance
-  const metrics = createMetricsReports(observers, cache, ledger)
-  const requestTracker = createRequestTracker(runtime)
-  const batches = createBatches(options.batches, { store, services, findKeyById, requestTracker })
-  const handle = createHandler(
-    {
-      services,
-      directory,
-      store,
-      servesWithoutStore,
-      circuits: () => failover.circuits(),
-      providers: options.providers,
-      basePath: options.basePath ?? '',
-      publicUrl: options.publicUrl,
-      admin: {
-        authorize: lazyAuthorize(options.admin, runtime),
-        records: governance.adminRecords,
-        audit: observers.audit,
-        metrics,
-      },
-      requestTracker,
-      batches,
-      passthrough: options.passthrough,
-    },
-    () => {
-      batches.start()
-      logStoreWarnings()
-    },
+  const batches = createBatches(options.batches ?? {}, { store, findKeyById, basePath, publicUrl })
+
+  // The order of the hooks: what may refuse a request comes before what answers it, and both before what costs money.
+  const plugins: readonly BuiltInPlugin[] = [
+    ...(options.plugins === undefined ? [] : [customPlugins(options.plugins, { runtime, log })]),
+    explainPlugin(cache !== undefined),
+    batches.plugin,
+    recordingsPlugin({ ...(streams === false ? { isEnabled: false } : streams), store, now, after, uuid }),
+    storedResponsesPlugin(store),
+    idempotencyPlugin({ store, now, uuid, after }),
+    ...(cache === undefined ? [] : [cachePlugin(cache)]),
+    savingsPlugin(savings, { store, meter, runtime }, shadowObserver(metrics, log)),
+    tokenCountsPlugin(),
+    embeddingsPlugin(),
+    passthroughPlugin(options.passthrough ?? {}, store, directory.provider),
+    modelsPlugin(directory.list),
+    statusPlugin({ store, providers: options.providers, circuits: () => failover.circuits(), servesWithoutStore }),
+    metricsPlugin(metrics, reports, admin),
+    requestLogPlugin(requestLog),
+    auditPlugin(audit, store, admin),
+    adminPlugin(adminRecords, admin),
+  ]
+
+  const limits = { ...DEFAULT_LIMITS, ...options.limits }
+  const detached = new DetachedWork({ after })
+  const services: Services = {
+    findKey,
+    resolve: createResolve(directory, runtime.random),
+    provider: directory.provider,
+    ledger,
+    hooks: collectHooks(plugins),
+    upstream: failover,
+    smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
+    meter,
+    margin: toMarginFunction(options.margin),
+    recentOutputs: new Map(),
+    billsListPrice: options.billing?.cachedTokens === 'list',
+    showsMargin: options.headers?.margin !== false,
+    log,
+    limits,
+    bodyLimits: bodyLimitsOf({ limits, runtime }),
+    bodyCapacity: new BodyCapacity({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after }),
+    eventCapacity: new EventCapacity(streams === false ? {} : (streams ?? {})),
+    detached,
+    requestTracker: createRequestTracker(runtime),
+    isLossy: options.onUntranslatable === 'drop',
+    timeouts,
+    storeTimeoutMs: options.storeTimeoutMs ?? STORE_TIMEOUT_MS,
+    runtime,
+  }
+
+  const logStoreWarnings = createWarningLogger(
+    [store, options.cache === false ? undefined : options.cache?.index],
+    (warning) => log.warning('store warning', { warning }),
   )
-
-  let closing: Promise<void> = Promise.resolve()
-  const shutDown = (): Promise<void> =>
+  const handle = createHandler(services, basePath, () => {
+    batches.start(services)
+    logStoreWarnings()
+  })
+  const close = inSequence(() =>
     closeAll(
-      [
-        batches.stop,
-        replay.close,
-        () => closePlugins(services),
-        runtime.close,
-        ledger.retry,
-        async () => cache?.flush(),
-        () => store.close(),
-      ],
-      (cause) => services.observers.reportFailure('a shutdown step failed', cause),
-    )
-
+      [batches.stop, () => detached.close(), ...services.hooks.close, runtime.close, ledger.retry, () => store.close()],
+      (cause) => log.failure('a shutdown step failed', cause),
+    ),
+  )
   return {
     fetch: lazyFetch({ handle }),
     handle,
     keys,
     budgets,
     rateLimits,
-    metrics,
-    audit: {
-      read: async (query) => (await import('./kernel/fallback-handler.ts')).readAudit(observers.audit, query),
-    },
+    metrics: reports,
+    audit: { read: async (query) => (await import('./plugins/audit/routes.ts')).readAudit(store, query) },
     savings: {
       explain: async (input, explainOptions = {}) => {
-        const { explainSavings } = await import('./kernel/fallback-handler.ts')
-        return explainSavings(input, explainOptions, { savings: options.savings ?? {}, services })
+        const { explainSavings } = await import('./plugins/savings/explain-plans.ts')
+        return explainSavings(input, explainOptions, { savings, services })
       },
     },
     cache: {
       clear: async (filter) => cache?.clear(filter),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
     },
-    batches: { work: batches.work },
-    close: () => {
-      // In sequence, because a second call could otherwise close the store while the first call is sending settlements.
-      closing = closing.catch(() => {}).then(shutDown)
-      return closing
-    },
+    batches: { work: () => batches.work(services) },
+    close,
   }
 }
 
-/** Maximum time that a request waits for an identical request before it calls the upstream itself, in milliseconds. */
-const FOLLOW_TIMEOUT_MS = 30_000
-
-interface ServiceDependencies extends Pick<Services, 'runtime' | 'timeouts' | 'storeTimeoutMs'> {
-  readonly store: Store
-  readonly governance: Governance
-  readonly failover: Failover
-  readonly directory: ModelDirectory
-  readonly observers: ObserverTargets
-  readonly cache: SemanticCache | undefined
-  readonly replay: Replay
-}
-
-function createServices(options: GatewayOptions, dependencies: ServiceDependencies): Services {
-  const { runtime, store, governance, failover, directory, timeouts, storeTimeoutMs, cache, replay } = dependencies
-  const { savings = {} } = options
-  const limits = { ...DEFAULT_LIMITS, ...options.limits }
-  const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
-  const { plugins } = options
-  const observers = observeWithPlugins(createObservers(dependencies.observers), plugins, runtime)
-  const { log, metrics } = dependencies.observers
-  const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
-  return {
-    findKey: governance.findKey,
-    ...(cache !== undefined && { answerCache: { cache, followTimeout: timeout } }),
-    resolve: createResolve(directory, runtime.random),
-    provider: directory.provider,
-    ledger: governance.ledger,
-    turns: lazyTurns(store, runtime),
-    recordings: replay.recordings,
-    idempotency: replay.idempotency,
-    detached: replay.detached,
-    waterfall: createSavings(
-      savings,
-      { store, meter, runtime },
-      {
-        onShadow: (record, fields) => {
-          metrics.recordTrial(record)
-          log.event('INFO', 'shadow', runtime.now(), fields)
-        },
-        onShadowFailure: (cause) => observers.reportFailure('the shadow run of a savings tier failed', cause),
-      },
-    ),
-    markPrompt: createPromptMarker(savings, { store, runtime }),
-    dryRun: () => createDryRun(savings, { store, meter, runtime }),
-    smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
-    upstream: failover,
-    meter,
-    margin: toMarginFunction(options.margin),
-    showsMargin: options.headers?.margin !== false,
-    recentOutputs: new Map(),
-    billsListPrice: options.billing?.cachedTokens === 'list',
-    observers,
-    plugins,
-    limits,
-    bodyLimits: bodyLimitsOf({ limits, runtime }),
-    bodyCapacity: new BodyCapacity({
-      maxBytes: limits.bodyBytesPerKey,
-      waitMs: limits.bodyReadMs,
-      after: runtime.after,
-    }),
-    isLossy: options.onUntranslatable === 'drop',
-    timeouts,
-    storeTimeoutMs,
-    runtime,
-  }
-}
-
+const LOCAL_STORE_WARNING =
+  'memoryStore() keeps keys, limits and budgets in this process only and loses them when the process ends'
+const STORE_TIMEOUT_MS = 5_000
 const STORE_CALL_SHARE = 0.4
+
+function createStore(options: GatewayOptions, { now, after }: Pick<Runtime, 'now' | 'after'>): Store {
+  shareClock(options)
+  const { storeTimeoutMs = STORE_TIMEOUT_MS } = options
+  return guardStore(options.store ?? memoryStore({ now }), {
+    after,
+    timeoutMs: Math.ceil(storeTimeoutMs * STORE_CALL_SHARE),
+  })
+}
 
 /** Stores that compare the gateway's windows and expiries with another clock would reject or drop them. */
 function shareClock({ runtime: { now } = {}, store, cache }: GatewayOptions): void {
@@ -334,31 +279,30 @@ function toMarginFunction(margin: GatewayOptions['margin'] = 1.5): Services['mar
   }
 }
 
-interface Replay {
-  readonly recordings: Recordings
-  readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
-  readonly detached: DetachedWork
-  close(): Promise<void>
+const SETTLEMENT_DROPPED =
+  'A settlement was dropped, because the store rejected it or too many are waiting. Its request is not billed.'
+
+function createEventLog(requestLog: RequestLog, { now }: Pick<Runtime, 'now'>): EventLog {
+  return {
+    failure: (event, cause, fields) => requestLog.failure(event, cause, now(), fields),
+    warning: (event, fields) => requestLog.event('WARN', event, now(), fields),
+    info: (event, fields) => requestLog.event('INFO', event, now(), fields),
+  }
 }
 
-function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
-  const { now, uuid, after } = runtime
-  const recordings = new Recordings({
-    ...(options === false ? { isEnabled: false } : options),
-    store,
-    now,
-    after,
-    uuid,
-  })
-  const idempotency = lazyIdempotency({ store, now, uuid, after })
-  const detached = new DetachedWork({ after })
+/** Counts and logs what the savings tiers would have done. */
+function shadowObserver(metrics: Metrics, log: EventLog): ShadowObserver {
   return {
-    recordings,
-    idempotency,
-    detached,
-    close: async () => {
-      await detached.close()
-      await Promise.all([recordings.flush(), idempotency.flush()])
+    onShadow: (record, fields) => {
+      metrics.recordTrial(record)
+      log.info('shadow', fields)
     },
+    onShadowFailure: (cause) => log.failure('the shadow run of a savings tier failed', cause),
   }
+}
+
+/** A second call could otherwise close the store while the first call is sending settlements. */
+function inSequence(work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> = Promise.resolve()
+  return () => (running = running.catch(() => {}).then(work))
 }

@@ -13,8 +13,8 @@
  */
 export { createGateway, type Gateway } from './gateway.ts'
 export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
-export type { Limits } from './kernel/services.ts'
-export type { AdminOptions } from './plugins/admin/routes.ts'
+export type { Limits } from './kernel/limits.ts'
+export type { AdminOptions } from './kernel/admin-access.ts'
 export type { CacheMetrics, MetricsReports } from './plugins/metrics/prometheus.ts'
 export type { MetricsSummary, ShadowTier, ShadowTierSummary } from './plugins/metrics/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
@@ -45,11 +45,9 @@ export type { StreamsOptions } from './plugins/recordings/options.ts'
 
 export {
   anthropic,
-  extractive,
   openai,
   openaiCompatible,
   type AnthropicOptions,
-  type ExtractiveOptions,
   type OpenaiCompatibleOptions,
   type OpenaiOptions,
 } from './providers/main-providers.ts'
@@ -90,11 +88,11 @@ export type {
   NewBudget,
   NewKey,
   NewRateLimit,
-  PageOptions,
   RateLimitChange,
   RateLimitPage,
   RateLimitRecord,
 } from './plugins/admin/admin-api.ts'
+export type { PageOptions } from './governance/page-query.ts'
 export type { KeyLimits, KeyRateLimit, KeyUsage, ModelUsage, UsageTotals } from './plugins/admin/usage-report.ts'
 export type { Budgets, Keys, RateLimits, RecordMethods } from './plugins/admin/admin-records.ts'
 export type { DurationCode } from './core/store.ts'

@@ -26,14 +26,14 @@ import type {
   PassthroughName,
   PassthroughOptions,
 } from './plugins/passthrough/parse-passthrough.ts'
-import type { Limits } from './kernel/services.ts'
+import type { Limits } from './kernel/limits.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
 import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 import type { LogRecord } from './plugins/request-log/request-log.ts'
-import type { AdminOptions } from './plugins/admin/routes.ts'
 import type { BatchOptions } from './plugins/batches/batch-worker.ts'
 import { checkSavings, type SavingsOptions } from './plugins/savings/options.ts'
 import { checkStreams, type StreamsOptions } from './plugins/recordings/options.ts'
+import type { AdminOptions } from './kernel/admin-access.ts'
 
 /** The request for which a margin is computed. */
 export interface MarginRequest {

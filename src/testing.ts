@@ -2,3 +2,4 @@ export { testProvider, type GatewayUnderTest, type ProviderSetup } from './testi
 export { testStore } from './testing/store-contract.ts'
 export { testAnswerStore, testEmbedder, testVectorIndex, type IndexLimits } from './testing/cache-contracts.ts'
 export type { Expectation, MakeStore, Matchers, TestApi, TestClock } from './testing/store-suite.ts'
+export { extractive, type ExtractiveOptions } from './testing/extractive/extractive.ts'

@@ -11,8 +11,6 @@ import { compileFolders } from './support/cost/compile.ts'
 import type { Created, Entered } from './support/cost/counters.ts'
 import { startUpstream, type Upstream } from './support/upstream.ts'
 
-/** The measured value. The goal is 45. */
-const MAX_FILES = 62
 /** The measured value. The goal is 200. */
 const MAX_FUNCTIONS = 480
 /** The deadlines of all requests share one timer, which is rearmed every few seconds. */
@@ -55,11 +53,10 @@ afterAll(async () => {
 })
 
 describe('a small JSON request', () => {
-  it(`runs code of at most ${MAX_FILES} files and ${MAX_FUNCTIONS} functions`, async () => {
+  it(`runs at most ${MAX_FUNCTIONS} functions`, async () => {
     const { files, functions } = await countMedian<Entered>('entered', ({ functions: all }) => all.length)
 
     expect(files).toContain('src/gateway.ts')
-    expect.soft(files.length, `files:\n${files.join('\n')}\n`).toBeLessThanOrEqual(MAX_FILES)
     expect(functions.length, `functions:\n${functions.join('\n')}\n`).toBeLessThanOrEqual(MAX_FUNCTIONS)
   })
 

@@ -219,7 +219,8 @@ describe('the size', () => {
 
 const program = `
 import { createServer } from 'node:http'
-import { anthropic, createGateway, extractive, GatewayError, openai } from 'sluice'
+import { anthropic, createGateway, GatewayError, openai } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { serve, toNodeHandler } from 'sluice/node'
 import { toExpress } from 'sluice/express'
 import { toFastify } from 'sluice/fastify'

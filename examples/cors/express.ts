@@ -1,7 +1,8 @@
 /** Starts an Express application that allows cross-origin requests from one site: npx tsx examples/cors/express.ts */
 import express from 'express'
 import type { AddressInfo } from 'node:net'
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { toExpress } from 'sluice/express'
 
 const SITE = 'https://app.example.com'

@@ -1,6 +1,7 @@
 /** Starts a Fastify application that allows cross-origin requests from one site: npx tsx examples/cors/fastify.ts */
 import fastify from 'fastify'
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { toFastify } from 'sluice/fastify'
 
 const SITE = 'https://app.example.com'

@@ -2,7 +2,8 @@
  * The file app/ai/[...path]/route.ts of a Next.js application that allows cross-origin requests from one site. The
  * environment variable GATEWAY_KEY contains the secret of the key.
  */
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { toNext, type NextHandler } from 'sluice/next'
 
 const SITE = 'https://app.example.com'

@@ -1,7 +1,8 @@
 /** Starts a server that allows cross-origin requests from one site: npx tsx examples/cors/node.ts */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createGateway, extractive } from 'sluice'
+import { createGateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { toNodeHandler } from 'sluice/node'
 
 const SITE = 'https://app.example.com'

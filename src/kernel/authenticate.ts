@@ -8,11 +8,9 @@ import type { Services } from './services.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
-export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
-  return chain(waitForStore(exchange, findCallerKey(exchange.request, services), services), (key) => {
-    exchange.key = key
-    return exchange as Authenticated
-  })
+export function authenticate(exchange: Exchange, services: Services): MaybePromise<Pick<Authenticated, 'key'>> {
+  const found = waitForStore(exchange, findCallerKey(exchange.request, services), services)
+  return chain(found, (key) => ({ key }))
 }
 
 export function findCallerKey(

@@ -5,18 +5,21 @@ import type { Route } from '../core/ports.ts'
 import { type Prompt, LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
-import type { Answer, Answered, Planned, ResolvedModel, UpstreamPlan } from './exchange.ts'
+import type { Called, Planned, ResolvedModel, UpstreamPlan } from './exchange.ts'
 import { headersToForward } from './measure.ts'
 import type { Services } from './services.ts'
 import type { Translate } from './translation.ts'
 
-export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
+export function callUpstream(planned: Planned, services: Services): MaybePromise<Called> {
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return replay(plan.answer, planned, services)
   const { planning } = plan
   if (planning !== undefined) {
-    const callLater = (): Promise<Answered> => planning.then((final) => callUpstream(final, services))
-    return loadStreaming().then(async ({ openLater }) => setAnswer(planned, await openLater(plan.counts, callLater)))
+    const callLater = (): Promise<Called> => planning.then((final) => callUpstream(final, services))
+    return loadStreaming().then(async ({ openLater }) => ({
+      answer: await openLater(plan.counts, callLater),
+      ...NOT_CALLED,
+    }))
   }
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
@@ -26,7 +29,10 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
     .then((translate) => call(new RoutedCall(planned, plan, translate), planned, services))
 }
 
-export class RoutedCall implements UpstreamCall {
+/** For an answer without a provider, or before one is known. */
+const NOT_CALLED: Omit<Called, 'answer'> = { route: undefined, ignoredFields: [] }
+
+class RoutedCall implements UpstreamCall {
   readonly headers: UpstreamCall['headers']
   readonly cancellation: Cancellation
   readonly keyId: string
@@ -75,87 +81,72 @@ export class RoutedCall implements UpstreamCall {
   }
 }
 
-export function call(routed: RoutedCall, planned: Planned, services: Services): Promise<Answered> {
+function call(routed: RoutedCall, planned: Planned, services: Services): Promise<Called> {
   return planned.prompt.stream ? openStream(planned, routed, services) : complete(planned, routed, services)
 }
 
-export function complete(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
-  return services.upstream
-    .complete(planned.resolved.routes, routed)
-    .then(({ answer, route, ignored }) =>
-      setAnswer(planned, { kind: 'whole', completion: answer }, route, routed.ignoredFor(route, ignored)),
-    )
+function complete(planned: Planned, routed: RoutedCall, services: Services): Promise<Called> {
+  return services.upstream.complete(planned.resolved.routes, routed).then(({ answer, route, ignored }) => ({
+    answer: { kind: 'whole', completion: answer },
+    route,
+    ignoredFields: routed.ignoredFor(route, ignored),
+  }))
 }
 
-export async function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
+async function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Called> {
   // The headers contain an estimated bill. A long prompt is counted while the request waits for the upstream.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
   const { createStream, waitForStream } = await loadStreaming()
   const { routes } = planned.resolved
+  let opened: Called | undefined
   const opening = services.upstream
     .stream(routes, routed, (candidate, received) => createStream(planned, candidate, received, services))
     .then(({ answer: stream, route, ignored }) => {
-      setAnswer(planned, { kind: 'streamed', stream }, route, routed.ignoredFor(route, ignored))
-      return stream
+      const ignoredFields = routed.ignoredFor(route, ignored)
+      opened = { answer: { kind: 'streamed', stream }, route, ignoredFields }
+      return { stream, route, ignoredFields }
     })
   await waitForStream(opening, planned, services.runtime)
   if (counting !== undefined) await counting
-  if (planned.answer !== undefined) return planned as Answered
-  return setAnswer(planned, { kind: 'opening', opening }, undefined, routed.ignoredSoFar(routes[0]))
+  const ignoredFields = routed.ignoredSoFar(routes[0])
+  return opened ?? { answer: { kind: 'opening', opening }, route: undefined, ignoredFields }
 }
 
 export const loadStreaming: () => Promise<typeof streaming> = lazy(() => import('./stream-response.ts'))
 
-export function setAnswer(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
-  exchange.answer = answer
-  exchange.route = route
-  exchange.ignoredFields = ignored
-  return exchange as Answered
-}
-
-export function replay(
-  stored: Completion | AnswerSource,
-  planned: Planned,
-  services: Services,
-): MaybePromise<Answered> {
+function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): MaybePromise<Called> {
   if ('read' in stored) return replayStream(stored, planned, services)
-  return import('./address-to-caller.ts').then(({ addressToCaller }) => {
+  return import('./adapt-response.ts').then(({ addressToCaller }) => {
     const completion = addressToCaller(stored, planned, services.runtime)
     if (planned.prompt.stream) return replayStream(completion, planned, services)
-    return setAnswer(planned, { kind: 'whole', completion })
+    return { answer: { kind: 'whole', completion }, ...NOT_CALLED }
   })
 }
 
-export function replayStream(
-  answer: Completion | AnswerSource,
-  planned: Planned,
-  services: Services,
-): Promise<Answered> {
-  return loadStreaming().then(({ replayAsStream }) =>
-    setAnswer(planned, { kind: 'streamed', stream: replayAsStream(answer, planned, services) }),
-  )
+function replayStream(answer: Completion | AnswerSource, planned: Planned, services: Services): Promise<Called> {
+  return loadStreaming().then(({ replayAsStream }) => ({
+    answer: { kind: 'streamed', stream: replayAsStream(answer, planned, services) },
+    ...NOT_CALLED,
+  }))
 }
 
 /** Ensures that the answer does not exceed the reserved output. */
-export function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
+function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens
-  const granted = planned.reservation.outputTokens
+  const granted = planned.grant.outputTokens
   const grantsMaximum = granted >= model.maxOutputTokens
   const isLimitOptional = model.enforcesMaxOutput !== false && provider.dialect !== 'anthropic'
   if (requested === undefined ? grantsMaximum && isLimitOptional : requested <= granted) return prompt
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }
 
-export const LONG_CONTEXT_TOKENS = 1_000_000
+const LONG_CONTEXT_TOKENS = 1_000_000
 
 /**
  * Removes the beta flag for the one-million-token window if a model's entry has a smaller window. Otherwise, tokens
  * above the window of the entry would not be billed.
  */
-export function withoutLongContext(
-  headers: Readonly<Record<string, string>>,
-  { routes }: ResolvedModel,
-): typeof headers {
+function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
   if (routes.every(({ model }) => upstreamWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers
   const { 'anthropic-beta': betas = '', ...others } = headers
   const allowed = betas.split(',').filter((beta) => !LONG_CONTEXT_BETA.test(beta))

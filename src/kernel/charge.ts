@@ -62,14 +62,10 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 
 /** The upstream may have sent more output than it reported, so the greater count is billed. */
 export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
-  const { plan, size, reservation } = answered
+  const { plan, size, grant } = answered
   if (plan.kind === 'replay') return plan.bill
   const { parts, unmappedText = '' } = answer.completion()
-  const countedOutput = countUpTo(
-    reservation.outputTokens * size.outputs,
-    [...parts.map(textOfPart), unmappedText],
-    meter,
-  )
+  const countedOutput = countUpTo(grant.outputTokens * size.outputs, [...parts.map(textOfPart), unmappedText], meter)
   const route = routeOf(answered)
   const reported = withPromptTokens(answer.usage ?? NO_USAGE, () => expectedPrompt(answered, plan, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
@@ -101,14 +97,14 @@ export function billForFailure(planned: Planned): Bill | undefined {
 }
 
 function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: NanoUsd): Bill | undefined {
-  const { margin, reservation } = planned
+  const { margin, grant } = planned
   const { spent, rewrite, strategy } = plan.optimization
   const actual = add(
     spent,
     plan.attempts.cost(() => plan.counts.sent),
   )
   if (actual === 0) return undefined
-  const reserved = reservation.quote.cost(reservation.outputTokens)
+  const reserved = grant.quote.cost(grant.outputTokens)
   return {
     originalTokens: 0,
     optimizedTokens: 0,
@@ -146,28 +142,28 @@ interface BilledUsage {
 }
 
 export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
-  const { margin, size, reservation, steering } = planned
+  const { margin, size, grant } = planned
   const { optimization, counts, attempts } = plan
   const { model } = route
   const writes = size.billedCacheWrites(route)
   const { servedShare = 0, commonPrefixTokens = 0 } = optimization
-  const maxOutputTokens = Math.max(model.maxOutputTokens, reservation.outputTokens)
+  const maxOutputTokens = Math.max(model.maxOutputTokens, grant.outputTokens)
   const bill = makeBill({
     price: model.price,
     margin,
     strategy: optimization.rewrite?.strategy ?? optimization.strategy ?? PASSTHROUGH,
     localCounts: optimization.rewrite && { ...counts, vendorRatio: optimization.vendorRatio },
-    isForced: steering.force,
+    isForced: optimization.isForced,
     usage,
     ceiling: {
       promptTokens: size.maxReportableTokens(route),
       outputTokens: (maxOutputTokens + size.extraOutputTokens(model)) * size.outputs,
     },
-    reservedTokens: reservation.quote.promptBound?.(model) ?? Infinity,
+    reservedTokens: grant.quote.promptBound?.(model) ?? Infinity,
     isEstimated,
     // The gateway adds markers only to prompts that the vendor would not cache without them.
     vendorCache:
-      writes === undefined || (plan.markedPrompt?.markerCount ?? 0) > 0
+      writes === undefined || (plan.markers?.count ?? 0) > 0
         ? undefined
         : {
             writes,
@@ -189,7 +185,7 @@ interface ModelPrices {
 }
 
 /** Replaces the price of the requested model for the tokens of other models. Usage above the ceiling is not repriced. */
-function withModelPrices(bill: Bill, { planned: { reservation }, route, models }: ModelPrices): Bill {
+function withModelPrices(bill: Bill, { planned: { grant }, route, models }: ModelPrices): Bill {
   if (bill.excessUsage !== undefined) return bill
   const { provider, model: requested } = route
   const priceOf = (id: string): Price =>
@@ -200,7 +196,7 @@ function withModelPrices(bill: Bill, { planned: { reservation }, route, models }
   )
   const reprice = (cost: NanoUsd): NanoUsd => toNanoUsd(Math.max(0, add(cost, difference)))
   const theoretical = reprice(bill.theoretical)
-  const reserved = reservation.quote.cost(reservation.outputTokens)
+  const reserved = grant.quote.cost(grant.outputTokens)
   const billed = toNanoUsd(Math.min(scale(theoretical, bill.margin), Math.max(bill.billed, reserved)))
   return { ...bill, theoretical, actual: reprice(bill.actual), billed }
 }
@@ -214,12 +210,12 @@ function cachesReceivedPrompt({ provider }: Route, writes: CacheWrites): boolean
 const MIN_CACHED_TOKENS = 1024
 
 /** The usage of a prompt without its answer, by the gateway's record of what the vendor has cached. */
-export function expectedPrompt({ size, reservation }: Planned, plan: UpstreamPlan, route: Route): Usage {
-  const { counts, optimization, markedPrompt } = plan
+export function expectedPrompt({ size, grant }: Planned, plan: UpstreamPlan, route: Route): Usage {
+  const { counts, optimization, markers } = plan
   // A prompt that was counted exactly for a small budget may be shorter than its estimate.
-  const sent = Math.min(counts.sent, reservation.quote.promptBound?.(route.model) ?? Infinity)
+  const sent = Math.min(counts.sent, grant.quote.promptBound?.(route.model) ?? Infinity)
   const writes = size.billedCacheWrites(route) ?? 'none'
-  const isMarkedByGateway = (markedPrompt?.markerCount ?? 0) > 0
+  const isMarkedByGateway = (markers?.count ?? 0) > 0
   const isCached = sent >= MIN_CACHED_TOKENS && (isMarkedByGateway || cachesReceivedPrompt(route, writes))
   const cacheReadTokens = isCached ? Math.min(sent, optimization.expectedCacheRead?.() ?? 0) : 0
   const rest = {

@@ -7,7 +7,7 @@ import { modelsOfTools, type Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork } from '../formats/prompt-checks.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
-import type { Limits } from './services.ts'
+import type { Limits } from './limits.ts'
 
 interface Checked {
   readonly prompt: Prompt

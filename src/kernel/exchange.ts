@@ -1,26 +1,24 @@
 import type { NanoUsd } from '../core/money.ts'
 import type { Bill } from '../billing/bill.ts'
-import type { AnswerSource, Completion } from '../core/answer.ts'
+import type { AnswerSource, Completion, FinishReason } from '../core/answer.ts'
 import { Cancellation, isPromise, type MaybePromise } from '../core/async.ts'
 import { type GatewayError, storeError } from '../core/errors.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { CacheWrites } from '../core/money.ts'
-import type { EmbeddingRequest, Model, Route, Runtime } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { CacheWrites, Usage } from '../core/money.ts'
+import type { Model, Route, Runtime } from '../core/ports.ts'
+import type { Part, Prompt } from '../core/prompt.ts'
+import type { SettledEntry } from '../core/store.ts'
 import type { ClientFormat, StreamWriter, WriteContext } from '../formats/format.ts'
-import type { Reservation } from '../governance/reservation.ts'
+import type { Reservation, RequestUsage } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
 import type { Recording } from '../streams/event-buffer.ts'
-import type { FirstRequest } from '../plugins/idempotency/idempotency.ts'
 import type { LiveStream } from '../streams/live-stream.ts'
 import { Subscribers } from '../streams/shared-work.ts'
-import type { MarkedPrompt } from '../plugins/savings/prompt-cache.ts'
-import type { Steering, WaterfallResult } from '../plugins/savings/tier.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { FinishedRequest } from './finished-request.ts'
+import type { FinishedRequest, TierOutcome } from './finished-request.ts'
 
 export interface ExchangeStart {
   /** The value of x-request-id. */
@@ -37,6 +35,19 @@ export interface ExchangeCaller {
   readonly isConnected: boolean
   readonly isDetached: boolean
   readonly cancellation?: Cancellation
+  /** Settles the request. @default at its end */
+  readonly settlement?: PostponedSettlement
+  /** True if the request is planned, but not reserved, sent and settled. @default false */
+  readonly isDryRun?: boolean
+}
+
+/** Receives the end of a request whose result must be stored before it is settled. */
+export interface PostponedSettlement {
+  /** Throws if the request must not continue with this reservation. */
+  accept(reservation: Reservation): void
+  settle(reservation: Reservation, used: RequestUsage, entries: readonly SettledEntry[]): void
+  /** Receives a function that runs the hooks for the end of the request. */
+  observe(outcome: RequestOutcome, observe: () => MaybePromise<void>): void
 }
 
 /** Initializes all fields, because V8 is slower for objects whose shape changes. */
@@ -63,11 +74,13 @@ export class Exchange {
   prompt: Prompt | undefined = undefined
   resolved: ResolvedModel | undefined = undefined
   size: Size | undefined = undefined
-  steering: Steering | undefined = undefined
-  embedding: EmbeddingRequest | undefined = undefined
+  /** True if the request has headers that may steer a plugin. */
+  isSteered = false
   margin = 0
   capacity: OccupiedCapacity | undefined = undefined
-  idempotencyClaim: FirstRequest | undefined = undefined
+  /** What the request may use. */
+  grant: Grant | undefined = undefined
+  /** Undefined for a dry run. */
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
   answer: Answer | undefined = undefined
@@ -83,6 +96,8 @@ export class Exchange {
   finished: FinishedRequest | undefined = undefined
   /** Undefined if the gateway has no plugins. */
   plugins: PluginRun | undefined = undefined
+  readonly settlement: PostponedSettlement | undefined
+  isDryRun: boolean
   isEnded = false
 
   constructor(start: ExchangeStart, caller: ExchangeCaller) {
@@ -93,6 +108,8 @@ export class Exchange {
     this.format = start.format
     this.cancellation = caller.cancellation ?? new Cancellation()
     this.isDetached = caller.isDetached
+    this.settlement = caller.settlement
+    this.isDryRun = caller.isDryRun === true
     this.subscribers = caller.isConnected ? this.#subscribe() : undefined
   }
 
@@ -124,9 +141,19 @@ export interface PluginRun {
   readonly changesResponse: boolean
   /** The whole response as the plugins made it. @default the upstream's completion */
   completion?: Completion
-  createWriter(writer: StreamWriter): StreamWriter
+  createWriter(writer: StreamWriter): StoppableWriter
   observeAttempts(attempts: Attempts): Attempts
 }
+
+/** A writer that can end the response before the upstream does. */
+export interface StoppableWriter extends StreamWriter {
+  readonly stop?: ResponseStop | undefined
+  /** Called when `stop` is set. Present if the writer may set it. */
+  onStop?: () => void
+}
+
+/** How a response ends early: with an error, or with what has been written. */
+export type ResponseStop = { readonly failure: GatewayError } | { readonly finish: FinishReason }
 
 export type Authenticated = Exchange & { readonly key: VirtualKey }
 
@@ -135,14 +162,19 @@ export type Parsed = Authenticated & {
   readonly prompt: Prompt
   readonly resolved: ResolvedModel
   readonly size: Size
-  readonly steering: Steering
 }
 
-export type Reserved = Parsed & { readonly reservation: Reservation }
+/** The part of a reservation on which plans and bills are based. A forecast has the same fields. */
+export type Grant = Pick<Reservation, 'quote' | 'outputTokens' | 'rate'>
+
+export type Reserved = Parsed & { readonly grant: Grant }
 
 export type Planned = Reserved & { readonly plan: Plan }
 
 export type Answered = Planned & { readonly answer: Answer }
+
+/** What the call of an upstream adds to an exchange. */
+export type Called = Pick<Answered, 'answer' | 'route' | 'ignoredFields'>
 
 export interface ResolvedModel {
   readonly name: string
@@ -189,8 +221,17 @@ export interface ReplayPlan {
   /** A stored answer, or the live stream of an identical request. */
   readonly answer: Completion | AnswerSource
   readonly bill: Bill
+  /** Present for an answer that was stored for an earlier request. */
+  readonly stored?: StoredMatch
   /** Present if other requests may wait for this one. */
   readonly keeper?: AnswerKeeper
+}
+
+export interface StoredMatch {
+  /** 1 if both questions are equal. */
+  readonly similarity: number
+  /** In milliseconds since 1970. */
+  readonly storedAt: number
 }
 
 export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
@@ -198,13 +239,53 @@ export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
 export interface UpstreamPlan {
   readonly kind: 'upstream'
   readonly prompt: Prompt
-  readonly optimization: WaterfallResult
+  readonly optimization: Optimization
   readonly counts: PromptCounts
   readonly keeper: AnswerKeeper
   readonly attempts: Attempts
-  readonly markedPrompt?: MarkedPrompt
+  /** Present if the gateway has added markers for the vendor's prompt cache. */
+  readonly markers?: CacheMarkers
   /** Present if the headers of a stream leave before it is known whether the request is a cache hit. */
   readonly planning?: Promise<Planned>
+}
+
+/** The prompt that is sent instead of the received one, what it cost to find, and what the vendor's cache has of it. */
+export interface Optimization {
+  readonly rewrite?: {
+    readonly prompt: Prompt
+    readonly tier: 2 | 3 | 4 | 5
+    readonly strategy: string
+    readonly tokens: number
+  }
+  /** Strategy of a prompt that is sent unchanged. @default passthrough */
+  readonly strategy?: string
+  /** True if the caller pays for the sent prompt even if it costs more than the received one. @default false */
+  readonly isForced?: boolean
+  /** Includes calls that did not lead to a rewrite. */
+  readonly spent: NanoUsd
+  /** The part of `spent` that the caller requested. @default 0 */
+  readonly requestedCost?: NanoUsd
+  readonly verdicts: readonly TierOutcome[]
+  /** Why the other tiers have no verdict. @default the prompt is too small */
+  readonly skipReason?: string
+  /** Share of the received prompt that the vendor's cache would serve, from 0 to 1. @default what the vendor reports */
+  readonly servedShare?: number
+  /** Tokens that a rewritten prompt and the received one have in common at their beginning. */
+  readonly commonPrefixTokens?: number
+  /** Tokens of the sent prompt that the vendor's cache is expected to serve. @default 0 */
+  readonly expectedCacheRead?: () => number
+  /** The vendor's tokens per estimated token, as reported for an earlier turn. @default those of the sent prompt */
+  readonly vendorRatio?: number
+  /** Records that the vendor has processed the sent prompt. Never rejects. */
+  reportSent?(report: { readonly promptTokens: number; readonly usage: Usage | undefined }): Promise<void>
+  /** Receives the answer, or undefined if it is incomplete. Never throws. */
+  reportAnswer?(answer: readonly Part[] | undefined): void
+}
+
+export interface CacheMarkers {
+  readonly count: number
+  /** Receives the usage that the vendor reported. Never rejects. */
+  report(usage: Usage): Promise<void>
 }
 
 export interface AnswerKeeper {
@@ -225,7 +306,13 @@ export type Answer =
   | { readonly kind: 'whole'; readonly completion: Completion }
   | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
   /** The response begins before a provider has opened its stream. */
-  | { readonly kind: 'opening'; readonly opening: Promise<UpstreamStream> }
+  | { readonly kind: 'opening'; readonly opening: Promise<OpenedStream> }
+
+export interface OpenedStream {
+  readonly stream: UpstreamStream
+  readonly route: Route | undefined
+  readonly ignoredFields: readonly string[]
+}
 
 export interface RequestOutcome {
   readonly status: number

@@ -3,11 +3,11 @@ import type { HttpRequest } from '../core/http.ts'
 import { failureHeaders, writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
 import type { WriteFailure } from '../formats/format.ts'
 import type { RateStatus } from '../governance/limits.ts'
-import { noStoreHeaders, type Call } from './run.ts'
+import { type Call } from './call.ts'
 import type { Services } from './services.ts'
 import { asFailure, INTERNAL_FAILURE, routeOf } from './settle.ts'
 import { rateStatusOfCaller } from './authenticate.ts'
-import { baseHeaders, sendJson } from './response-headers.ts'
+import { baseHeaders, sendJson, noStoreHeaders } from './response-headers.ts'
 
 /** Responds to a call whose endpoint is unknown, or whose handler threw. */
 export async function sendFailure(
@@ -20,7 +20,7 @@ export async function sendFailure(
   let writeFailure: WriteFailure = writeChatFailure
   try {
     if (failure.kind === 'internal') {
-      services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: id, ...readableRoute(request) })
+      services.log.failure(INTERNAL_FAILURE, failure, { request_id: id, ...readableRoute(request) })
     }
     writeFailure = failureWriterFor(request)
     rate = await rateStatusOfCaller(request, services)

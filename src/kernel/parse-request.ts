@@ -1,5 +1,4 @@
 import { checkMargin, MAX_MARGIN } from '../billing/bill.ts'
-import { readCacheDirectives } from '../plugins/cache/cache-options.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import {
@@ -17,16 +16,26 @@ import { checkPromptLength, fieldCostsOf } from '../formats/prompt-checks.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess, type VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
-import { readSteeringHeaders, type Steering } from '../plugins/savings/tier.ts'
 import { utf8Length } from '../tokens/estimate.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './resolve-model.ts'
-import { type Authenticated, isBackground, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
+import {
+  type Authenticated,
+  type Exchange,
+  isBackground,
+  type Parsed,
+  type ResolvedModel,
+  waitForStore,
+} from './exchange.ts'
 import { PromptSize, rejectsSampling } from './measure.ts'
-import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
+import type { Limits, RequestBodyLimits } from './limits.ts'
+import type { CompletedBody, Services } from './services.ts'
 
-export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
-  authenticated.steering = readSteering(authenticated.request, { canExplain: true })
+/** What parsing adds to an exchange. */
+export type ParsedParts = Pick<Parsed, 'requestBody' | 'prompt' | 'resolved' | 'size' | 'margin'>
+
+export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<ParsedParts> {
+  checkHeaders(authenticated, { canExplain: true }, services)
   return readJson(authenticated, services, (parsed) => parsePrompt(authenticated, parsed, services))
 }
 
@@ -34,10 +43,11 @@ export function parsePrompt(
   exchange: Authenticated,
   parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'> & Partial<ParsedBody>,
   services: Services,
-): MaybePromise<Parsed> {
+): MaybePromise<ParsedParts> {
   const { format, key } = exchange
-  const recalled = services.turns.recall(format, key, parsed)
-  return chain(waitForStore(exchange, recalled, services), (completed) => {
+  const { turns } = format
+  const completing = (turns && services.hooks.completeBody[0]?.(turns, key, parsed)) ?? parsed
+  return chain(waitForStore<CompletedBody>(exchange, completing, services), (completed) => {
     if (exchange.needsPauses) return readWithPauses(exchange, { parsed, completed }, services)
     const receivedPrompt = format.readPrompt(completed.body, completed.received)
     return validateAndSetPrompt(exchange, { parsed, completed, receivedPrompt }, services)
@@ -48,7 +58,7 @@ async function readWithPauses(
   exchange: Authenticated,
   bodies: Omit<RecalledPrompt, 'receivedPrompt'>,
   services: Services,
-): Promise<Parsed> {
+): Promise<ParsedParts> {
   const { body, received } = bodies.completed
   await yieldToEventLoop()
   const receivedPrompt = exchange.format.readPrompt(body, received)
@@ -59,7 +69,7 @@ async function readWithPauses(
 interface RecalledPrompt {
   readonly parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'>
   /** The body with stored turns. */
-  readonly completed: RecalledBody
+  readonly completed: CompletedBody
   readonly receivedPrompt: Prompt
 }
 
@@ -67,7 +77,7 @@ function validateAndSetPrompt(
   exchange: Authenticated,
   { parsed, completed, receivedPrompt }: RecalledPrompt,
   services: Services,
-): MaybePromise<Parsed> {
+): MaybePromise<ParsedParts> {
   const { key } = exchange
   checkPromptLength(receivedPrompt, services.limits.promptBytes)
   const candidates = services.resolve(receivedPrompt.model, key)
@@ -82,12 +92,11 @@ function validateAndSetPrompt(
     const size = new PromptSize({ prompt, bytes, costs }, exchange, services)
     // The vendor continues background work after the caller has disconnected.
     if (isBackground(prompt)) exchange.detach()
-    exchange.requestBody = parsed.body
-    exchange.prompt = prompt
+    const margin = marginOf(services, key, resolved.name, resolved.routes[0])
+    // Set before the result of the stage, for the record of a request that the checks refuse.
     exchange.resolved = resolved
-    exchange.size = size
-    exchange.margin = marginOf(services, key, resolved.name, resolved.routes[0])
-    return size.checkFields(resolved)?.then(() => exchange as Parsed) ?? (exchange as Parsed)
+    const parts = { requestBody: parsed.body, prompt, resolved, size, margin }
+    return size.checkFields(resolved)?.then(() => parts) ?? parts
   })
 }
 
@@ -190,24 +199,16 @@ function withDefaults(prompt: Prompt, { model, provider }: Route, request: Pick<
   return { ...prompt, settings: isTopPRequested ? { ...others, topP } : { ...others, temperature } }
 }
 
-export function readSteering(
-  request: Pick<HttpRequest, 'header' | 'headerNames'>,
-  options: { readonly canExplain: boolean },
-): Steering {
-  if (!mayHaveSteeringHeader(request.headerNames())) return UNSTEERED
+/** Throws for an invalid or unknown header that steers the gateway or a plugin. */
+export function checkHeaders(
+  exchange: Pick<Exchange, 'request' | 'isSteered'>,
+  endpoint: { readonly canExplain: boolean },
+  { hooks }: Pick<Services, 'hooks'>,
+): void {
+  const { request } = exchange
+  if (!mayHaveSteeringHeader(request.headerNames())) return
+  exchange.isSteered = true
   checkSteeringNames(request.headerNames())
-  if (readFlag(request, 'X-Svc-Explain') && !options.canExplain) throw explainUnavailableError()
   readFlag(request, 'X-Svc-Detach')
-  readCacheDirectives((name) => request.header(name))
-  return readSteeringHeaders(request)
-}
-
-const UNSTEERED: Steering = { vanishing: false, recursive: false }
-
-function explainUnavailableError(): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    'X-Svc-Explain is not available for this path. Send it with a request for a chat completion, a message or a response.',
-    { param: 'X-Svc-Explain' },
-  )
+  for (const check of hooks.checkHeaders) check(request, endpoint)
 }

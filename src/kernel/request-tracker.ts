@@ -1,3 +1,5 @@
+import { isPromise } from '../core/async.ts'
+import type { Handler } from './call.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { RequestTracker } from './services.ts'
 
@@ -30,5 +32,21 @@ export function createRequestTracker({ after }: Pick<Runtime, 'after'>): Request
             waiting.add(proceed)
             signal.addEventListener('abort', proceed)
           }),
+  }
+}
+
+export function trackRequests(requestTracker: RequestTracker, handle: Handler): Handler {
+  return (call) => {
+    requestTracker.enter(call.id)
+    const leave = (): void => requestTracker.leave(call.id)
+    try {
+      const completion = handle(call)
+      if (!isPromise(completion)) return leave()
+      void completion.then(leave, leave)
+      return completion
+    } catch (error) {
+      leave()
+      throw error
+    }
   }
 }

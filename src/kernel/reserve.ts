@@ -1,22 +1,40 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Route } from '../core/ports.ts'
 import { outputLimit } from '../governance/virtual-key.ts'
-import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
-import { type Parsed, type Reserved, waitForStore } from './exchange.ts'
+import {
+  createQuote,
+  type Quote,
+  type QuoteCandidate,
+  type Reservation,
+  type WaitForStore,
+} from '../governance/reservation.ts'
+import { type Authenticated, type Grant, type Parsed, waitForStore } from './exchange.ts'
 import type { Services } from './services.ts'
 
-export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
+/** What a stage adds that reserves. */
+export interface Granted {
+  readonly reservation: Reservation
+  readonly grant: Grant
+}
+
+export function reserve(parsed: Parsed, services: Services): MaybePromise<Granted> {
   const { resolved, size } = parsed
   // If a prompt may exceed a model's context window, its worst-case cost depends on the estimate.
   const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
-  return isPromise(prepared) ? prepared.then(() => reserveQuote(parsed, services)) : reserveQuote(parsed, services)
+  return isPromise(prepared)
+    ? prepared.then(() => reserveQuote(parsed, quote(parsed), services))
+    : reserveQuote(parsed, quote(parsed), services)
 }
 
-function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved> {
-  const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
-  return chain(services.ledger.reserve(parsed.key, quote(parsed), wait), (reservation) => {
-    parsed.reservation = reservation
-    return parsed as Reserved
+export function reserveQuote(
+  authenticated: Authenticated,
+  quoted: Quote,
+  services: Pick<Services, 'ledger' | 'runtime' | 'storeTimeoutMs'>,
+): MaybePromise<Granted> {
+  const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
+  return chain(services.ledger.reserve(authenticated.key, quoted, wait), (reservation) => {
+    authenticated.settlement?.accept(reservation)
+    return { reservation, grant: reservation }
   })
 }
 

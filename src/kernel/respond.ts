@@ -1,11 +1,9 @@
 import type { Completion } from '../core/answer.ts'
 import { type MaybePromise, chain, isPromise } from '../core/async.ts'
-import type { HeaderRecord } from '../core/http.ts'
 import { type Answered, createWriteContext, requestsJsonByInstruction } from './exchange.ts'
-import type { Services } from './services.ts'
-import type { WriteMetrics } from '../formats/format.ts'
+import type { Services, WholeResponse } from './services.ts'
 import { billFor, metricsWriter, prepareBill } from './charge.ts'
-import { isRecorded, storeTurn, settle } from './settle.ts'
+import { settle } from './settle.ts'
 import { loadStreaming } from './call-upstream.ts'
 import { answerHeaders, baseHeaders, sendJson } from './response-headers.ts'
 
@@ -27,15 +25,17 @@ function respondWithCompleteAnswer(
   services: Services,
 ): MaybePromise<undefined> {
   if (!requestsJsonByInstruction(answered)) return sendCompleteAnswer(answered, completion, services)
-  return import('./unwrap-json.ts').then(({ unwrapJson }) =>
+  return import('./adapt-response.ts').then(({ unwrapJson }) =>
     sendCompleteAnswer(answered, unwrapJson(completion), services),
   )
 }
 
 function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
   const { format, sink, plugins } = answered
-  if (format.turns?.isUnfinished(completion) === true) {
-    return loadStreaming().then(({ respondInBackground }) => respondInBackground(answered, completion, services))
+  const { onUnfinished, onResponse } = services.hooks
+  const [settleLater] = onUnfinished
+  if (settleLater !== undefined && format.turns?.isUnfinished(completion) === true) {
+    return settleLater(answered, completion, services).then(() => undefined)
   }
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const writeMetrics = metricsWriter(bill, services)
@@ -46,36 +46,27 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
   if (omitted.length > 0) answered.ignoredFields = [...answered.ignoredFields, ...omitted]
   const headers = answerHeaders(bill, answered.ignoredFields, services)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
-  const stored = chain(settled, () =>
-    keepAnswer(answered, { headers, body, id: completion.id, writeMetrics }, services),
-  )
+  const stored =
+    onResponse.length === 0
+      ? settled
+      : chain(settled, () => keepResponse(answered, { headers, body, id: completion.id, writeMetrics }, services))
   return chain(stored, () => {
-    sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
+    sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.grant.rate), headers), body)
     return undefined
   })
 }
 
-interface CompleteAnswer {
-  /** Headers that are repeated when the answer is replayed. */
-  readonly headers: Readonly<HeaderRecord>
-  readonly body: string
-  readonly id: string
-  readonly writeMetrics: WriteMetrics
-}
-
-function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
-  const { format, key, idempotencyClaim } = answered
-  const { headers, body, id, writeMetrics } = answer
-  if (format.answerId !== undefined && isRecorded(answered, services)) {
-    services.recordings.storeAnswer(
-      { kind: 'whole', text: body, metrics: writeMetrics('summary') },
-      key.id,
-      format.answerId(id),
-    )
+/** Lets the plugins keep a response, one after the other. */
+export function keepResponse(
+  answered: Answered,
+  response: WholeResponse,
+  services: Services,
+  first: number = 0,
+): MaybePromise<void> {
+  const { onResponse } = services.hooks
+  for (let index = first; index < onResponse.length; index++) {
+    const kept = onResponse[index]?.(answered, response, services)
+    if (isPromise(kept)) return kept.then(() => keepResponse(answered, response, services, index + 1))
   }
-  const stored = storeTurn(answered, body, services)
-  if (idempotencyClaim === undefined) return stored
-  return chain(stored, () =>
-    idempotencyClaim.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
-  )
+  return undefined
 }

@@ -1,60 +1,45 @@
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { failureStatus } from '../core/errors.ts'
-import { hasFlag, type HeaderRecord, type HttpRequest, type ResponseSink } from '../core/http.ts'
-import { respond } from './respond.ts'
-import { type Authenticated, Exchange, type Parsed } from './exchange.ts'
-import { parseRequest } from './parse-request.ts'
-import { plan } from './plan.ts'
-import type * as hooks from '../plugins/custom/plugin-hooks.ts'
-import type { Services, RequestTracker } from './services.ts'
-import { asFailure, canceledError, release } from './settle.ts'
-import type { JsonObject } from '../core/json.ts'
+import { hasFlag } from '../core/http.ts'
 import type { ClientFormat } from '../formats/format.ts'
-import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { PathVariables } from '../http/router.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { authenticate } from './authenticate.ts'
-import { reserve } from './reserve.ts'
+import type { Call, Handler } from './call.ts'
 import { callUpstream } from './call-upstream.ts'
-import { baseHeaders, sendJson } from './response-headers.ts'
-
-type Hooks = typeof hooks
+import { type Authenticated, Exchange } from './exchange.ts'
+import { parseRequest } from './parse-request.ts'
+import { plan } from './plan.ts'
+import { reserve } from './reserve.ts'
+import { respond } from './respond.ts'
+import type { RequestHook, Services } from './services.ts'
+import { asFailure, canceledError, release } from './settle.ts'
 
 /** @param authenticateStage Batch items use the key of their batch. */
 export function modelStages(
-  { plugins }: Pick<Services, 'plugins'>,
-  authenticateStage: Stage<Exchange, Authenticated> = authenticate,
+  { hooks }: Pick<Services, 'hooks'>,
+  authenticateStage: Stage<Exchange, Pick<Authenticated, 'key'>> = authenticate,
 ): Stages<Exchange> {
-  // The hooks are loaded with the first request of a gateway with plugins.
-  const hook = <Current extends Exchange>(
-    select: (loaded: Hooks) => Stage<Current, Current>,
-  ): Stage<Current, Current> | undefined =>
-    plugins &&
-    ((exchange, services) =>
-      import('../plugins/custom/plugin-hooks.ts').then((loaded) => select(loaded)(exchange, services)))
   return Stages.begin(authenticateStage) // finds the key
     .next(parseRequest) //                  reads prompt and model, checks permissions
-    .nextIf(hook((loaded) => loaded.onRequest))
-    .next(explain) //                       X-Svc-Explain: returns the plan without running it
-    .next(deduplicate) //                   Idempotency-Key: replays the first answer
-    .nextIf(hook((loaded) => loaded.transformPrompt))
+    .check(hooks.onRequest) //              plugins may answer
+    .check(hooks.deduplicate) //            plugins may answer a repetition
+    .check(hooks.changePrompt) //           plugins may change the prompt
     .next(reserve) //                       reserves rate limits and the worst-case cost
-    .nextIf(hook((loaded) => loaded.onLookup))
-    .next(plan) //                          finds a cached answer, or optimizes the prompt
+    .next(plan) //                          plugins find an answer, or choose the prompt that is sent
     .next(callUpstream) //                  calls a provider, with retries and fallbacks
-    .nextIf(hook((loaded) => loaded.transformResponse))
+    .check(hooks.transformResponse) //      plugins may change or reject the response
     .next(respond) //                       answers in the caller's format; settles once
 }
 
-/** Returns undefined if the stage has answered the request. */
-type Stage<Before, After> = (exchange: Before, services: Services) => MaybePromise<After | undefined>
+/** Returns what it has found, or undefined if it has answered the request. */
+export type Stage<Before, Found> = (exchange: Before, services: Services) => MaybePromise<Found | undefined>
 
-/** The types of `next` ensure that each stage accepts the result of the previous one. */
+/** The types of `next` and `check` ensure that each stage receives what the previous ones have found. */
 interface ErasedStage {
-  run(exchange: Exchange, services: Services): MaybePromise<Exchange | undefined>
+  run(exchange: Exchange, services: Services): MaybePromise<object | boolean | undefined>
 }
 
-/** The stages run synchronously until one of them returns a promise. */
+/** The stages run synchronously until one of them returns a promise. What a stage has found is added to the exchange. */
 export class Stages<Last extends Exchange> {
   readonly #stages: readonly ErasedStage[]
 
@@ -62,17 +47,20 @@ export class Stages<Last extends Exchange> {
     this.#stages = stages
   }
 
-  static begin<After extends Exchange>(stage: Stage<Exchange, After>): Stages<After> {
+  static begin<Found extends object>(stage: Stage<Exchange, Found>): Stages<Exchange & Found> {
     return new Stages([{ run: stage }])
   }
 
-  next<After extends Exchange>(stage: Stage<Last, After>): Stages<After> {
-    const added: { run(exchange: Last, services: Services): MaybePromise<After | undefined> } = { run: stage }
-    return new Stages<After>([...this.#stages, added])
+  next<Found extends object>(stage: Stage<Last, Found>): Stages<Last & Found> {
+    const added: { run(exchange: Last, services: Services): MaybePromise<Found | undefined> } = { run: stage }
+    return new Stages<Last & Found>([...this.#stages, added])
   }
 
-  nextIf(stage: Stage<Last, Last> | undefined): Stages<Last> {
-    return stage === undefined ? this : this.next(stage)
+  check(hooks: readonly RequestHook<Last>[]): Stages<Last> {
+    const added = hooks.map((hook): { run(exchange: Last, services: Services): MaybePromise<boolean> } => ({
+      run: hook,
+    }))
+    return new Stages([...this.#stages, ...added])
   }
 
   run(exchange: Exchange, services: Services): MaybePromise<void> {
@@ -80,7 +68,8 @@ export class Stages<Last extends Exchange> {
       for (let index = 0; index < this.#stages.length; index++) {
         const result = this.#stages[index]?.run(exchange, services)
         if (isPromise(result)) return this.#runAfter(result, index + 1, exchange, services)
-        if (result === undefined) return undefined
+        if (typeof result === 'object') Object.assign(exchange, result)
+        else if (result !== true) return undefined
       }
     } catch (error) {
       return fail(exchange, error, services)
@@ -89,17 +78,20 @@ export class Stages<Last extends Exchange> {
 
   /** One async function for all remaining stages creates fewer promises than a chain. */
   async #runAfter(
-    waiting: Promise<Exchange | undefined>,
+    waiting: Promise<object | boolean | undefined>,
     next: number,
     exchange: Exchange,
     services: Services,
   ): Promise<void> {
     try {
-      let current = await waiting
-      for (let index = next; current !== undefined && index < this.#stages.length; index++) {
+      let result = await waiting
+      for (let index = next; ; index++) {
+        if (typeof result === 'object') Object.assign(exchange, result)
+        else if (result !== true) return
+        if (index === this.#stages.length) return
         if (exchange.needsPauses) await yieldToEventLoop()
-        const result = this.#stages[index]?.run(exchange, services)
-        current = isPromise(result) ? await result : result
+        const pending = this.#stages[index]?.run(exchange, services)
+        result = isPromise(pending) ? await pending : pending
       }
     } catch (error) {
       await fail(exchange, error, services)
@@ -113,51 +105,6 @@ async function fail(exchange: Exchange, error: unknown, services: Services): Pro
   await release(exchange, { status: failureStatus(failure), failure }, services)
   await (await import('./send-failure.ts')).sendFailure(exchange, failure, services)
 }
-
-function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
-  if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
-  return import('../plugins/explain/explain.ts')
-    .then((loaded) => loaded.explain(parsed, services))
-    .finally(() => parsed.capacity?.release())
-}
-
-export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
-  if (parsed.request.header('idempotency-key') === undefined) return parsed
-  return import('../plugins/idempotency/deduplicate.ts').then((loaded) => loaded.deduplicate(parsed, services))
-}
-
-export interface Call {
-  readonly id: string
-  readonly startedAt: number
-  readonly request: HttpRequest
-  readonly sink: ResponseSink
-  readonly query: URLSearchParams
-  readonly variables: PathVariables
-}
-
-/** Parses the query string on each read of `query`, because most endpoints do not use it. */
-export class IncomingCall implements Call {
-  readonly id: string
-  readonly startedAt: number
-  readonly request: HttpRequest
-  readonly sink: ResponseSink
-  readonly variables: PathVariables
-
-  constructor(start: Pick<Call, 'id' | 'startedAt' | 'request' | 'sink'>, variables: PathVariables) {
-    this.id = start.id
-    this.startedAt = start.startedAt
-    this.request = start.request
-    this.sink = start.sink
-    this.variables = variables
-  }
-
-  get query(): URLSearchParams {
-    return new URLSearchParams(this.request.query)
-  }
-}
-
-/** Responds to a call, or throws before the response begins. */
-export type Handler = (call: Call) => MaybePromise<void>
 
 export function modelHandler(format: ClientFormat, services: Services): Handler {
   const stages = modelStages(services)
@@ -177,39 +124,4 @@ export function modelHandler(format: ClientFormat, services: Services): Handler 
 export function createExchange({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
   const isDetached = hasFlag(request, 'x-svc-detach')
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
-}
-
-export function trackRequests(requestTracker: RequestTracker, handle: Handler): Handler {
-  return (call) => {
-    requestTracker.enter(call.id)
-    const leave = (): void => requestTracker.leave(call.id)
-    try {
-      const completion = handle(call)
-      if (!isPromise(completion)) return leave()
-      void completion.then(leave, leave)
-      return completion
-    } catch (error) {
-      leave()
-      throw error
-    }
-  }
-}
-
-export function pathId({ variables }: Call): string {
-  return variables['id'] ?? ''
-}
-
-export async function sendWithRateStatus(
-  call: Call,
-  key: VirtualKey,
-  { ledger }: Pick<Services, 'ledger'>,
-  body: JsonObject,
-): Promise<void> {
-  const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(key)) }
-  sendJson(call.sink, 200, headers, JSON.stringify(body))
-}
-
-/** Proxies do not know that `x-api-key` identifies the caller, and could send a cached response to another caller. */
-export function noStoreHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
-  return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }

@@ -1,27 +1,42 @@
-import type { SemanticCache } from '../plugins/cache/semantic-cache.ts'
+/**
+ * What the stages of a request use, and the port of the built-in plugins. It has the hooks of `Plugin` (plugin.ts), which
+ * is its form for users: plugins/custom calls users' hooks with frozen copies and deadlines, and checks what they return.
+ * The kernel imports no plugin. gateway.ts has the list of plugins; its order is the order of the hooks.
+ */
+import type { Bill } from '../billing/bill.ts'
 import type { Completion } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import type { BodyLimits } from '../core/http.ts'
+import type { GatewayError } from '../core/errors.ts'
+import type { LogEventFields } from '../core/failure-log.ts'
+import type { HeaderRecord, HttpRequest } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Meter, Provider, Route, Runtime, Timeouts, SmallModel } from '../core/ports.ts'
+import type { Meter, Provider, Route, Runtime, SmallModel, Timeouts } from '../core/ports.ts'
+import type { Message, ReceivedBody } from '../core/prompt.ts'
 import type { SettledEntry } from '../core/store.ts'
-import type { ReceivedBody } from '../core/prompt.ts'
-import type { ClientFormat } from '../formats/format.ts'
-import type { ParseLimits } from '../formats/scan-json.ts'
+import type { TurnFormat, WriteMetrics } from '../formats/format.ts'
 import type { Ledger } from '../governance/ledger.ts'
-import type { RequestUsage } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { BodyCapacity } from '../http/body.ts'
-import type { Plugin } from './plugin.ts'
-import type { Idempotency } from '../plugins/idempotency/idempotency.ts'
-import type { Recordings } from '../plugins/recordings/recordings.ts'
+import type { Endpoint } from '../http/router.ts'
+import type { EventCapacity } from '../streams/capacity.ts'
+import type { EventBuffer } from '../streams/event-buffer.ts'
 import type { DetachedWork } from '../streams/shared-work.ts'
-import type { SingleFlight } from '../plugins/cache/single-flight.ts'
-import type { CacheableRequest, MarkedPrompt } from '../plugins/savings/prompt-cache.ts'
-import type { Waterfall } from '../plugins/savings/tier.ts'
 import type { Upstream } from '../upstream/attempts.ts'
-import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
-import type { LogEventFields } from '../core/failure-log.ts'
+import type { Handler } from './call.ts'
+import type {
+  Answered,
+  Authenticated,
+  Exchange,
+  Parsed,
+  RecallResult,
+  RequestOutcome,
+  ResolvedModel,
+  Reserved,
+  UpstreamPlan,
+} from './exchange.ts'
+import type { FinishedRequest } from './finished-request.ts'
+import type { Limits, RequestBodyLimits } from './limits.ts'
+import type { PromptChange } from './plugin.ts'
 
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
@@ -29,113 +44,15 @@ export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
 export type FindKeyById = (id: string) => Promise<VirtualKey | undefined>
 
-export interface Observers {
-  /** Appends the audit record unless the settlement contains it or the key is unknown. */
-  observeRequest(exchange: Exchange, outcome: RequestOutcome): MaybePromise<void>
-  auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
-  reportUnsettled(reserved: Reserved, used: RequestUsage, cause: unknown): void
-  reportFailure(event: string, cause: unknown, fields?: LogEventFields): void
+/** Writes to the log of the gateway. */
+export interface EventLog {
+  /** Reports an error that does not affect the current request. */
+  failure(event: string, cause: unknown, fields?: LogEventFields): void
+  warning(event: string, fields?: LogEventFields): void
+  info(event: string, fields: LogEventFields): void
 }
 
-/** Limits on requests. */
-export interface Limits {
-  /** Maximum size of a body, in bytes. @default 33_554_432 (32 MiB) */
-  readonly bodyBytes: number
-  /**
-   * Maximum total size of the bodies above 1 MiB that one key has in progress, in bytes. A body is in progress from its
-   * arrival to the end of its answer. Further bodies wait, and are rejected with 429 after `bodyReadMs`, or immediately
-   * if 100 are waiting. A key without such bodies in progress may send one that is larger.
-   * @default 134_217_728 (128 MiB)
-   */
-  readonly bodyBytesPerKey: number
-  /** Maximum time to receive a body, in milliseconds. @default 15_000 */
-  readonly bodyReadMs: number
-  /** Maximum nesting depth of a JSON body. @default 64 */
-  readonly jsonDepth: number
-  /** Maximum number of object keys and array elements in a JSON body, except numbers in arrays. @default 100_000 */
-  readonly jsonKeys: number
-  /** Maximum number of keys of each object in a JSON body. @default 10_000 */
-  readonly jsonObjectKeys: number
-  /**
-   * Maximum count of numbers in the arrays of a JSON body, such as embedding inputs sent as tokens. Each counts four
-   * times, except integers of up to 9 digits. @default 500_000
-   */
-  readonly jsonNumbers: number
-  /**
-   * Maximum size of a JSON body without its strings, in bytes: whitespace, numbers, literals and punctuation.
-   * @default 4_194_304 (4 MiB)
-   */
-  readonly jsonSyntaxBytes: number
-  /**
-   * Maximum size of the text in a model request, in bytes: all strings in its body except long base64 data. Does not
-   * apply to embeddings. The default is about 2 million tokens of prose, more than any model in the catalog accepts.
-   * @default 8_388_608 (8 MiB)
-   */
-  readonly promptBytes: number
-  /** Maximum `temperature` in the chat and responses formats. @default 1 */
-  readonly maxTemperature: number
-  /**
-   * How to handle requests that make the vendor read content outside their body or run tools, such as server tools, MCP
-   * servers, and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse`
-   * responds with 403. `allow` reserves only the cost of the body and the answer, so a request can exceed the budget.
-   * @default 'reserve'
-   */
-  readonly vendorTools: 'reserve' | 'refuse' | 'allow'
-  /**
-   * How to handle fields that make the vendor charge more than the list price, such as `service_tier: 'priority'`.
-   * `refuse` responds with 400. `allow` bills the list price; the operator pays the difference. @default 'refuse'
-   */
-  readonly surcharges: 'refuse' | 'allow'
-  /** Idle time on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
-  readonly heartbeatMs: number
-}
-
-export interface RequestBodyLimits extends BodyLimits {
-  readonly json: ParseLimits
-}
-
-export interface AnswerCache {
-  readonly cache: SemanticCache
-  /** Maximum time that a request waits for an identical one. @default unlimited */
-  readonly followTimeout?: { readonly ms: number; readonly after: Runtime['after'] }
-  /** Created with the first request that uses the cache. */
-  singleFlight?: SingleFlight<SharedAnswer, PublishedAnswer>
-}
-
-export interface SharedAnswer {
-  readonly completion: Completion
-  /** Number of tokens of the received prompt. */
-  readonly promptTokens: number
-}
-
-export interface BodyToRecall {
-  readonly body: JsonObject
-  /** Absent if the body must be serialized again. */
-  readonly received?: ReceivedBody | undefined
-}
-
-export interface RecalledBody extends BodyToRecall {
-  /** Present if a provider stores the referenced responses. */
-  readonly restrictRoutes?: (resolved: ResolvedModel) => ResolvedModel
-}
-
-export interface Turns {
-  recall(format: ClientFormat, key: VirtualKey, received: BodyToRecall): MaybePromise<RecalledBody>
-  store(answered: Answered, serialized: string | undefined): MaybePromise<void>
-  /** Returns the answer as JSON text, because its numbers may not be exact after parsing. */
-  find(key: VirtualKey, id: string): Promise<string | undefined>
-  /** Returns the conversation without the answer, as the JSON text of an array. */
-  findInput(key: VirtualKey, id: string): Promise<string | undefined>
-  findProvider(key: VirtualKey, id: string): Promise<string | undefined>
-  storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
-  /** A background response is unsettled while its request waits for settlement. */
-  setUnsettled(key: VirtualKey, id: string, isUnsettled: boolean): Promise<void>
-  isUnsettled(key: VirtualKey, id: string): Promise<boolean>
-  /** Resolves with true if a stored turn or provider name was deleted. */
-  delete(key: VirtualKey, id: string): Promise<boolean>
-}
-
-/** Delays batch items while many requests are in progress. */
+/** Delays optional work while many requests are in progress. */
 export interface RequestTracker {
   enter(id: string): void
   leave(id: string): void
@@ -149,27 +66,15 @@ export interface RequestTracker {
  */
 export type RecentOutputs = Map<string, Map<string, number[]>>
 
-/** Resolves with undefined if no markers are added. */
-export type MarkPrompt = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
-
+/** What the stages of a request use. */
 export interface Services {
   readonly findKey: FindKey
   readonly resolve: Resolve
   readonly provider: (name: string) => Provider | undefined
   readonly ledger: Pick<Ledger, 'reserve' | 'status' | 'forecast'>
-  /** Absent if the cache is disabled. */
-  readonly answerCache?: AnswerCache
-  readonly turns: Turns
-  readonly idempotency: Pick<Idempotency, 'claim'>
-  readonly recordings: Recordings
-  readonly detached: DetachedWork
-  readonly waterfall: Waterfall
-  /** Absent if prompt cache markers are disabled. */
-  readonly markPrompt?: MarkPrompt | undefined
-  /** Returns a waterfall and a `markPrompt` that write nothing to the store and call no embedder. */
-  readonly dryRun: () => Pick<Services, 'waterfall' | 'markPrompt'>
-  readonly smallModel: (route: Route) => SmallModel | undefined
+  readonly hooks: Hooks
   readonly upstream: Upstream
+  readonly smallModel: (route: Route) => SmallModel | undefined
   readonly meter: Meter
   readonly margin: (key: VirtualKey, modelName: string, route: Route | undefined) => number
   /** The expected amounts of a stream depend on them. */
@@ -178,16 +83,151 @@ export interface Services {
   readonly billsListPrice: boolean
   /** False if responses to virtual keys omit the margin, the theoretical and actual cost, and the savings. */
   readonly showsMargin: boolean
-  readonly observers: Observers
-  /** Absent if the gateway has no plugins. */
-  readonly plugins?: readonly Plugin[] | undefined
+  readonly log: EventLog
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
   readonly bodyCapacity: BodyCapacity
+  /** For the events of streams that others may read. */
+  readonly eventCapacity: EventCapacity
+  /** Work that continues after its caller disconnects. */
+  readonly detached: DetachedWork
+  readonly requestTracker: RequestTracker
   /** True if fields that an upstream's format does not support are dropped instead of rejected. */
   readonly isLossy: boolean
   readonly timeouts: Timeouts
   /** Maximum total time that one request spends in `waitForStore`, in milliseconds. */
   readonly storeTimeoutMs: number
   readonly runtime: Runtime
+}
+
+/** A built-in plugin. Each hook is optional. */
+export interface BuiltInPlugin {
+  /** Endpoints besides those of model requests. Called with the first request to one of them. */
+  readonly endpoints?: (services: Services) => MaybePromise<readonly Endpoint<Handler>[]>
+  /** Throws for an invalid header. Called before the body is read, if the request has headers that may steer plugins. */
+  readonly checkHeaders?: (request: Pick<HttpRequest, 'header'>, endpoint: { readonly canExplain: boolean }) => void
+  /** Inserts what the body refers to, before it is read as a prompt. Called for formats that can refer to earlier turns. */
+  readonly completeBody?: (turns: TurnFormat, key: VirtualKey, received: ReadBody) => Promise<CompletedBody>
+  /** After parsing, before any work that costs money. Resolves with false if it has answered the request. */
+  readonly onRequest?: RequestHook<Parsed>
+  /** The same for a repetition of an earlier request. Runs after `onRequest`, and for embeddings. */
+  readonly deduplicate?: RequestHook<Parsed>
+  /** Like `onRequest`, for a request without a prompt that could be answered: embeddings, counts and passthrough. */
+  readonly checkRequest?: (authenticated: Authenticated, services: Services, model?: string) => Promise<void>
+  /** Changes the prompt before the reservation, after all of `deduplicate`. */
+  readonly changePrompt?: RequestHook<Parsed>
+  /** The same for the inputs of embeddings. Resolves with undefined if nothing may be changed. */
+  readonly changeInputs?: (
+    parsed: Parsed,
+    inputs: ChangeableInputs,
+    services: Services,
+  ) => Promise<readonly Message[] | undefined>
+  /** Finds the answer without an upstream. The first one that returns a result decides. */
+  readonly onLookup?: (reserved: Reserved, services: Services) => MaybePromise<RecallResult | undefined>
+  /** Returns the plan with the prompt that is sent. Its cost is part of the bill. */
+  readonly transformPrompt?: (
+    reserved: Reserved,
+    plan: UpstreamPlan,
+    services: Services,
+  ) => MaybePromise<UpstreamPlan | undefined>
+  /** Throws to reject the response. */
+  readonly transformResponse?: RequestHook<Answered>
+  /** Responds and settles later. Called for a response that the vendor continues to generate. */
+  readonly onUnfinished?: (answered: Answered, completion: Completion, services: Services) => Promise<void>
+  /** Receives a whole response after its settlement and before it is sent. */
+  readonly onResponse?: (answered: Answered, response: WholeResponse, services: Services) => MaybePromise<void>
+  /** True if the events of the stream must be stored. */
+  readonly storesEvents?: (answered: Answered, services: Services) => boolean
+  /** Receives a stream when its headers have left. */
+  readonly onStream?: (answered: Answered, stream: StreamedResponse, services: Services) => StreamObserver | undefined
+  /** Receives the failure of a request whose response has not begun. */
+  readonly onFailure?: (exchange: Exchange, response: FailedResponse) => MaybePromise<void>
+  /** Entries that the store appends together with the settlement. */
+  readonly settledEntries?: (finished: FinishedRequest) => readonly SettledEntry[]
+  /** Once for each request that has been settled. */
+  readonly onEnd?: (finished: FinishedRequest, exchange: Exchange, outcome: RequestOutcome) => MaybePromise<void>
+  /** Called by `gateway.close()`. */
+  readonly close?: () => Promise<unknown>
+}
+
+/** Resolves with false if it has answered the request. */
+export type RequestHook<Current extends Exchange> = (current: Current, services: Services) => MaybePromise<boolean>
+
+export interface ChangeableInputs {
+  /** Throws if plugins could not read the inputs. */
+  checkReadable(): void
+  /** Throws for an invalid change. */
+  read(change: PromptChange): readonly Message[]
+}
+
+export interface ReadBody {
+  readonly body: JsonObject
+  /** Absent if the body must be serialized again. */
+  readonly received?: ReceivedBody | undefined
+}
+
+export interface CompletedBody extends ReadBody {
+  /** Present if only some providers have what the body refers to. */
+  readonly restrictRoutes?: (resolved: ResolvedModel) => ResolvedModel
+}
+
+export interface WholeResponse {
+  /** Headers that are repeated when the response is replayed. */
+  readonly headers: Readonly<HeaderRecord>
+  readonly body: string
+  readonly id: string
+  readonly writeMetrics?: WriteMetrics
+}
+
+export interface StreamedResponse {
+  /** Headers that are repeated when the response is replayed. */
+  readonly headers: Readonly<HeaderRecord>
+  readonly buffer: EventBuffer
+}
+
+/** Follows one stream. */
+export interface StreamObserver {
+  /** Called with each chunk from the one that contains the id of the response. */
+  onChunk?(id: string): void
+  /** Settles later and returns true if the vendor continues to generate a response whose stream has been interrupted. */
+  takeOver?(id: string, streamedBill: () => Bill | undefined): boolean
+  /** Receives the data of the last event of a complete stream. */
+  onComplete?(lastData: string | undefined): void
+}
+
+export interface FailedResponse {
+  readonly failure: GatewayError
+  readonly headers: Readonly<HeaderRecord>
+  readonly body: string
+}
+
+type HookName = keyof BuiltInPlugin
+
+/** For each hook, the functions of all plugins in order. An empty array is the whole cost of a feature that is off. */
+export type Hooks = { readonly [Name in HookName]: readonly NonNullable<BuiltInPlugin[Name]>[] }
+
+export function collectHooks(plugins: readonly BuiltInPlugin[]): Hooks {
+  const all = <Name extends HookName>(name: Name): readonly NonNullable<BuiltInPlugin[Name]>[] =>
+    plugins.flatMap((plugin) => plugin[name] ?? [])
+  return {
+    endpoints: all('endpoints'),
+    checkHeaders: all('checkHeaders'),
+    completeBody: all('completeBody'),
+    onRequest: all('onRequest'),
+    deduplicate: all('deduplicate'),
+    checkRequest: all('checkRequest'),
+    changePrompt: all('changePrompt'),
+    changeInputs: all('changeInputs'),
+    onLookup: all('onLookup'),
+    transformPrompt: all('transformPrompt'),
+    transformResponse: all('transformResponse'),
+    onUnfinished: all('onUnfinished'),
+    onResponse: all('onResponse'),
+    storesEvents: all('storesEvents'),
+    onStream: all('onStream'),
+    onFailure: all('onFailure'),
+    settledEntries: all('settledEntries'),
+    onEnd: all('onEnd'),
+    close: all('close'),
+  }
 }

@@ -4,21 +4,10 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
-import type { Audit } from '../plugins/audit/audit.ts'
-import type { Metrics } from '../plugins/metrics/metrics.ts'
-import type { RequestLog } from '../plugins/request-log/request-log.ts'
 import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
-import {
-  type Exchange,
-  type Planned,
-  type RequestOutcome,
-  type Reserved,
-  waitForStore,
-  type Answered,
-  type UpstreamPlan,
-} from './exchange.ts'
-import type { Observers, Services } from './services.ts'
-import { readCacheDirectives } from '../plugins/cache/cache-options.ts'
+import { type Exchange, type Planned, type RequestOutcome, waitForStore, type UpstreamPlan } from './exchange.ts'
+import type { Services } from './services.ts'
+import type { SettledEntry } from '../core/store.ts'
 import type { FinishedRequest } from './finished-request.ts'
 import type { LogEventFields } from '../core/failure-log.ts'
 
@@ -52,7 +41,7 @@ function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, se
   exchange.isEnded = true
   exchange.capacity?.release()
   const settled = settleReservation(exchange, used, outcome, services)
-  const observed = services.observers.observeRequest(exchange, outcome)
+  const observed = observeEnd(exchange, outcome, services)
   if (isPlanned(exchange)) {
     const { plan } = exchange
     storeForLater(exchange, outcome, services)
@@ -72,11 +61,11 @@ async function waitUntilStoreTimeout(exchange: Exchange, ended: Promise<void>, s
 }
 
 /** Lets a shadow trial compare the answer with the prompt that it would have sent. */
-function reportAnswer({ optimization }: UpstreamPlan, { completion }: RequestOutcome, { observers }: Services): void {
+function reportAnswer({ optimization }: UpstreamPlan, { completion }: RequestOutcome, { log }: Services): void {
   try {
     optimization.reportAnswer?.(completion?.().parts)
   } catch (cause) {
-    observers.reportFailure('the shadow run of a savings tier failed', cause)
+    log.failure('the shadow run of a savings tier failed', cause)
   }
 }
 
@@ -85,13 +74,13 @@ const MAX_RECENT_MODELS = 16
 const MAX_RECENT_KEYS = 4096
 
 /** Logs failures instead of throwing, because they must not fail the request. */
-function storeForLater(planned: Planned, outcome: RequestOutcome, { observers, recentOutputs }: Services): void {
+function storeForLater(planned: Planned, outcome: RequestOutcome, { log, recentOutputs }: Services): void {
   try {
-    const { plan, key, resolved, subscribers, embedding } = planned
+    const { plan, key, resolved, subscribers, grant } = planned
     plan.keeper?.finish(outcome)
     if (plan.kind === 'replay') return
     // Written inline, because all requests run this code. Batch items have no subscribers.
-    if (outcome.completion !== undefined && subscribers !== undefined && embedding === undefined) {
+    if (outcome.completion !== undefined && subscribers !== undefined && grant.outputTokens > 0) {
       const models = recentOutputs.get(key.id) ?? new Map<string, number[]>()
       const outputs = models.get(resolved.name) ?? []
       if (outputs.push(outcome.bill?.completionTokens ?? 0) > MAX_RECENT_OUTPUTS) outputs.shift()
@@ -103,15 +92,15 @@ function storeForLater(planned: Planned, outcome: RequestOutcome, { observers, r
       if (models.size > MAX_RECENT_MODELS) models.delete(models.keys().next().value ?? '')
       if (recentOutputs.size > MAX_RECENT_KEYS) recentOutputs.delete(recentOutputs.keys().next().value ?? '')
     }
-    const { optimization, markedPrompt } = plan
-    if (optimization.reportSent === undefined && markedPrompt === undefined) return
+    const { optimization, markers } = plan
+    if (optimization.reportSent === undefined && markers === undefined) return
     const usage = outcome.completion?.().usage
     // Later turns assume that the vendor has cached this prompt. Otherwise, a rejected request would make them cheaper.
     const sentTokens = outcome.bill?.optimizedTokens ?? 0
     if (sentTokens > 0) void optimization.reportSent?.({ promptTokens: sentTokens, usage })
-    if (usage !== undefined) void markedPrompt?.report(usage)
+    if (usage !== undefined) void markers?.report(usage)
   } catch (cause) {
-    observers.reportFailure('an answer could not be stored for later requests', cause)
+    log.failure('an answer could not be stored for later requests', cause)
   }
 }
 
@@ -120,13 +109,21 @@ function settleReservation(
   exchange: Exchange,
   used: RequestUsage,
   outcome: RequestOutcome,
-  { observers }: Services,
+  services: Services,
 ): MaybePromise<void> {
-  const { reservation } = exchange
+  const { reservation, settlement, key } = exchange
   if (reservation === undefined) return
-  const reportUnsettled = (cause: unknown): void => observers.reportUnsettled(exchange as Reserved, used, cause)
+  const reportUnsettled = (cause: unknown): void =>
+    services.log.failure('a settlement failed; it is retried if possible', cause, {
+      request_id: exchange.id,
+      virtual_key_id: key?.id ?? null,
+      billed_nano_usd: used.billed,
+      tokens: used.promptTokens + used.completionTokens,
+    })
   try {
-    const settled = reservation.settle(used, observers.auditEntries(exchange, outcome))
+    const entries = settledEntries(exchange, outcome, services)
+    if (settlement !== undefined) return settlement.settle(reservation, used, entries)
+    const settled = reservation.settle(used, entries)
     return isPromise(settled) ? settled.catch(reportUnsettled) : settled
   } catch (cause) {
     reportUnsettled(cause)
@@ -170,70 +167,41 @@ export function asFailure(error: unknown): GatewayError {
   )
 }
 
-/** Batch items, which have no subscribers, store their results themselves. */
-export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
-  if (!recordings.isEnabled || subscribers === undefined || format.answerId === undefined) return false
-  return readCacheDirectives((name) => request.header(name)).allowsWrite
-}
-
-/** Never throws or rejects, because the answer is sent anyway. */
-export function storeTurn(
-  answered: Answered,
-  serialized: string | undefined,
-  { turns, observers }: Pick<Services, 'turns' | 'observers'>,
-): MaybePromise<void> {
-  const logFailure = (cause: unknown): void =>
-    observers.reportFailure('an answer could not be stored for later requests', cause, { request_id: answered.id })
-  try {
-    const stored = turns.store(answered, serialized)
-    return isPromise(stored) ? stored.catch(logFailure) : stored
-  } catch (cause) {
-    logFailure(cause)
-  }
-}
-
-export interface ObserverTargets {
-  readonly audit: Audit
-  readonly metrics: Metrics
-  readonly log: RequestLog
-  readonly now: () => number
-}
-
 export function routeOf({ method, path }: Pick<HttpRequest, 'method' | 'path'>): string {
   return `${method} ${path}`
 }
 
 export const INTERNAL_FAILURE = 'a request failed because of an internal error'
 
-/** The audit trail omits requests without a known key. Otherwise, callers without a key could fill it. */
-export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
-  const reportFailure: Observers['reportFailure'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
-  return {
-    reportFailure,
-    observeRequest: (exchange, outcome) => {
-      const finished = finishedOf(exchange, outcome, now())
-      metrics.record(finished)
-      if (outcome.failure?.kind === 'internal')
-        reportFailure(INTERNAL_FAILURE, outcome.failure, { request_id: exchange.id, route: routeOf(exchange.request) })
-      const excessUsage = outcome.bill?.excessUsage
-      if (excessUsage !== undefined)
-        log.event('WARN', IMPLAUSIBLE_USAGE, now(), excessUsageFields(exchange, excessUsage))
-      log.write(finished)
-      // If there is a reservation, its settlement contains the audit record.
-      const hasReservation = exchange.reservation !== undefined
-      return finished.keyId === undefined || hasReservation ? undefined : audit.write(finished)
-    },
-    auditEntries: (exchange, outcome) =>
-      exchange.key === undefined ? [] : audit.entriesOf(finishedOf(exchange, outcome, now())),
-    reportUnsettled: (reserved, used, cause) => {
-      reportFailure('a settlement failed; it is retried if possible', cause, {
-        request_id: reserved.id,
-        virtual_key_id: reserved.key.id,
-        billed_nano_usd: used.billed,
-        tokens: used.promptTokens + used.completionTokens,
-      })
-    },
+function settledEntries(exchange: Exchange, outcome: RequestOutcome, services: Services): readonly SettledEntry[] {
+  const entries: SettledEntry[] = []
+  for (const entriesOf of services.hooks.settledEntries) {
+    entries.push(...entriesOf(finishedOf(exchange, outcome, services)))
   }
+  return entries
+}
+
+/** Calls the hooks for the end of a request, also for one that reserves nothing. */
+export function observeEnd(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
+  const { settlement } = exchange
+  if (settlement === undefined) return callEndHooks(exchange, outcome, services)
+  settlement.observe(outcome, () => callEndHooks(exchange, outcome, services))
+}
+
+function callEndHooks(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
+  const { hooks, log } = services
+  const finished = finishedOf(exchange, outcome, services)
+  if (outcome.failure?.kind === 'internal') {
+    log.failure(INTERNAL_FAILURE, outcome.failure, { request_id: exchange.id, route: routeOf(exchange.request) })
+  }
+  const excessUsage = outcome.bill?.excessUsage
+  if (excessUsage !== undefined) log.warning(IMPLAUSIBLE_USAGE, excessUsageFields(exchange, excessUsage))
+  let pending: Promise<void> | undefined
+  for (const onEnd of hooks.onEnd) {
+    const observed = onEnd(finished, exchange, outcome)
+    if (isPromise(observed)) pending = pending === undefined ? observed : pending.then(() => observed)
+  }
+  return pending
 }
 
 const IMPLAUSIBLE_USAGE = 'an upstream reported more tokens than the call could have used; the excess is not billed'
@@ -252,10 +220,11 @@ function excessUsageFields(
   }
 }
 
-/** The settlement, the metrics and the log share one record. */
-function finishedOf(exchange: Exchange, outcome: RequestOutcome, finishedAt: number): FinishedRequest {
+/** The settlement and all hooks share one record. */
+function finishedOf(exchange: Exchange, outcome: RequestOutcome, { runtime }: Services): FinishedRequest {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished
+  const finishedAt = runtime.now()
   const optimization = plan?.kind === 'upstream' ? plan.optimization : undefined
   return (exchange.finished = {
     requestId: id,

@@ -4,35 +4,31 @@ import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { NO_USAGE } from '../core/money.ts'
 import type { Route, Runtime } from '../core/ports.ts'
-import type { StreamWriter } from '../formats/format.ts'
 import { EventBuffer } from '../streams/event-buffer.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { upstreamError, isAnswerSource } from '../upstream/attempts.ts'
 import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
-import { settleInBackground } from '../plugins/stored-responses/background.ts'
 import { billFor, billForIncomplete, metricsWriter } from './charge.ts'
 import { eventSinkOf, STREAM_HEADERS } from './event-sink.ts'
 import { estimateHeaders } from './estimate.ts'
 import {
   type Answer,
   type Answered,
+  type Called,
   createWriteContext,
-  isBackground,
   MAX_HEADER_WAIT_MS,
+  type OpenedStream,
   type Planned,
   type PromptCounts,
   type RequestOutcome,
   requestsJsonByInstruction,
+  type ResponseStop,
+  type StoppableWriter,
   type WrittenExchange,
 } from './exchange.ts'
-import { storingProvider } from '../plugins/stored-responses/storing-provider.ts'
-import { isRecorded, storeTurn, asFailure, canceledError, release, settle } from './settle.ts'
-import type { Services } from './services.ts'
-import { type ResponseStop, TransformingWriter } from '../plugins/custom/transform-response.ts'
+import { asFailure, canceledError, release, settle } from './settle.ts'
+import type { Services, StreamObserver } from './services.ts'
 import { baseHeaders } from './response-headers.ts'
-
-/** Loaded with this module, because each additional dynamic import would split shared code into more chunks. */
-export { respondInBackground } from '../plugins/stored-responses/background.ts'
 
 export function createStream(
   planned: Planned,
@@ -58,18 +54,18 @@ export function createStream(
 /** For a stream whose headers leave before it is known whether the request is a cache hit. */
 export async function openLater(
   counts: PromptCounts,
-  callLater: () => Promise<Answered>,
+  callLater: () => Promise<Called>,
 ): Promise<Extract<Answer, { readonly kind: 'opening' }>> {
   await counts.prepare?.()
-  const opening = callLater().then(({ answer }) => streamOf(answer))
+  const opening = callLater().then(openedOf)
   // `respond` handles the error, but runs later.
   opening.catch(() => {})
   return { kind: 'opening', opening }
 }
 
-function streamOf(answer: Answer): MaybePromise<UpstreamStream> {
+function openedOf({ answer, route, ignoredFields }: Called): MaybePromise<OpenedStream> {
   if (answer.kind === 'whole') throw new Error('The upstream answered a stream request with a whole completion.')
-  return answer.kind === 'streamed' ? answer.stream : answer.opening
+  return answer.kind === 'streamed' ? { stream: answer.stream, route, ignoredFields } : answer.opening
 }
 
 /** Resolves when the stream opens or when the headers must leave. */
@@ -88,7 +84,7 @@ export function waitForStream(
 
 type StreamedExchange = WrittenExchange & Pick<Planned, 'format'>
 
-function createWriter(exchange: StreamedExchange, runtime: Pick<Runtime, 'now'>): StreamWriter {
+function createWriter(exchange: StreamedExchange, runtime: Pick<Runtime, 'now'>): StoppableWriter {
   const writer = exchange.format.createStreamWriter(createWriteContext(exchange, runtime))
   return exchange.plugins?.createWriter(writer) ?? writer
 }
@@ -136,18 +132,19 @@ class StreamAnswer {
   #stream: UpstreamStream
   readonly #services: Services
   readonly #buffer: EventBuffer
-  readonly #isRecorded: boolean
+  #observers: readonly StreamObserver[] = []
   #isOver = false
-  #isResponseRegistered = false
+  /** True if a plugin settles the request later. */
+  #isTakenOver = false
 
   constructor(answered: Answered, stream: UpstreamStream, services: Services) {
     this.#answered = answered
     this.#stream = stream
     this.#services = services
-    this.#isRecorded = isRecorded(answered, services)
-    const canHaveFollowers = answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined
-    const isStored = this.#isRecorded || canHaveFollowers
-    this.#buffer = new EventBuffer(isStored ? services.recordings.reserveCapacity(answered.key.id) : undefined)
+    const isStored =
+      answered.plan.keeper?.share !== undefined ||
+      services.hooks.storesEvents.some((storesEvents) => storesEvents(answered, services))
+    this.#buffer = new EventBuffer(isStored ? services.eventCapacity.reserve(answered.key.id) : undefined)
   }
 
   begin(): undefined {
@@ -156,11 +153,12 @@ class StreamAnswer {
   }
 
   /** A failure of all providers is then an error event. */
-  beginBefore(opening: Promise<UpstreamStream>): void {
+  beginBefore(opening: Promise<OpenedStream>): void {
     this.#sendHeaders()
     opening.then(
-      (stream) =>
+      ({ stream, ...found }) =>
         this.#guard(() => {
+          Object.assign(this.#answered, found)
           this.#stream = stream
           if (!this.#buffer.hasDemand) stream.pause()
           this.#attach()
@@ -171,12 +169,15 @@ class StreamAnswer {
 
   #sendHeaders(): void {
     const answered = this.#answered
-    const { sink, idempotencyClaim, isDetached } = answered
+    const { sink, isDetached } = answered
     const headers = Object.assign(estimateHeaders(answered, this.#services), STREAM_HEADERS)
-    sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
+    sink.begin(200, Object.assign(baseHeaders(answered.id, answered.grant.rate), headers))
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
     answered.onDisconnect = leave
-    idempotencyClaim?.share(headers, this.#buffer)
+    const stream = { headers, buffer: this.#buffer }
+    this.#observers = this.#services.hooks.onStream.flatMap(
+      (onStream) => onStream(answered, stream, this.#services) ?? [],
+    )
     if (isDetached) this.#detach(leave)
     this.#buffer.onDemandChange = (hasDemand) => (hasDemand ? this.#stream.resume() : this.#stream.pause())
   }
@@ -185,22 +186,22 @@ class StreamAnswer {
     this.#share()
     this.#stream.attach({
       onChunk: (chunk) => {
-        this.#register()
+        this.#observe()
         this.#buffer.push(chunk)
       },
       onComplete: () => this.#guard(() => this.#end()),
       onError: (error) => this.#guard(() => this.#fail(error)),
     })
     this.#answered.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
-    const { writer } = this.#stream.translator
-    if (!(writer instanceof TransformingWriter)) return
+    const writer: StoppableWriter = this.#stream.translator.writer
+    if (!('onStop' in writer)) return
     writer.onStop = () => this.#guard(() => this.#stopIfRequested())
     this.#guard(() => this.#stopIfRequested())
   }
 
   get #requestedStop(): ResponseStop | undefined {
-    const { writer } = this.#stream.translator
-    return writer instanceof TransformingWriter ? writer.stop : undefined
+    const writer: StoppableWriter = this.#stream.translator.writer
+    return writer.stop
   }
 
   /** Ends the response because a plugin has ended it. The upstream has charged for what it generated until then. */
@@ -214,11 +215,6 @@ class StreamAnswer {
       this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
     } else this.#finishWithBill(bill, { status: 200 }, true)
     return true
-  }
-
-  /** Set if the vendor continues to generate the response after its stream fails. */
-  get #backgroundProvider(): string | undefined {
-    return isBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
   }
 
   #share(): void {
@@ -262,33 +258,15 @@ class StreamAnswer {
     })
   }
 
-  #register(): void {
-    const { format, key, subscribers, isDetached } = this.#answered
+  #observe(): void {
     const id = this.#stream.translator.answerId
-    if (id !== undefined && this.#backgroundProvider !== undefined) this.#registerResponse(id, this.#backgroundProvider)
-    if (!this.#isRecorded || id === undefined || format.answerId === undefined) return
-    this.#services.recordings.register(this.#buffer, {
-      owner: key.id,
-      id: format.answerId(id),
-      subscribers,
-      isDetached,
-    })
-  }
-
-  /** Lets clients retrieve a background response before its stream ends. */
-  #registerResponse(id: string, provider: string): void {
-    if (this.#isResponseRegistered) return
-    this.#isResponseRegistered = true
-    const { turns, observers } = this.#services
-    const report = (cause: unknown): void =>
-      observers.reportFailure('a background response could not be registered under its id', cause)
-    turns.storeProvider(this.#answered.key, [id], provider).catch(report)
+    if (id !== undefined) for (const observer of this.#observers) observer.onChunk?.(id)
   }
 
   #end(): void {
     if (this.#stopIfRequested()) return
     if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
-    import('./unwrap-json.ts')
+    import('./adapt-response.ts')
       .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
       .then(
         () => this.#guard(() => this.#complete()),
@@ -310,7 +288,8 @@ class StreamAnswer {
     const closingEvents = translator.writer.end(metricsWriter(bill, this.#services))
     this.#finish(bill, outcome, () => {
       this.#buffer.finish(translator.write(closingEvents), isWhole)
-      void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)
+      const lastData = closingEvents.at(-1)?.data
+      for (const observer of this.#observers) observer.onComplete?.(lastData)
     })
   }
 
@@ -346,11 +325,12 @@ class StreamAnswer {
   #endIfContinued(failure: GatewayError): boolean {
     const { translator } = this.#stream
     const id = translator.answerId
-    if (id === undefined || this.#backgroundProvider === undefined) return false
-    if (this.#isOver) return true
-    const streamedBill = translator.hasOutput ? this.#partialBill() : undefined
+    if (id === undefined) return false
+    if (this.#isOver) return this.#isTakenOver
+    const streamedBill = (): Bill | undefined => (translator.hasOutput ? this.#partialBill() : undefined)
+    this.#isTakenOver = this.#observers.some((observer) => observer.takeOver?.(id, streamedBill) === true)
+    if (!this.#isTakenOver) return false
     this.#isOver = true
-    void settleInBackground(this.#answered, { id, streamedBill }, this.#services)
     this.#buffer.finish(this.#writeFailure(failure), false)
     return true
   }

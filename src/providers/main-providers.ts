@@ -2,8 +2,7 @@ import * as z from 'zod/mini'
 import { defaultTransport } from '#transport'
 import { lazy } from '../core/async.ts'
 import type { Embedder } from '../core/cache.ts'
-import type { Price } from '../core/money.ts'
-import type { Provider, Model } from '../core/ports.ts'
+import type { Provider } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'
 import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
@@ -21,7 +20,6 @@ import {
   nonEmptySchema,
   optionError,
   parseOptions,
-  priceSchema,
   providerNameSchema,
   trimTrailingSlashes,
 } from './provider-options.ts'
@@ -213,63 +211,4 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     ...(price !== undefined && { price }),
     embed: async (texts, signal) => (await loadInternalCalls()).embedTexts(endpoint, texts, signal),
   }
-}
-
-/** Options of `extractive()`. */
-export interface ExtractiveOptions {
-  /** @default 'extractive' */
-  readonly name?: string | undefined
-  /** Dollars per million tokens of `extractive`. @default { input: 0.5, output: 2 } */
-  readonly price?: Price
-  /** Dollars per million tokens of `extractive-small`. @default { input: 0.05, output: 0.2 } */
-  readonly smallPrice?: Price
-}
-
-const extractiveSchema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
-  name: z.exactOptional(providerNameSchema),
-  price: z.exactOptional(priceSchema),
-  smallPrice: z.exactOptional(priceSchema),
-})
-
-/**
- * Creates an offline provider for tests and demonstrations. Answers usually consist of the sentences of the prompt that
- * best match the last question. Required tool calls and JSON schemas are filled from the last user message. The models
- * have list prices, so bills, budgets and savings work as with a real provider.
- *
- * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (up to 1024 dimensions).
- */
-export function extractive(options: ExtractiveOptions = {}): Provider {
-  const { name = 'extractive', price, smallPrice } = parseOptions('extractive', extractiveSchema, options)
-  const models = [
-    extractiveModel('extractive', price ?? { input: 0.5, output: 2 }, { small: 'extractive-small' }),
-    extractiveModel('extractive-small', smallPrice ?? { input: 0.05, output: 0.2 }),
-    extractiveModel('extractive-embedding', { input: 0.02, output: 0 }, { kind: 'embedding', maxOutputTokens: 0 }),
-  ]
-  return {
-    name,
-    dialect: 'openai',
-    models,
-    model: (id) => models.find((model) => model.id === id),
-    async complete(call) {
-      const { composeCompletion } = await import('./extractive-answer.ts')
-      call.signal.throwIfAborted()
-      return { answer: await composeCompletion(call), ignored: [] }
-    },
-    async stream(call) {
-      const { composeCompletion, streamCompletion } = await import('./extractive-answer.ts')
-      call.signal.throwIfAborted()
-      return { answer: streamCompletion(await composeCompletion(call), call.signal), ignored: [] }
-    },
-    async embed(call) {
-      const { embedOffline } = await import('./extractive-answer.ts')
-      call.signal.throwIfAborted()
-      return embedOffline(call)
-    },
-    ping: async () => {},
-  }
-}
-
-function extractiveModel(id: string, price: Price, fields: Partial<Model> = {}): Model {
-  const size = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
-  return { id, family: 'extractive', kind: 'chat', ...size, price, ...fields }
 }

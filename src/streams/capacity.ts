@@ -1,6 +1,9 @@
 import type { CapacityShare } from './event-buffer.ts'
 
-export interface CapacityLimits {
+const MIB = 1024 * 1024
+export const MAX_BYTES_PER_STREAM: number = 8 * MIB
+
+interface CapacityLimits {
   readonly entries: number
   readonly bytes: number
   readonly maxBytesPerStream: number
@@ -12,14 +15,18 @@ interface OwnerUsage {
 }
 
 /** An owner with several recordings may use at most as much as remains free, so that it cannot block the others. */
-export class RecordingCapacity {
+export class EventCapacity {
   entries = 0
   bytes = 0
   readonly #limits: CapacityLimits
   readonly #usages = new Map<string, OwnerUsage>()
 
-  constructor(limits: CapacityLimits) {
-    this.#limits = limits
+  constructor({
+    entries = 10_000,
+    bytes = 64 * MIB,
+    maxBytesPerStream = MAX_BYTES_PER_STREAM,
+  }: Partial<CapacityLimits>) {
+    this.#limits = { entries, bytes, maxBytesPerStream }
   }
 
   reserve(owner: string): CapacityShare | undefined {

@@ -2,7 +2,8 @@ import { Agent, request as httpRequest, type IncomingMessage, type RequestOption
 import { connect } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createGateway, extractive } from '../../src/index.ts'
+import { createGateway } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import type { BodyLimits, HttpHandler, HttpHandling, HttpRequest, ResponseSink } from '../../src/core/http.ts'
 
 /** A server that passes its requests to a handler. */

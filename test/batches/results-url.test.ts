@@ -1,6 +1,7 @@
 import Anthropic from '@anthropic-ai/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createGateway, extractive, type Gateway, type GatewayOptions } from '../../src/index.ts'
+import { createGateway, type Gateway, type GatewayOptions } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import { serve } from '../../src/node.ts'
 import { sendRawBytes, sendRequest, type Reply } from '../support/send-request.ts'
 import { completeBatch, createCluster, createItems, createRequest, type Cluster } from './cluster.ts'

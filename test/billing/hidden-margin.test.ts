@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { hideStoredMargin } from '../../src/kernel/stored-margin.ts'
-import { createGateway, extractive, readBill, type Gateway, type LogRecord } from '../../src/index.ts'
+import { createGateway, readBill, type Gateway, type LogRecord } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import {
   chatCompletion,
   completeBatch,

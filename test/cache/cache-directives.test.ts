@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readCacheDirectives } from '../../src/plugins/cache/cache-options.ts'
+import { readCacheDirectives } from '../../src/http/cache-directives.ts'
 
 const directives = (headers: Record<string, string>): ReturnType<typeof readCacheDirectives> =>
   readCacheDirectives((name) => headers[name])

@@ -2,9 +2,10 @@ import { Cancellation } from '../../src/core/async.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { hashEmbedding } from '../../src/plugins/cache/hashing-embedder.ts'
-import type { CacheDirectives, SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
+import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
+import type { CacheDirectives } from '../../src/http/cache-directives.ts'
 import { checkGatewayOptions } from '../../src/options.ts'
-import { extractive } from '../../src/providers/main-providers.ts'
+import { extractive } from '../../src/testing/extractive/extractive.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 import {
   chatPrompt,

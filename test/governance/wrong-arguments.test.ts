@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createGateway, extractive, GatewayError, type Gateway } from '../../src/index.ts'
+import { createGateway, GatewayError, type Gateway } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 
 let gateway: Gateway
 let id: string

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createGateway, extractive, type Gateway } from '../../src/index.ts'
+import { createGateway, type Gateway } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import { DURATION_CODES } from '../../src/core/store.ts'
 import { PLAN_NAMES } from '../../src/governance/virtual-key.ts'
 import {

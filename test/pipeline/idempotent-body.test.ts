@@ -34,7 +34,9 @@ async function fingerprintOf(
     if (isRunning) setImmediate(turn)
   }
   turn()
-  await deduplicate(parsed as never as Parsed, { idempotency: { claim }, timeouts: { total: 1 } } as never as Services)
+  await deduplicate(parsed as never as Parsed, { claim: claim as never }, {
+    timeouts: { total: 1 },
+  } as never as Services)
   isRunning = false
   return { fingerprint, turns }
 }

@@ -102,7 +102,7 @@ describe('a hook without an end', () => {
   it('is abandoned after its timeout, and its late result is ignored', async () => {
     const runtime = manualRuntime(() => ({ pause: () => {}, resume: () => {}, abort: () => {} }))
     const reported: unknown[] = []
-    const observers = { reportFailure: (...report: unknown[]) => void reported.push(report) }
+    const log = { failure: (...report: unknown[]) => void reported.push(report) }
     let resolve: (value: string) => void = () => {}
     const plugin: Plugin = { name: 'slow', onFailure: 'skip', timeoutMs: 2_000 }
     const hook = {
@@ -111,7 +111,7 @@ describe('a hook without an end', () => {
       call: () => new Promise<string>((later) => (resolve = later)),
       check: (value: string) => value,
     }
-    const called = callHook(hook, { cancellation: new Cancellation() }, { runtime, observers: observers as never })
+    const called = callHook(hook, { cancellation: new Cancellation() }, { runtime, log: log as never })
 
     runtime.advance(1_999)
     expect(reported).toEqual([])

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { redactEmails } from '../../examples/plugins/redact-emails.ts'
-import { createGateway, createSlot, extractive, GatewayError, type Plugin } from '../../src/index.ts'
+import { createGateway, createSlot, GatewayError, type Plugin } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import type { Json } from '../../src/core/json.ts'
 import { readResults, waitForBatch } from '../support/batches.ts'
 import { KINDS } from '../support/plugin-requests.ts'

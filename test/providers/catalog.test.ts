@@ -4,11 +4,11 @@ import type { Model, Provider } from '../../src/core/ports.ts'
 import {
   anthropic,
   ANTHROPIC_MODELS,
-  extractive,
   openai,
   OPENAI_MODELS,
   openaiCompatible,
 } from '../../src/providers/main-providers.ts'
+import { extractive } from '../../src/testing/extractive/extractive.ts'
 import { familyOf } from '../../src/providers/vendor.ts'
 import anthropicCatalog from '../../src/providers/models/anthropic.json' with { type: 'json' }
 import { config } from 'zod'

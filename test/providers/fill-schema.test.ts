@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
-import { fillSchema, MAX_CHARACTERS, MAX_VALUES } from '../../src/providers/fill-schema.ts'
+import { fillSchema, MAX_CHARACTERS, MAX_VALUES } from '../../src/testing/extractive/fill-schema.ts'
 
 const LEVELS = 8
 

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { anthropic, createGateway, extractive, openaiCompatible } from '../../src/index.ts'
+import { anthropic, createGateway, openaiCompatible } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import { testProvider } from '../../src/testing.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 import { echo } from '../types/ports-program.ts'

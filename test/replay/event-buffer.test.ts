@@ -6,7 +6,7 @@ import {
   type EventSink,
   skipEvents,
 } from '../../src/streams/event-buffer.ts'
-import { RecordingCapacity } from '../../src/streams/capacity.ts'
+import { EventCapacity } from '../../src/streams/capacity.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, maxBytesPerStream: 1_000_000 }
@@ -72,7 +72,7 @@ class Reader implements EventSink {
 
 /** Creates a buffer and records the demand it reports: true for more events, false for a pause. */
 function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly demands: boolean[] } {
-  const buffer = new EventBuffer(new RecordingCapacity(bounds).reserve('key'))
+  const buffer = new EventBuffer(new EventCapacity(bounds).reserve('key'))
   const demands: boolean[] = []
   buffer.onDemandChange = (isWanted) => demands.push(isWanted)
   return { buffer, demands }
@@ -319,7 +319,7 @@ describe('an event buffer whose capacity is exhausted', () => {
         fc.array(fc.tuple(fc.nat(60), fc.constantFrom('stays', 'leaves', 'slow')), { maxLength: 20 }),
         (all) => {
           const bounds = { entries: 5, bytes: 20_000, maxBytesPerStream: 8000 }
-          const room = new RecordingCapacity(bounds)
+          const room = new EventCapacity(bounds)
           const made = all.map(([length, kind]) => {
             const buffer = new EventBuffer(room.reserve('key'))
             const reader = new Reader(kind === 'slow' ? 1 : Infinity)

@@ -1,13 +1,7 @@
 import { toFile, type OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import {
-  createGateway,
-  extractive,
-  memoryStore,
-  openaiCompatible,
-  type GatewayOptions,
-  type Store,
-} from '../../src/index.ts'
+import { createGateway, memoryStore, openaiCompatible, type GatewayOptions, type Store } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { sendRequest, expectErrorResponse, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'

@@ -1,11 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import {
-  createGateway,
-  extractive,
-  memoryStore,
-  type GatewayOptions,
-  type MemoryStoreOptions,
-} from '../../src/index.ts'
+import { createGateway, memoryStore, type GatewayOptions, type MemoryStoreOptions } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import { MESSAGE } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { splitEvents, messageIdOf, post, readStream } from '../support/read-stream.ts'

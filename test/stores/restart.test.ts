@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
-import { createGateway, extractive, type Gateway } from '../../src/index.ts'
+import { createGateway, type Gateway } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import { sqliteStore } from '../../src/sqlite.ts'
 import { sqliteDrivers, temporaryDirectory } from '../support/sqlite.ts'
 

@@ -1,6 +1,7 @@
 import Database from 'libsql'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createGateway, extractive, memoryStore, type Gateway } from '../../src/index.ts'
+import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import type { AnswerStore, Store } from '../../src/index.ts'
 import { postgresAnswerStore, postgresStore } from '../../src/postgres.ts'
 import { redisAnswerStore, redisStore, redisVectorIndex } from '../../src/redis.ts'

@@ -1,4 +1,5 @@
-import { anthropic, createGateway, extractive, openai, openaiCompatible, openaiEmbedder, type Gateway } from 'sluice'
+import { anthropic, createGateway, openai, openaiCompatible, openaiEmbedder, type Gateway } from 'sluice'
+import { extractive } from 'sluice/testing'
 import { bedrock } from 'sluice/bedrock'
 import { serve } from 'sluice/node'
 import { postgresStore, type PostgresClient } from 'sluice/postgres'

@@ -2,13 +2,13 @@ import { describe, expect, it } from 'vitest'
 import {
   anthropic,
   createGateway,
-  extractive,
   GatewayError,
   memoryStore,
   openai,
   openaiCompatible,
   openaiEmbedder,
 } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import { bedrock } from '../../src/bedrock.ts'
 import { serve } from '../../src/node.ts'
 import { postgresAnswerStore, postgresStore, postgresVectorIndex } from '../../src/postgres.ts'

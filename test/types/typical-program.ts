@@ -1,6 +1,5 @@
 import {
   createGateway,
-  extractive,
   readBill,
   type AuditRecord,
   type KeyUsage,
@@ -8,6 +7,7 @@ import {
   type MetricsSummary,
   type ResponseBill,
 } from 'sluice'
+import { extractive } from 'sluice/testing'
 
 /** The values that a typical program reads. A cast needed here would be needed in every program. */
 export interface Report {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createGateway, extractive } from '../../src/index.ts'
+import { createGateway } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 
 describe.each(['savings', 'cache'] as const)('the price of the embedder of %s', (option) => {
   const create = (price: number): (() => unknown) => {

@@ -17,6 +17,7 @@ import type {
 } from './admin-api.ts'
 import { SAFE_ID } from '../../governance/stored-records.ts'
 import { hashSecret, type KeyFormat, PLAN_NAMES, prefixOfSecret, UNLIMITED } from '../../governance/virtual-key.ts'
+import { TIMESTAMP_FORMAT, isTimestamp } from '../../governance/timestamps.ts'
 
 /** $9,000,000 in cents. The largest safe integer of nano-dollars is about $9,007,199. */
 const MAX_CENTS = 900_000_000
@@ -91,12 +92,6 @@ const recordId = matching(
 const duration = oneOf(DURATION_CODES)
 const dollars = numberUpTo(MAX_CENTS / 100, 'a number of dollars')
 const modelNames = list(text(1, MAX_NAME_LENGTH), 1_000)
-
-export const TIMESTAMP_FORMAT = 'a time with a time zone, such as 2027-01-31T00:00:00Z'
-
-export function isTimestamp(value: unknown): boolean {
-  return z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value)))
-}
 
 const providerSchema = record({
   provider: matching(/^[\w.-]{1,100}$/, 'the name of a provider'),
@@ -212,7 +207,7 @@ export function parseRateLimitChange(body: unknown): WireForm<RateLimitChange> {
 /** The application may have loaded a language of zod, whose messages would replace ours. */
 const PLAIN = { error: () => 'Invalid input' }
 
-function parse<Value>(schema: z.ZodMiniType<Value>, input: unknown, example: string): Value {
+export function parse<Value>(schema: z.ZodMiniType<Value>, input: unknown, example: string): Value {
   if (!isJsonObject(input)) {
     // The path hides strings, which may be secrets.
     const problem = expectedText(`an object, such as ${example}`, input, 'value')

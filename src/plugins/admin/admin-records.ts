@@ -13,15 +13,12 @@ import {
   type ConfiguredRateLimit,
   type CreatedKey,
   type DeletedRecord,
-  invalidFieldError,
   type KeyChange,
   type KeyPage,
   type KeyRecord,
   type NewBudget,
   type NewKey,
   type NewRateLimit,
-  type PageOptions,
-  parsePageQuery,
   type RateLimitChange,
   type RateLimitPage,
   type RateLimitRecord,
@@ -46,6 +43,7 @@ import {
   type UsageReports,
 } from './usage-report.ts'
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from '../../governance/virtual-key.ts'
+import { invalidFieldError, type PageOptions, parsePageQuery } from '../../governance/page-query.ts'
 
 export { callInProcess } from '../../core/field-names.ts'
 export { createKeyring } from './keyring.ts'

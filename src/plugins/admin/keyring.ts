@@ -2,14 +2,7 @@ import { GatewayError } from '../../core/errors.ts'
 import type { WireForm } from '../../core/field-names.ts'
 import { type NanoUsd, toCents, toNanoUsd } from '../../core/money.ts'
 import type { DurationCode, Store } from '../../core/store.ts'
-import {
-  invalidFieldError,
-  type KeyChange,
-  type KeyProvider,
-  type KeyRecord,
-  type ListedKey,
-  type NewKey,
-} from './admin-api.ts'
+import { type KeyChange, type KeyProvider, type KeyRecord, type ListedKey, type NewKey } from './admin-api.ts'
 import type { HashedKey, ParsedKeyChange } from './admin-input.ts'
 import {
   HASH_PREFIX,
@@ -30,6 +23,7 @@ import {
   UNLIMITED,
   type VirtualKey,
 } from '../../governance/virtual-key.ts'
+import { invalidFieldError } from '../../governance/page-query.ts'
 
 const NANO_USD_PER_CENT = 1e7
 

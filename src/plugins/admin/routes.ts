@@ -1,42 +1,37 @@
 import { GatewayError } from '../../core/errors.ts'
-import { toWire } from '../../core/field-names.ts'
-import type { BodyLimits, HttpRequest } from '../../core/http.ts'
 import type { JsonObject } from '../../core/json.ts'
-import type { Runtime } from '../../core/ports.ts'
 import { parseBodyInSteps } from '../../formats/parse-body.ts'
-import { parsePageQuery } from './admin-api.ts'
-import { isTimestamp, TIMESTAMP_FORMAT } from './admin-input.ts'
 import type { AdminRecords, WireRecords } from './admin-records.ts'
-import { isSafeId } from '../../governance/stored-records.ts'
-import { isSameSecret } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../../http/body.ts'
 import type { Endpoint } from '../../http/router.ts'
-import { lazyBody, shareBody, toWebRequest } from '../../http/web-handler.ts'
 import { parseLimits } from '../../kernel/parse-request.ts'
 import type { Services } from '../../kernel/services.ts'
-import type { Audit, AuditQuery } from '../audit/audit.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import { noStoreHeaders, pathId, IncomingCall, type Call, type Handler } from '../../kernel/run.ts'
-import { isTrueWithin } from '../../core/async.ts'
-import { metrics, type MetricsReports } from '../metrics/prometheus.ts'
-import { findCallerKey, readBearer } from '../../kernel/authenticate.ts'
-import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { parseDigits } from '../../governance/page-query.ts'
+import { pathId, type Call, type Handler } from '../../kernel/call.ts'
+import { findCallerKey } from '../../kernel/authenticate.ts'
+import { baseHeaders, noStoreHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { createGate, type Gate } from '../../kernel/admin-access.ts'
+import type { AdminOptions } from '../../kernel/admin-access.ts'
 
-export interface AdminDependencies {
-  readonly authorize: Authorize
+interface AdminDependencies {
   readonly records: () => Promise<AdminRecords>
-  readonly audit: Pick<Audit, 'read'>
-  readonly metrics: MetricsReports
-  readonly services: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
+  readonly gate: Gate
+  readonly services: Services
 }
 
 type SelectRecords = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
 
-export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoint<Handler>[] {
-  const { records } = dependencies
-  const { requireAdmin, respondWith } = createGate(dependencies)
+export function adminEndpoints(
+  records: () => Promise<AdminRecords>,
+  admin: AdminOptions | undefined,
+  services: Services,
+): readonly Endpoint<Handler>[] {
+  const gate = createGate(admin, services)
+  const dependencies = { records, gate, services }
+  const { respondWith } = gate
   const keyReport = (name: string, report: 'usage' | 'rateLimit'): Endpoint<Handler> => ({
     method: 'GET',
     path: `${BASE}/virtual-keys/:id/${name}`,
@@ -49,30 +44,7 @@ export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoi
     keyReport('rate-limit', 'rateLimit'),
     ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, dependencies),
     ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, dependencies),
-    { method: 'GET', path: `${BASE}/audit`, handle: respondWith((call) => readAudit(call, dependencies.audit)) },
-    { method: 'GET', path: '/metrics', handle: requireAdmin(metrics(dependencies.metrics)) },
-    {
-      method: 'GET',
-      path: '/metrics/cache',
-      handle: respondWith(async () => Object(toWire(dependencies.metrics.cache()))),
-    },
   ]
-}
-
-interface Gate {
-  readonly requireAdmin: (handle: Handler) => Handler
-  readonly respondWith: (action: (call: Call) => Promise<object>, status?: number) => Handler
-}
-
-function createGate({ authorize, services }: AdminDependencies): Gate {
-  const requireAdmin: Gate['requireAdmin'] = (handle) => async (call) => {
-    const { id, startedAt, sink, variables } = call
-    const request = await authorize(call.request, services.bodyLimits)
-    return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
-  }
-  const respondWith: Gate['respondWith'] = (action, status = 200) =>
-    requireAdmin(async (call) => sendJson(call.sink, status, noStoreHeaders(call), JSON.stringify(await action(call))))
-  return { requireAdmin, respondWith }
 }
 
 function recordEndpoints(
@@ -80,7 +52,7 @@ function recordEndpoints(
   select: SelectRecords,
   dependencies: AdminDependencies,
 ): readonly Endpoint<Handler>[] {
-  const { respondWith } = createGate(dependencies)
+  const { respondWith } = dependencies.gate
   const selected = async (): Promise<WireRecords<object, object>> => select(await dependencies.records())
   const create = async (call: Call): Promise<object> => {
     const body = await readAdminBody(call, dependencies.services)
@@ -136,92 +108,4 @@ function pageOptions({ query }: Call): { readonly limit?: number; readonly after
   const limit = query.get('limit')
   const after = query.get('after')
   return { ...(limit !== null && { limit: parseDigits(limit) }), ...(after !== null && { after }) }
-}
-
-/** Accepts only digits, because `Number` would also accept an empty text, `1e2` and `0x10`. */
-function parseDigits(text: string): number {
-  return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
-}
-
-async function readAudit({ query }: Call, audit: Pick<Audit, 'read'>): Promise<object> {
-  const { records, next } = await audit.read(auditQuery(query))
-  return { records, has_more: next !== undefined, next: next ?? null }
-}
-
-const CURSOR = /^[\x21-\x7e]{1,200}$/
-
-function auditQuery(query: URLSearchParams): AuditQuery {
-  const read = (name: string, expected: string, accepts: (text: string) => boolean): string | undefined => {
-    const text = query.get(name) ?? undefined
-    if (text === undefined || accepts(text)) return text
-    throw new GatewayError('invalid-admin-request', `${name}: expected ${expected}.`, { param: name })
-  }
-  const keyId = read('key_id', 'the id of a virtual key', isSafeId)
-  const after = read('after', 'the "next" value of the previous page', (text) => CURSOR.test(text))
-  const limit = query.get('limit')
-  const page = parsePageQuery(limit === null ? {} : { limit: parseDigits(limit) })
-  const from = read('from', TIMESTAMP_FORMAT, isTimestamp)
-  const to = read('to', TIMESTAMP_FORMAT, isTimestamp)
-  return {
-    ...page,
-    ...(keyId !== undefined && { keyId }),
-    ...(after !== undefined && { after }),
-    ...(from !== undefined && { from: Date.parse(from) }),
-    ...(to !== undefined && { to: Date.parse(to) }),
-  }
-}
-
-/**
- * Authorization of the admin API and the metrics. If neither field is set, their endpoints respond with 401. Exception:
- * `GET …/virtual-keys/limits` always requires a virtual key instead.
- */
-export interface AdminOptions {
-  /** The admin key, sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
-  readonly key?: string | undefined
-  /**
-   * Returns true to permit the request. May read the body. For any other value, a rejection, or no result within 10
-   * seconds, the gateway responds with 401. If `key` is also set, either check suffices.
-   */
-  readonly authorize?: (request: Request) => boolean | Promise<boolean>
-}
-
-/** Returns a request whose body can still be read. Throws `unauthenticated`. */
-export type Authorize = (request: HttpRequest, limits: BodyLimits) => Promise<HttpRequest>
-
-const AUTHORIZE_TIMEOUT_MS = 10_000
-
-export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
-  const { key, authorize } = admin ?? {}
-  return async (request, limits) => {
-    if (key === undefined && authorize === undefined) {
-      throw new GatewayError(
-        'unauthenticated',
-        'The admin API is not configured. Pass `admin: { key }` with at least 16 characters, or `admin: { authorize }`, to createGateway, and send the key as Authorization: Bearer or x-admin-key.',
-        { code: 'admin_not_configured' },
-      )
-    }
-    if (key !== undefined && hasAdminKey(request, key)) return request
-    if (authorize !== undefined) {
-      const shared = shareBody(request)
-      if (
-        await isTrueWithin(
-          AUTHORIZE_TIMEOUT_MS,
-          () => authorize(toWebRequest(shared, () => lazyBody(shared, limits))),
-          runtime,
-        )
-      )
-        return shared
-    }
-    throw new GatewayError(
-      'unauthenticated',
-      'This path requires admin credentials, such as the admin key sent as Authorization: Bearer or x-admin-key.',
-      { code: 'invalid_admin_key' },
-    )
-  }
-}
-
-function hasAdminKey(request: HttpRequest, key: string): boolean {
-  const secrets = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
-  // Both headers are always compared. Otherwise, the response time would reveal which header matches.
-  return secrets.filter((secret) => isSameSecret(secret, key)).length > 0
 }

@@ -1,7 +1,6 @@
 import { isPromise, type MaybePromise } from '../../core/async.ts'
 import type { FailureKind } from '../../core/errors.ts'
 import type { WireForm } from '../../core/field-names.ts'
-import { isJsonObject, parseJson } from '../../core/json.ts'
 import { toCents, toDollars, ZERO } from '../../core/money.ts'
 import { type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../../core/store.ts'
 import { type FinishedRequest, type FinalOutcome, outcomeOf, truncateName } from '../../kernel/finished-request.ts'
@@ -54,20 +53,17 @@ export interface AuditPage {
   readonly next?: string
 }
 
-type WireAuditRecord = WireForm<AuditRecord>
+export type WireAuditRecord = WireForm<AuditRecord>
 
 export interface Audit {
   /** Never rejects. A record that the store does not accept is counted in `dropped`. */
   write(finished: FinishedRequest): MaybePromise<void>
   /** Returns the entries that a settlement appends. */
   entriesOf(finished: FinishedRequest): readonly SettledEntry[]
-  read(query?: AuditQuery): Promise<WireForm<AuditPage>>
   dropped(): number
 }
 
-const ALL_KEYS_LOG = 'audit'
-const DEFAULT_PAGE_SIZE = 100
-const MAX_PAGE_SIZE = 1_000
+export const ALL_KEYS_LOG = 'audit'
 
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
@@ -87,17 +83,11 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     return logsOf(finished).map((log) => ({ log, at, value, quota }))
   }
 
-  async function read({ keyId, limit = DEFAULT_PAGE_SIZE, ...range }: AuditQuery = {}): Promise<WireForm<AuditPage>> {
-    const pageSize = Math.min(MAX_PAGE_SIZE, Math.max(1, limit))
-    const log = keyId === undefined ? ALL_KEYS_LOG : logOf(keyId)
-    const entries = await store.entries(log, { ...range, limit: pageSize + 1 })
-    const page = entries.slice(0, pageSize)
-    const records = page.map(({ value }) => parseJson(value)).filter(isAuditRecord)
-    const next = entries.length > pageSize ? page.at(-1)?.cursor : undefined
-    return next === undefined ? { records } : { records, next }
+  return {
+    write,
+    entriesOf,
+    dropped: () => dropped,
   }
-
-  return { write, entriesOf, read, dropped: () => dropped }
 }
 
 /** Unbilled failures have a small quota. Otherwise, a key could evict its other records for free. */
@@ -108,7 +98,7 @@ function entryOf(finished: FinishedRequest): Required<Pick<NewLogEntry, 'at' | '
   return { at, value: JSON.stringify(record), quota: quotaOf(kind, keyId ?? '') }
 }
 
-function logOf(keyId: string): string {
+export function logOf(keyId: string): string {
   return `${ALL_KEYS_LOG}:${keyId}`
 }
 
@@ -140,8 +130,4 @@ function toIsoTime(at: number): string {
   if (seconds !== lastSecond.seconds)
     lastSecond = { seconds, text: new Date(seconds * 1000).toISOString().slice(0, -4) }
   return `${lastSecond.text}${String(Math.floor(at) % 1000).padStart(3, '0')}Z`
-}
-
-function isAuditRecord(value: unknown): value is WireAuditRecord {
-  return isJsonObject(value) && typeof value['timestamp'] === 'string'
 }

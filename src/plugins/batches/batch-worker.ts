@@ -4,7 +4,7 @@ import { type ItemClaim, ItemPoll, ItemQueue } from './item-queue.ts'
 import type { Store } from '../../core/store.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
-import type { FindKeyById, RequestTracker, Services } from '../../kernel/services.ts'
+import type { FindKeyById, Services } from '../../kernel/services.ts'
 
 /** Options of the batch worker of this process. See docs/batches.md. */
 export interface BatchOptions {
@@ -23,7 +23,6 @@ export interface BatchDependencies {
   readonly store: Store
   readonly services: Services
   readonly findKeyById: FindKeyById
-  readonly requestTracker: RequestTracker
 }
 
 export interface BatchWorker {
@@ -34,10 +33,15 @@ export interface BatchWorker {
   stop(): Promise<void>
 }
 
+export interface BatchProcessing {
+  readonly repository: BatchRepository
+  readonly worker: BatchWorker
+}
+
 export function createBatchProcessing(
   { concurrency = 4, leaseMs = 60_000, waitUntil }: BatchOptions,
-  { store, services, findKeyById, requestTracker }: BatchDependencies,
-): { readonly repository: BatchRepository; readonly worker: BatchWorker } {
+  { store, services, findKeyById }: BatchDependencies,
+): BatchProcessing {
   const { now, uuid } = services.runtime
   const dependencies = { store, now, uuid, pause: yieldToEventLoop }
   const repository = createBatchRepository(dependencies)
@@ -47,7 +51,6 @@ export function createBatchProcessing(
     processor: createItemProcessor({ queue, store, findKeyById, services, leaseMs }),
     listOpenBatches: repository.listOpen,
     cleanUp: () => cleanUpBatches(dependencies),
-    requestTracker,
     services,
     concurrency,
     waitUntil,
@@ -55,7 +58,7 @@ export function createBatchProcessing(
   return { repository, worker }
 }
 
-interface BatchWorkerOptions extends Pick<BatchDependencies, 'services' | 'requestTracker'> {
+interface BatchWorkerOptions extends Pick<BatchDependencies, 'services'> {
   readonly queue: ItemQueue
   readonly processor: ItemProcessor
   readonly listOpenBatches: BatchRepository['listOpen']
@@ -95,7 +98,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   async function runWorker(): Promise<void> {
     try {
       for (;;) {
-        await options.requestTracker.waitForQuiet(stopController.signal)
+        await services.requestTracker.waitForQuiet(stopController.signal)
         // Rejected items complete without waiting. Without this pause, thousands of them would block the event loop.
         await yieldToEventLoop()
         if (stopController.signal.aborted) return
@@ -113,7 +116,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   function backOff(cause: unknown): void {
     if (isInternalError(cause)) {
       internalErrors = Math.min(internalErrors + 1, MAX_DOUBLINGS)
-      services.observers.reportFailure('batches could not be processed', cause)
+      services.log.failure('batches could not be processed', cause)
     } else {
       nextPollAt = Math.min(nextPollAt, now() + BACKOFF_MS)
     }
@@ -128,7 +131,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     } catch (cause) {
       if (!isInternalError(cause)) throw cause
       // The item would fail again, so the error is stored as its result.
-      services.observers.reportFailure('a batch item failed', cause, { batch_id: claim.batch.id, item: claim.position })
+      services.log.failure('a batch item failed', cause, { batch_id: claim.batch.id, item: claim.position })
       await processor.fail(claim)
     }
   }

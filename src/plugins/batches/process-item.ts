@@ -5,7 +5,8 @@ import { type FailureKind, GatewayError } from '../../core/errors.ts'
 import type { SettledEntry, Store } from '../../core/store.ts'
 import { messagesClient } from '../../formats/messages/client.ts'
 import type { RequestUsage, Reservation } from '../../governance/reservation.ts'
-import { type Authenticated, Exchange, requestIdOf, type RequestOutcome } from '../../kernel/exchange.ts'
+import { Exchange, type PostponedSettlement, requestIdOf, type RequestOutcome } from '../../kernel/exchange.ts'
+import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { modelStages } from '../../kernel/run.ts'
 import type { FindKeyById, Services } from '../../kernel/services.ts'
 import { unbilledUsage } from '../../kernel/settle.ts'
@@ -142,28 +143,28 @@ interface ItemJob {
 
 async function answerItem(job: ItemJob, services: Services, findKeyById: FindKeyById): Promise<ItemAnswer> {
   const { batch, request } = job
-  const postponed = postponeSettlement(services)
-  const authenticate = async (exchange: Exchange): Promise<Authenticated> => {
+  const end = new PostponedEnd()
+  const authenticate = async (): Promise<{ readonly key: VirtualKey }> => {
     const key = checkValid(await findKeyById(batch.keyId), services.runtime.now())
     rejectStream(request)
-    exchange.key = key
-    return exchange as Authenticated
+    return { key }
   }
   const response = new CollectedResponse()
-  await modelStages(services, authenticate).run(createExchange(job, response, services), postponed.services)
+  await modelStages(services, authenticate).run(createExchange(job, response, end, services), services)
   const line = writeResultLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
-  const settlement = postponed.settlement()
-  const retryAfterMs = retryDelayOf(postponed.failure())
+  const settlement = end.settlement()
+  const retryAfterMs = retryDelayOf(end.failure)
   return {
     result: { line, ...(settlement !== undefined && { settlement }) },
     ...(retryAfterMs !== undefined && { retryAfterMs }),
-    commit: postponed.commit,
+    commit: (isBilled) => end.commit(isBilled),
   }
 }
 
 function createExchange(
   { batch, request, cancellation }: ItemJob,
   sink: CollectedResponse,
+  settlement: PostponedSettlement,
   { runtime }: Services,
 ): Exchange {
   const start = {
@@ -173,7 +174,7 @@ function createExchange(
     sink,
     format: messagesClient,
   }
-  return new Exchange(start, { isConnected: false, isDetached: false, cancellation })
+  return new Exchange(start, { isConnected: false, isDetached: false, cancellation, settlement })
 }
 
 function rejectStream({ params }: StoredRequest): void {
@@ -199,51 +200,43 @@ function retryDelayOf(failure: GatewayError | undefined): number | undefined {
   return retryAfterSeconds === undefined ? DEFAULT_WAIT_MS : retryAfterSeconds * 1000
 }
 
-interface SettleArguments {
-  readonly reservation: Reservation
-  readonly used: RequestUsage
-  readonly audit: readonly SettledEntry[]
-}
-
-interface PostponedSettlement {
-  readonly services: Services
-  failure(): GatewayError | undefined
-  settlement(): ItemResult['settlement']
-  commit(isBilled: boolean): Promise<void>
-}
-
 /**
  * The worker stores the result together with its settlement before it settles. Otherwise, a worker that takes over from
  * a dead one would bill the item twice.
  */
-function postponeSettlement(services: Services): PostponedSettlement {
-  let settleArguments: SettleArguments | undefined
-  let observation: { readonly exchange: Exchange; readonly outcome: RequestOutcome } | undefined
-  const reserve: Services['ledger']['reserve'] = async (key, quote, wait) => {
-    const reservation = await services.ledger.reserve(key, quote, wait)
-    if (!reservation.isReserved) throw notReserved()
-    return {
-      ...reservation,
-      settle: (used, audit = []) => {
-        settleArguments ??= { reservation, used, audit }
-      },
+class PostponedEnd implements PostponedSettlement {
+  failure: GatewayError | undefined = undefined
+  #settled:
+    | { readonly reservation: Reservation; readonly used: RequestUsage; readonly entries: readonly SettledEntry[] }
+    | undefined
+  #observe: (() => MaybePromise<void>) | undefined
+
+  accept({ isReserved }: Reservation): void {
+    if (!isReserved) throw notReserved()
+  }
+
+  settle(reservation: Reservation, used: RequestUsage, entries: readonly SettledEntry[]): void {
+    this.#settled ??= { reservation, used, entries }
+  }
+
+  observe({ failure }: RequestOutcome, observe: () => MaybePromise<void>): void {
+    if (this.#observe !== undefined) return
+    this.#observe = observe
+    this.failure = failure
+  }
+
+  settlement(): ItemResult['settlement'] {
+    const settled = this.#settled
+    return settled?.reservation.settlement(settled.used, settled.entries)
+  }
+
+  /** If another worker bills the item, the vendor charges for the discarded answer, but the key is not billed. */
+  async commit(isBilled: boolean): Promise<void> {
+    if (this.#settled !== undefined) {
+      const { reservation, used, entries } = this.#settled
+      await (isBilled ? reservation.settle(used, entries) : reservation.settle(unbilledUsage(used.model, used.actual)))
     }
-  }
-  const observers: Services['observers'] = {
-    ...services.observers,
-    observeRequest: (exchange, outcome) => {
-      observation ??= { exchange, outcome }
-    },
-  }
-  return {
-    services: { ...services, ledger: { ...services.ledger, reserve }, observers },
-    failure: () => observation?.outcome.failure,
-    settlement: () => settleArguments?.reservation.settlement(settleArguments.used, settleArguments.audit),
-    commit: async (isBilled) => {
-      if (settleArguments !== undefined) await commitSettlement(settleArguments, isBilled)
-      if (isBilled && observation !== undefined)
-        await services.observers.observeRequest(observation.exchange, observation.outcome)
-    },
+    if (isBilled) await this.#observe?.()
   }
 }
 
@@ -253,9 +246,4 @@ function notReserved(): GatewayError {
     'overloaded',
     'The store failed before quota was reserved for this item. The item will be retried.',
   )
-}
-
-function commitSettlement({ reservation, used, audit }: SettleArguments, isBilled: boolean): MaybePromise<void> {
-  // The vendor charges for a discarded answer, but the key is not billed.
-  return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilledUsage(used.model, used.actual))
 }

@@ -11,13 +11,17 @@ import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../../http/body.ts'
 import type { Endpoint, Method } from '../../http/router.ts'
 import type { Services } from '../../kernel/services.ts'
-import { parseLimits, readSteering } from '../../kernel/parse-request.ts'
+import { checkHeaders, parseLimits } from '../../kernel/parse-request.ts'
 import { hideStoredMargin } from '../../kernel/stored-margin.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import { pathId, sendWithRateStatus, type Call, type Handler } from '../../kernel/run.ts'
+
+import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { readLimit } from '../../http/page-limit.ts'
 import { findCallerKey } from '../../kernel/authenticate.ts'
-import { baseHeaders } from '../../kernel/response-headers.ts'
+import { baseHeaders, sendWithRateStatus } from '../../kernel/response-headers.ts'
+
+// The endpoints and the worker are loaded together, with the first request.
+export { createBatchProcessing } from './batch-worker.ts'
 
 interface Batches {
   readonly repository: BatchRepository
@@ -80,7 +84,7 @@ async function create(batchCall: BatchCall): Promise<Batch> {
   const { key, services } = batchCall
   const { bodyLimits, bodyCapacity } = services
   const { request } = batchCall.call
-  readSteering(request, { canExplain: false })
+  checkHeaders({ request, isSteered: false }, { canExplain: false }, services)
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const capacity = await bodyCapacity.acquire(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
   try {

@@ -11,8 +11,8 @@ import {
 import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../../core/cache.ts'
 import type { NanoUsd } from '../../core/money.ts'
 import type { Runtime } from '../../core/ports.ts'
-import { headerError } from '../../core/http.ts'
-import { isJsonObject } from '../../core/json.ts'
+import { MIN_THRESHOLD } from '../../http/cache-directives.ts'
+import { checkEmbedder } from '../../core/check-embedder.ts'
 
 /** All settings of the semantic cache, including those that `createGateway` fills in. */
 export interface SemanticCacheOptions {
@@ -62,21 +62,11 @@ export interface SemanticCacheOptions {
   readonly runtime: Pick<Runtime, 'now' | 'after'>
 }
 
-const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
 const checkTtl = expects(`a number of seconds above 0, at most ${YEAR_SECONDS}`, (value) =>
   isWithin(value, YEAR_SECONDS),
 )
-
-const checkEmbedderShape = objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed'])
-const checkEmbedderPrice = numberFrom(0, 10_000, 'dollars per million tokens, from 0 to 10000')
-
-export const checkEmbedder: OptionCheck = (value, path) => {
-  const problem = checkEmbedderShape(value, path)
-  const price = isJsonObject(value) ? value['price'] : undefined
-  return problem ?? (price === undefined ? undefined : checkEmbedderPrice(price, `${path}.price`))
-}
 
 export const checkCache: OptionCheck = optionsOf(
   {
@@ -154,46 +144,4 @@ export function smallModelVerifier(): VerifyHit {
   const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> =>
     (await import('./small-model-verifier.ts')).verifyBySmallModel(query.text, entry.text, call)
   return Object.assign(verify, { judgesWording: true })
-}
-
-export interface CacheDirectives {
-  readonly allowsRead: boolean
-  readonly allowsWrite: boolean
-  readonly threshold?: number
-}
-
-export const NO_DIRECTIVES: CacheDirectives = { allowsRead: true, allowsWrite: true }
-
-/** The registered Cache-Control directives. */
-const DIRECTIVE =
-  /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
-
-/** Throws for an unknown directive, because ignoring a misspelled `no-store` would store the answer. */
-export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
-  const control = header('cache-control')
-  const threshold = readThreshold(header('x-svc-cache-threshold'))
-  if (!control && threshold === undefined) return NO_DIRECTIVES
-  const directives = readDirectives(control ?? '')
-  const noStore = directives.includes('no-store')
-  const noCache = directives.some((directive) => /^(?:no-cache\b.*|max-age\s*=\s*"?0+"?)$/.test(directive))
-  return { allowsRead: !noStore && !noCache, allowsWrite: !noStore, ...(threshold === undefined ? {} : { threshold }) }
-}
-
-function readDirectives(value: string): readonly string[] {
-  const directives = value.toLowerCase().split(',')
-  return directives.map((directive) => {
-    const trimmed = directive.trim()
-    if (trimmed === '' || DIRECTIVE.test(trimmed)) return trimmed
-    throw headerError('Cache-Control', directive, 'Cache-Control directives, such as no-store or no-cache')
-  })
-}
-
-function readThreshold(value: string | null | undefined): number | undefined {
-  if (value === null || value === undefined) return undefined
-  const text = value.trim()
-  const threshold = Number(text)
-  if (/^\d{1,4}(?:\.\d{1,18})?$/.test(text) && threshold <= 1) return threshold
-  const share = threshold / 100
-  const hint = share >= MIN_THRESHOLD && share <= 1 ? ` (did you mean ${share}?)` : ''
-  throw headerError('X-Svc-Cache-Threshold', value, `a number from 0 to 1, such as 0.98${hint}`)
 }

@@ -1,4 +1,3 @@
-import type { Runtime } from '../../core/ports.ts'
 import { isStorable } from './cacheability.ts'
 import type { AnswerClaim } from './find-answer.ts'
 import type { CacheMiss } from './semantic-cache.ts'
@@ -20,19 +19,18 @@ import { createReader as responsesReader } from '../../formats/responses/answer-
 import { createSseParser, type SseParser } from '../../http/sse.ts'
 import type { EventChunk, EventSink } from '../../streams/event-buffer.ts'
 import { createStreamSearch, type LiveStream, publishStream, type StreamLocation } from '../../streams/live-stream.ts'
-import type { Leader } from './single-flight.ts'
+import type { Leader, SharedAnswer } from './single-flight.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { hitBill } from '../../kernel/charge.ts'
+import { newAnswerId } from '../../kernel/adapt-response.ts'
 import {
   type AnswerKeeper,
-  hexDigitsOf,
-  type Parsed,
   type PublishedAnswer,
   type ReplayPlan,
   type Reserved,
   type Size,
 } from '../../kernel/exchange.ts'
-import type { Services, SharedAnswer } from '../../kernel/services.ts'
+import type { Services } from '../../kernel/services.ts'
 
 export function publishToOtherProcesses(
   live: PublishedAnswer,
@@ -280,12 +278,4 @@ function streamEndedEarly(): GatewayError {
     'upstream',
     'This request shared the answer of an identical request, which ended early. Send the request again.',
   )
-}
-
-/** Returns undefined if the format uses the upstream's id. */
-export function newAnswerId(
-  { format, id }: Pick<Parsed, 'format' | 'id'>,
-  { uuid }: Pick<Runtime, 'uuid'>,
-): string | undefined {
-  return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
 }

@@ -17,7 +17,7 @@ const NO_STATISTICS: CacheStatistics = {
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {
-    const { createSemanticCache } = await import('../cache/semantic-cache.ts')
+    const { createSemanticCache } = await import('./recall.ts')
     return (loaded = createSemanticCache(options))
   })
   return {

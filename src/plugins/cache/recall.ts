@@ -1,9 +1,17 @@
-import type { CacheMiss } from './semantic-cache.ts'
-import { readCacheDirectives } from './cache-options.ts'
+import { sha256 } from '#hash'
+import { digestWithPauses, longBlockDigests } from '../../core/cache.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
+import type { CacheMiss, CacheQuery, SemanticCache } from './semantic-cache.ts'
 import { chain, isPromise, type MaybePromise } from '../../core/async.ts'
 import { type NanoUsd, ZERO } from '../../core/money.ts'
 import type { LiveStream } from '../../streams/live-stream.ts'
-import { createSingleFlight, type FlightRole, type Leader } from './single-flight.ts'
+import {
+  createSingleFlight,
+  type FlightRole,
+  type Leader,
+  type SharedAnswer,
+  type SingleFlight,
+} from './single-flight.ts'
 import { hitBill } from '../../kernel/charge.ts'
 import {
   type AnswerKeeper,
@@ -16,28 +24,46 @@ import {
 import type { FollowStream } from './follow.ts'
 import { answerHeadersOf } from '../../kernel/measure.ts'
 import type { Recalled, RecallMiss, RecallResult } from '../../kernel/exchange.ts'
-import type { AnswerCache, Services, SharedAnswer } from '../../kernel/services.ts'
+import { smallModelOf } from '../../kernel/small-model.ts'
+import type { Services } from '../../kernel/services.ts'
+import { readCacheDirectives } from '../../http/cache-directives.ts'
+
+// All code of the cache is loaded together.
+export { createSemanticCache } from './semantic-cache.ts'
 
 type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
 type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
+
+export interface AnswerCache {
+  readonly cache: SemanticCache
+  /** Created with the first request that uses the cache. */
+  singleFlight?: SingleFlight<SharedAnswer, PublishedAnswer>
+}
+
+/** Maximum time that a request waits for an identical one before it calls the upstream itself, in milliseconds. */
+const FOLLOW_TIMEOUT_MS = 30_000
 
 /** Looks for a stored answer, or for an identical request whose answer this one can share. */
 export function recallFromCache(
   reserved: Reserved,
   answerCache: AnswerCache,
   services: Services,
-): MaybePromise<RecallResult> {
+): MaybePromise<RecallResult | undefined> {
   const ready = reserved.size.mayContainLargeMedia
-    ? import('./digest-blocks.ts').then(({ digestBlocks }) => digestBlocks(reserved.prompt))
+    ? digestWithPauses(longBlockDigests(reserved.prompt, sha256), yieldToEventLoop)
     : undefined
   return chain(ready, () => lookUp(reserved, answerCache, services))
 }
 
 const loadFollow = () => import('./follow.ts')
 
-function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
+function lookUp(
+  reserved: Reserved,
+  answerCache: AnswerCache,
+  services: Services,
+): MaybePromise<RecallResult | undefined> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
-  const lookupResult = answerCache.cache.lookUp({
+  const query: CacheQuery = {
     prompt,
     keyId: key.id,
     modelName: resolved.name,
@@ -45,14 +71,20 @@ function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services
     directives: readCacheDirectives((name) => request.header(name)),
     cancellation,
     requestId: id,
-    smallModel: () => services.smallModel(resolved.routes[0]),
+    smallModel: () => smallModelOf(reserved, resolved.routes[0], services),
     similar: key.permissions.cacheSimilar ?? resolved.routes[0].model.cacheSimilar,
-  })
-  return chain(lookupResult, (answer) => {
-    if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
+  }
+  if (reserved.isDryRun) return peek(reserved, query, answerCache)
+  return chain(answerCache.cache.lookUp(query), (answer) => {
+    if (answer.hit) return { replay: { ...replayOf(reserved, answer, answer.spent), stored: answer } }
     if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, services), spent: answer.spent }
     return join(reserved, answer, answerCache, services)
   })
+}
+
+async function peek(reserved: Reserved, query: CacheQuery, { cache }: AnswerCache): Promise<RecallResult | undefined> {
+  const found = await cache.peek(query)
+  return found?.hit === true ? { replay: { ...replayOf(reserved, found, found.spent), stored: found } } : undefined
 }
 
 function join(
@@ -63,7 +95,9 @@ function join(
 ): MaybePromise<RecallResult> {
   const { key, cancellation, prompt } = reserved
   const joinOptions = { cancellation, followsStream: canFollow(reserved) }
-  const singleFlight = (answerCache.singleFlight ??= createSingleFlight({ timeout: answerCache.followTimeout }))
+  const singleFlight = (answerCache.singleFlight ??= createSingleFlight({
+    timeout: { ms: FOLLOW_TIMEOUT_MS, after: services.runtime.after },
+  }))
   const role = singleFlight.join(`${key.id} ${miss.id}`, joinOptions)
   const recalling = chain(role, (joined) => joinAs(joined, reserved, miss, services))
   return prompt.stream && isPromise(recalling) ? recallInTime(recalling, reserved, miss, services) : recalling
@@ -155,7 +189,7 @@ function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, l
     const handleFailure = (cause: unknown): void => {
       leader?.complete('not-shared')
       void claim?.release()
-      services.observers.reportFailure('an answer could not be stored in the cache', cause)
+      services.log.failure('an answer could not be stored in the cache', cause)
     }
     try {
       const shared = storeAndShare(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)

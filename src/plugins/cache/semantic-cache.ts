@@ -7,7 +7,7 @@ import { ZERO, type NanoUsd } from '../../core/money.ts'
 import type { Prompt } from '../../core/prompt.ts'
 import { createMemoryAnswerStore, guardAnswerStore, guardVectorIndex } from './answer-store.ts'
 import { cacheKeyOf, isStorable, isTimeSensitive } from './cacheability.ts'
-import { NO_DIRECTIVES, type CacheDirectives, type SemanticCacheOptions, type VerifierModel } from './cache-options.ts'
+import { type SemanticCacheOptions, type VerifierModel } from './cache-options.ts'
 import {
   attempt,
   createClaim,
@@ -23,6 +23,7 @@ import { hasTextTask, isStandAloneQuestion } from './stand-alone.ts'
 import { createVectorSearch } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 import { hashingEmbedder } from './hashing-embedder.ts'
+import { NO_DIRECTIVES, type CacheDirectives } from '../../http/cache-directives.ts'
 
 export interface CacheQuery {
   readonly prompt: Prompt

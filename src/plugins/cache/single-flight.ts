@@ -1,5 +1,12 @@
 import type { Cancellation, MaybePromise } from '../../core/async.ts'
 import type { Runtime } from '../../core/ports.ts'
+import type { Completion } from '../../core/answer.ts'
+
+export interface SharedAnswer {
+  readonly completion: Completion
+  /** Number of tokens of the received prompt. */
+  readonly promptTokens: number
+}
 
 export type FlightEnd<T> =
   | { readonly shared: T }

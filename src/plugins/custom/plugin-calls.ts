@@ -20,7 +20,7 @@ interface HookCall<Returned, Result> {
 export async function callHook<Returned, Result>(
   { plugin, hook, call, check }: HookCall<Returned, Result>,
   { cancellation }: Pick<Exchange, 'cancellation'>,
-  { runtime, observers }: Pick<Services, 'runtime' | 'observers'>,
+  { runtime, log }: Pick<Services, 'runtime' | 'log'>,
 ): Promise<Result | undefined> {
   try {
     const pending = call()
@@ -34,7 +34,7 @@ export async function callHook<Returned, Result>(
     if (cancellation.isCanceled) throw canceledError(cause)
     const failure = failureOf({ plugin, hook, cause })
     if (failure !== undefined) throw failure
-    reportHookFailure({ plugin, hook, cause }, observers, runtime)
+    reportHookFailure({ plugin, hook, cause }, log, runtime)
     return undefined
   }
 }
@@ -85,7 +85,7 @@ const reports = new WeakMap<Plugin, { count: number; reportedAt: number }>()
 /** Logs the failures of a plugin at most once per minute, with the number of failures since the last record. */
 export function reportHookFailure(
   { plugin, hook, cause }: HookFailure,
-  observers: Pick<Services['observers'], 'reportFailure'>,
+  log: Pick<Services['log'], 'failure'>,
   { now }: Pick<Services['runtime'], 'now'>,
 ): void {
   const report = reports.get(plugin) ?? { count: 0, reportedAt: -Infinity }
@@ -93,7 +93,7 @@ export function reportHookFailure(
   report.count++
   const time = now()
   if (time - report.reportedAt < REPORT_INTERVAL_MS && time >= report.reportedAt) return
-  observers.reportFailure('a plugin failed', cause, { plugin: plugin.name, hook, failures: report.count })
+  log.failure('a plugin failed', cause, { plugin: plugin.name, hook, failures: report.count })
   report.count = 0
   report.reportedAt = time
 }

@@ -1,9 +1,9 @@
 /** Runs the hooks of plugins. Loaded with the first request of a gateway that has plugins. */
 import type { Bill } from '../../billing/bill.ts'
 import type { Completion } from '../../core/answer.ts'
-import { chain, isThenable, withTimeout } from '../../core/async.ts'
+import { isThenable, withTimeout } from '../../core/async.ts'
 import { failureStatus, GatewayError } from '../../core/errors.ts'
-import { hasFlag, type HttpRequest } from '../../core/http.ts'
+import type { HttpRequest } from '../../core/http.ts'
 import { NO_USAGE, ZERO } from '../../core/money.ts'
 import type { Route } from '../../core/ports.ts'
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
@@ -35,41 +35,40 @@ import {
   type PluginRun,
   type RequestOutcome,
   requestsJsonByInstruction,
+  type ReplayPlan,
   type Reserved,
-  waitForStore,
 } from '../../kernel/exchange.ts'
 import { PromptSize } from '../../kernel/measure.ts'
 import { callHook, failureOf, reportHookFailure } from './plugin-calls.ts'
 import { canceledError, settle } from '../../kernel/settle.ts'
-import type { Services } from '../../kernel/services.ts'
+import type { ChangeableInputs, Services } from '../../kernel/services.ts'
 import { FINISH_REASONS, transformCompletion, TransformerChain, TransformingWriter } from './transform-response.ts'
 import { callUpstream } from '../../kernel/call-upstream.ts'
+import { reserveQuote } from '../../kernel/reserve.ts'
 
-/** Stage after parsing. Responds itself if a plugin replies. */
-export async function onRequest(parsed: Parsed, services: Services): Promise<Parsed | undefined> {
+/** Responds itself and resolves with false if a plugin replies. */
+export async function onRequest(parsed: Parsed, services: CustomServices): Promise<boolean> {
   const run = runOf(parsed, services)
   if (run.changesResponse) checkChangeable(parsed.prompt)
   const reply = await firstReply(parsed, run, 'onRequest', services)
   if (reply !== undefined) {
-    const wait = <Value>(pending: Value | Promise<Value>): Value | Promise<Value> =>
-      waitForStore(parsed, pending, services)
-    parsed.reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
+    const reserved = Object.assign(parsed, await reserveQuote(parsed, ONE_REQUEST, services))
     // The plugin has answered the received prompt, so there is nothing to restore.
     run.changesResponse = false
-    return respondWith(parsed as Reserved, reply, services)
+    const planned = Object.assign(reserved, { plan: replyPlan(reserved, reply) })
+    const answered = Object.assign(planned, await callUpstream(planned, services))
+    await transformResponse(answered, services)
+    await respond(answered, services)
+    return false
   }
-  if (hasFlag(parsed.request, 'x-svc-explain')) await transformPrompt(parsed, services)
-  return parsed
+  return true
 }
 
-/** Stage before the reservation. */
-export async function transformPrompt(parsed: Parsed, services: Services): Promise<Parsed> {
+export async function transformPrompt(parsed: Parsed, services: CustomServices): Promise<boolean> {
   const run = runOf(parsed, services)
-  if (run.hasTransformedPrompt) return parsed
-  run.hasTransformedPrompt = true
   const { format } = parsed
   const { bodyLimits, limits, runtime } = services
-  for (const plugin of services.plugins ?? []) {
+  for (const plugin of services.plugins) {
     const { prompt } = parsed
     const changed = await callHook(
       {
@@ -93,25 +92,27 @@ export async function transformPrompt(parsed: Parsed, services: Services): Promi
     )
     if (changed !== undefined) Object.assign(parsed, changed)
   }
-  return parsed
+  return true
 }
 
-/** Resolves with the messages as the plugins changed them. `read` throws for an invalid change. */
+/** Resolves with the messages as the plugins changed them. */
 export async function transformMessages(
   parsed: Parsed,
-  services: Services,
-  read: (change: PromptChange) => readonly Message[],
-): Promise<readonly Message[]> {
+  inputs: ChangeableInputs,
+  services: CustomServices,
+): Promise<readonly Message[] | undefined> {
+  if (services.plugins.every((plugin) => plugin.transformPrompt === undefined)) return undefined
+  inputs.checkReadable()
   const run = runOf(parsed, services)
   let { messages } = parsed.prompt
-  for (const plugin of services.plugins ?? []) {
+  for (const plugin of services.plugins) {
     const prompt = { ...parsed.prompt, messages }
     const changed = await callHook(
       {
         plugin,
         hook: 'transformPrompt',
         call: () => plugin.transformPrompt?.(run.view, viewOf(prompt)),
-        check: (change: PromptChange) => read({ messages: readChange(change) }),
+        check: (change: PromptChange) => inputs.read({ messages: readChange(change) }),
       },
       parsed,
       services,
@@ -121,24 +122,27 @@ export async function transformMessages(
   return messages
 }
 
-/** Stage before the gateway's own cache. */
-export async function onLookup(reserved: Reserved, services: Services): Promise<Reserved | undefined> {
-  if (reserved.prompt.operation !== undefined) return reserved
+/** Before the gateway's own cache. */
+export async function onLookup(
+  reserved: Reserved,
+  services: CustomServices,
+): Promise<{ readonly replay: ReplayPlan } | undefined> {
+  if (reserved.prompt.operation !== undefined || reserved.isDryRun) return undefined
   const reply = await firstReply(reserved, runOf(reserved, services), 'onLookup', services)
-  return reply === undefined ? reserved : respondWith(reserved, reply, services)
+  return reply && { replay: replyPlan(reserved, reply) }
 }
 
-/** Stage before the response. A stream is transformed while it is written. */
-export async function transformResponse(answered: Answered, services: Services): Promise<Answered> {
+/** A stream is transformed while it is written. */
+export async function transformResponse(answered: Answered, services: CustomServices): Promise<boolean> {
   const { answer } = answered
   const run = runOf(answered, services)
-  if (!run.changesResponse || answer.kind !== 'whole') return answered
+  if (!run.changesResponse || answer.kind !== 'whole') return true
   const completion = requestsJsonByInstruction(answered)
-    ? (await import('../../kernel/unwrap-json.ts')).unwrapJson(answer.completion)
+    ? (await import('../../kernel/adapt-response.ts')).unwrapJson(answer.completion)
     : answer.completion
   try {
     run.completion = transformCompletion(completion, run.createChain())
-    return answered
+    return true
   } catch (error) {
     // The vendor has charged for the response, so it is billed although a plugin rejects it.
     await prepareBill(answered)
@@ -150,9 +154,13 @@ export async function transformResponse(answered: Answered, services: Services):
 }
 
 /** For endpoints without a prompt that a plugin could answer. */
-export async function checkRequest(authenticated: Authenticated, services: Services, model?: string): Promise<void> {
+export async function checkRequest(
+  authenticated: Authenticated,
+  services: CustomServices,
+  model?: string,
+): Promise<void> {
   const run = runOf(authenticated, services, model)
-  for (const plugin of services.plugins ?? []) {
+  for (const plugin of services.plugins) {
     await callHook(
       {
         plugin,
@@ -176,13 +184,18 @@ export function onEnd(exchange: Exchange, outcome: RequestOutcome, services: Hoo
   const view = run.endedView
   const ended = outcomeOf(exchange, outcome)
   run.endAttempts(ended)
-  for (const plugin of services.plugins ?? []) observe(plugin, 'onEnd', () => plugin.onEnd?.(view, ended), services)
+  for (const plugin of services.plugins) observe(plugin, 'onEnd', () => plugin.onEnd?.(view, ended), services)
+}
+
+/** The services of a gateway that has plugins. */
+export interface CustomServices extends Services {
+  readonly plugins: readonly Plugin[]
 }
 
 const CLOSE_TIMEOUT_MS = 10_000
 
 /** Rejects with the first failure, after all plugins have closed. */
-export async function closePlugins({ plugins = [], runtime }: Pick<Services, 'plugins' | 'runtime'>): Promise<void> {
+export async function closePlugins({ plugins, runtime }: Pick<CustomServices, 'plugins' | 'runtime'>): Promise<void> {
   const closing = plugins.map(async (plugin) => {
     const createError = (): Error => new Error(`The plugin ${plugin.name} did not close within ${CLOSE_TIMEOUT_MS} ms.`)
     const closed = Promise.resolve(plugin.close?.())
@@ -192,16 +205,16 @@ export async function closePlugins({ plugins = [], runtime }: Pick<Services, 'pl
   if (failed !== undefined) throw failed.reason
 }
 
-type HookServices = Pick<Services, 'plugins' | 'observers' | 'runtime'>
+type HookServices = Pick<CustomServices, 'plugins' | 'log' | 'runtime'>
 
 /** A failure of an observing hook is reported, but does not affect the request. */
 function observe<Returned>(
   plugin: Plugin,
   hook: 'onAttempt' | 'onEnd',
   call: () => Returned,
-  { observers, runtime }: HookServices,
+  { log, runtime }: HookServices,
 ): Returned | undefined {
-  const report = (cause: unknown): void => reportHookFailure({ plugin, hook, cause }, observers, runtime)
+  const report = (cause: unknown): void => reportHookFailure({ plugin, hook, cause }, log, runtime)
   try {
     const returned = call()
     if (isThenable(returned)) Promise.resolve(returned).catch(report)
@@ -216,9 +229,9 @@ async function firstReply(
   parsed: Parsed,
   { view }: Run,
   hook: 'onRequest' | 'onLookup',
-  services: Services,
+  services: CustomServices,
 ): Promise<Completion | undefined> {
-  for (const plugin of services.plugins ?? []) {
+  for (const plugin of services.plugins) {
     const completion = await callHook(
       {
         plugin,
@@ -259,8 +272,8 @@ function withoutNative(part: Part): Part {
   return portable
 }
 
-/** Releases the reservation, because the reply costs nothing. */
-async function respondWith(reserved: Reserved, answer: Completion, services: Services): Promise<undefined> {
+/** A reply costs nothing, so the reservation is released. */
+function replyPlan({ margin }: Parsed, answer: Completion): ReplayPlan {
   const bill: Bill = {
     originalTokens: 0,
     optimizedTokens: 0,
@@ -268,15 +281,12 @@ async function respondWith(reserved: Reserved, answer: Completion, services: Ser
     theoretical: ZERO,
     actual: ZERO,
     billed: ZERO,
-    margin: reserved.margin,
+    margin,
     cache: 'MISS',
     strategy: 'Answered by a plugin',
     isEstimated: false,
   }
-  const planned = Object.assign(reserved, { plan: { kind: 'replay', answer, bill } as const })
-  const answered = await chain(callUpstream(planned, services), (replied) => transformResponse(replied, services))
-  await respond(answered, services)
-  return undefined
+  return { kind: 'replay', answer, bill }
 }
 
 /** A plugin sees one choice only, and not the copy of a response that the vendor stores. */
@@ -321,7 +331,7 @@ class Run implements PluginRun {
     this.#services = services
     this.#model = model
     this.receivedPrompt = exchange.prompt
-    this.changesResponse = services.plugins?.some((plugin) => plugin.transformResponse !== undefined) === true
+    this.changesResponse = services.plugins.some((plugin) => plugin.transformResponse !== undefined) === true
   }
 
   get view(): PluginExchange {
@@ -338,10 +348,10 @@ class Run implements PluginRun {
 
   /** Each attempt to stream has transformers of its own. */
   createChain(): TransformerChain {
-    const { plugins = [], observers, runtime } = this.#services
+    const { plugins, log, runtime } = this.#services
     const onFailure = (plugin: Plugin, cause: unknown): GatewayError | undefined => {
       const failure = failureOf({ plugin, hook: 'transformResponse', cause })
-      if (failure === undefined) reportHookFailure({ plugin, hook: 'transformResponse', cause }, observers, runtime)
+      if (failure === undefined) reportHookFailure({ plugin, hook: 'transformResponse', cause }, log, runtime)
       return failure
     }
     const failures: GatewayError[] = []
@@ -362,13 +372,13 @@ class Run implements PluginRun {
   }
 
   observeAttempts(attempts: Attempts): Attempts {
-    const hasObserver = this.#services.plugins?.some((plugin) => plugin.onAttempt !== undefined) === true
+    const hasObserver = this.#services.plugins.some((plugin) => plugin.onAttempt !== undefined) === true
     if (!hasObserver) return attempts
     return new ObservedAttempts(attempts, this.#exchange, (route) => this.#beginAttempt(route))
   }
 
   #beginAttempt({ provider, model }: Route): (failure: unknown) => void {
-    const { plugins = [], runtime } = this.#services
+    const { plugins, runtime } = this.#services
     const startedAt = runtime.now()
     const attempt = { number: ++this.#attemptCount, provider: provider.name, model: model.id }
     let listeners = plugins.flatMap((plugin) => {

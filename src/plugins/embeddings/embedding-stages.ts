@@ -15,22 +15,31 @@ import { embeddingRoutes, routeName } from '../../kernel/resolve-model.ts'
 import { billFor } from '../../kernel/charge.ts'
 import type { Authenticated, Exchange, Parsed, Planned, Reserved, Size, TokenCounter } from '../../kernel/exchange.ts'
 import { PromptSize } from '../../kernel/measure.ts'
-import { marginOf, readJson, readSteering } from '../../kernel/parse-request.ts'
+import { checkHeaders, marginOf, type ParsedParts, readJson } from '../../kernel/parse-request.ts'
 import { planUnchanged } from '../../kernel/plan.ts'
+import { keepResponse } from '../../kernel/respond.ts'
 import { settle } from '../../kernel/settle.ts'
-import { deduplicate, Stages } from '../../kernel/run.ts'
+import { trackRequests } from '../../kernel/request-tracker.ts'
+import { createExchange, Stages } from '../../kernel/run.ts'
+import { chatClient } from '../../formats/chat/client.ts'
+import type { Endpoint } from '../../http/router.ts'
+import type { Handler } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 import { authenticate } from '../../kernel/authenticate.ts'
 import { reserve } from '../../kernel/reserve.ts'
 import { answerHeaders, baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 
-type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
+interface Embedding {
+  readonly embedding: EmbeddingRequest
+}
 
-function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
-  authenticated.steering = readSteering(authenticated.request, { canExplain: false })
+type ParsedEmbedding = Parsed & Embedding
+
+function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<ParsedParts & Embedding> {
+  checkHeaders(authenticated, { canExplain: false }, services)
   // The text size is not limited, because each input has its own context window.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
-  const read = async ({ body, maxSerializedBytes: bytes, received }: ParsedBody): Promise<WithEmbedding<Parsed>> => {
+  const read = async ({ body, maxSerializedBytes: bytes, received }: ParsedBody): Promise<ParsedParts & Embedding> => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body, received)
     const prompt = promptOf(embedding)
@@ -38,17 +47,13 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     const candidates = services.resolve(embedding.model, key)
     checkAccess(key, { prompt, modelName: candidates.name, routeNames: candidates.routes.map(routeName) })
     const resolved = embeddingRoutes(candidates)
-    authenticated.requestBody = body
-    authenticated.prompt = prompt
-    authenticated.resolved = resolved
     const { input: _input, encoding_format: _encoding, dimensions: _dimensions, ...others } = body
     const costs = await fieldCostsOf({ native: { ...prompt.native, value: others } })
     const size = new PromptSize({ prompt, bytes, costs }, authenticated, services)
     await size.checkFields(resolved)
-    authenticated.size = measureInputs(embedding, prompt, size, services.meter)
-    authenticated.margin = marginOf(services, key, resolved.name, resolved.routes[0])
-    authenticated.embedding = embedding
-    return authenticated as WithEmbedding<Parsed>
+    const margin = marginOf(services, key, resolved.name, resolved.routes[0])
+    const inputSize = measureInputs(embedding, prompt, size, services.meter)
+    return { requestBody: body, prompt, resolved, size: inputSize, margin, embedding }
   }
   return readJson(authenticated, services, read, limits)
 }
@@ -102,12 +107,11 @@ function withOverhead(counter: TokenCounter | undefined, overhead: number): Toke
   return { count: countAll, callsUpstream }
 }
 
-async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
-  const { embedding } = reserved
-  const planned = planUnchanged(reserved)
-  if (embedding === undefined || planned.plan.kind !== 'upstream') return undefined
-  const { key, startedAt, cancellation, resolved } = planned
-  const attempts = planned.plugins?.observeAttempts(planned.plan.attempts) ?? planned.plan.attempts
+async function respondWithVectors(reserved: Reserved & Embedding, services: Services): Promise<undefined> {
+  const { embedding, key, startedAt, cancellation, resolved, plugins } = reserved
+  const plan = planUnchanged(reserved)
+  const planned = Object.assign(reserved, { plan })
+  const attempts = plugins?.observeAttempts(plan.attempts) ?? plan.attempts
   const call = { request: embedding, headers: {}, cancellation, keyId: key.id, startedAt, attempts }
   const { answer, route } = await services.upstream.embed(resolved.routes, call)
   planned.route = route
@@ -126,12 +130,8 @@ async function sendVectors(
   const body = JSON.stringify(writeEmbeddings(result, request.encoding, bill.optimizedTokens))
   const headers = answerHeaders(bill, [], services)
   await settle(answered, { status: 200, bill, completion: () => completion }, services)
-  await planned.idempotencyClaim?.remember({
-    status: 200,
-    head: { ...headers, 'content-type': 'application/json' },
-    body,
-  })
-  sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.reservation.rate), ...headers }, body)
+  await keepResponse(answered, { headers, body, id: completion.id }, services)
+  sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.grant.rate), ...headers }, body)
   return undefined
 }
 
@@ -145,30 +145,34 @@ function completionOf(id: string, { model, inputTokens }: EmbeddingResult): Comp
   }
 }
 
-/** Runs the plugins. Their transformed texts replace the inputs one by one. */
-async function runPlugins(
-  parsed: WithEmbedding<Parsed>,
-  services: Services,
-): Promise<WithEmbedding<Parsed> | undefined> {
-  const { plugins } = services
-  if (plugins === undefined) return parsed
+/** The texts that plugins return replace the inputs one by one. */
+async function runPlugins(parsed: ParsedEmbedding, services: Services): Promise<Partial<ParsedEmbedding>> {
+  const { hooks } = services
+  for (const check of hooks.checkRequest) await check(parsed, services)
   const { embedding } = parsed
-  const hooks = await import('../custom/plugin-hooks.ts')
-  await hooks.checkRequest(parsed, services)
-  if (plugins.every(({ transformPrompt }) => transformPrompt === undefined)) return parsed
-  if (embedding.inputs.some((input) => typeof input !== 'string')) throw tokenInputError()
-  const messages = await hooks.transformMessages(parsed, services, (change) => readTexts(change, embedding))
-  const inputs = messages.map(textOfMessage)
-  const { received: _received, ...others } = embedding
-  const changed = { ...others, inputs, native: { ...embedding.native, input: inputs } }
-  const prompt = promptOf(changed)
+  const inputs = {
+    checkReadable: () => checkReadable(embedding),
+    read: (change: PromptChange) => readTexts(change, embedding),
+  }
+  let changed: Partial<ParsedEmbedding> = {}
+  for (const changeInputs of hooks.changeInputs) {
+    const messages = await changeInputs(parsed, inputs, services)
+    if (messages !== undefined) changed = await withTexts(parsed, messages.map(textOfMessage), services)
+  }
+  return changed
+}
+
+async function withTexts(
+  parsed: ParsedEmbedding,
+  inputs: readonly string[],
+  services: Services,
+): Promise<Pick<ParsedEmbedding, 'embedding' | 'prompt' | 'size'>> {
+  const { received: _received, ...others } = parsed.embedding
+  const embedding = { ...others, inputs, native: { ...others.native, input: inputs } }
+  const prompt = promptOf(embedding)
   await services.meter.prepare(prompt, parsed.cancellation.signal)
-  const size = new PromptSize({ prompt, bytes: utf8Length(JSON.stringify(changed.native)) }, parsed, services)
-  return Object.assign(parsed, {
-    embedding: changed,
-    prompt,
-    size: measureInputs(changed, prompt, size, services.meter),
-  })
+  const size = new PromptSize({ prompt, bytes: utf8Length(JSON.stringify(embedding.native)) }, parsed, services)
+  return { embedding, prompt, size: measureInputs(embedding, prompt, size, services.meter) }
 }
 
 function readTexts({ messages }: PromptChange, { inputs }: EmbeddingRequest): readonly Message[] {
@@ -178,17 +182,26 @@ function readTexts({ messages }: PromptChange, { inputs }: EmbeddingRequest): re
   throw new Error(`messages: expected ${inputs.length} messages, each with one text part that is not empty.`)
 }
 
-function tokenInputError(): GatewayError {
-  return new GatewayError(
+function checkReadable({ inputs }: EmbeddingRequest): void {
+  if (inputs.every((input) => typeof input === 'string')) return
+  throw new GatewayError(
     'invalid-request',
     'input: this gateway reads the inputs of embeddings, and cannot read tokens. Send strings.',
     { param: 'input' },
   )
 }
 
-export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate)
-  .next(parseEmbedding)
-  .next(runPlugins)
-  .next(deduplicate)
-  .next(reserve)
-  .next(respondWithVectors)
+function embeddingStages({ hooks }: Pick<Services, 'hooks'>): Stages<Exchange> {
+  return Stages.begin(authenticate)
+    .next(parseEmbedding)
+    .next(runPlugins)
+    .check(hooks.deduplicate)
+    .next(reserve)
+    .next(respondWithVectors)
+}
+
+export function embeddingEndpoints(services: Services): readonly Endpoint<Handler>[] {
+  const stages = embeddingStages(services)
+  const handle: Handler = (call) => stages.run(createExchange(call, chatClient), services)
+  return [{ method: 'POST', path: '/v1/embeddings', handle: trackRequests(services.requestTracker, handle) }]
+}

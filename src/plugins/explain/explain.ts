@@ -1,66 +1,39 @@
 import { type Bill, reductionPercent, savings, withoutMargin } from '../../billing/bill.ts'
-import type { CacheHit } from '../cache/find-answer.ts'
-import type { CacheMiss, CacheQuery } from '../cache/semantic-cache.ts'
 import type { JsonObject } from '../../core/json.ts'
-import { formatUsd, type NanoUsd, toDollars, toNanoUsd, ZERO } from '../../core/money.ts'
+import { formatUsd, type NanoUsd, toDollars, toNanoUsd } from '../../core/money.ts'
 import { describeFailure } from '../../formats/failures.ts'
 import type { Forecast, LimitBalance } from '../../governance/balances.ts'
-import type { TierVerdict } from '../savings/tier.ts'
 import { quote } from '../../kernel/reserve.ts'
-import { emptyReservation, expectedBill, maxAmountOf, simulateSmallModel } from '../../kernel/estimate.ts'
-import { type Parsed, type Planned, type Reserved, waitForStore } from '../../kernel/exchange.ts'
+import { expectedBill, maxAmountOf } from '../../kernel/estimate.ts'
+import { type Parsed, type Plan, type Planned, waitForStore } from '../../kernel/exchange.ts'
 import { isSentUnchanged, plan } from '../../kernel/plan.ts'
+import { observeEnd } from '../../kernel/settle.ts'
 
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import type { Services } from '../../kernel/services.ts'
 
 /** Calls no upstream, uses no quota, and does not change the cache, its statistics or the state of the tiers. */
-export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
-  await parsed.size.prepare()
-  const forecast = await waitForStore(parsed, services.ledger.forecast(parsed.key, quote(parsed, false)), services)
-  const dryRun = dryRunOf(services)
-  parsed.reservation = emptyReservation(forecast)
-  const planned = await plan(parsed as Reserved, dryRun.services)
-  const cache = services.answerCache === undefined ? { state: 'off' } : describeCache(dryRun.cacheResult())
+export async function explain(received: Parsed, services: Services, hasCache: boolean): Promise<false> {
+  for (const changePrompt of services.hooks.changePrompt) await changePrompt(received, services)
+  received.isDryRun = true
+  await received.size.prepare()
+  const forecasting = services.ledger.forecast(received.key, quote(received, false))
+  const forecast = await waitForStore(received, forecasting, services)
+  const reserved = Object.assign(received, { grant: forecast })
+  const planned = Object.assign(reserved, await plan(reserved, services))
   const maxAmount = maxAmountOf(planned)
   const bill = expectedBill(planned, services)
-  const body = describePlan(planned, { forecast, cache, bill, maxAmount, showsMargin: services.showsMargin })
-  // Without a settlement, `observeRequest` appends the audit record itself.
-  parsed.reservation = undefined
-  await services.observers.observeRequest(parsed, { status: 200 })
-  const headers = { ...baseHeaders(parsed.id, forecast.rate), 'x-svc-max-amount': formatUsd(maxAmount) }
-  sendJson(parsed.sink, 200, headers, JSON.stringify(body))
-  return undefined
+  const { showsMargin } = services
+  const body = describePlan(planned, { forecast, hasCache, bill, maxAmount, showsMargin })
+  await observeEnd(planned, { status: 200 }, services)
+  const headers = { ...baseHeaders(planned.id, forecast.rate), 'x-svc-max-amount': formatUsd(maxAmount) }
+  sendJson(planned.sink, 200, headers, JSON.stringify(body))
+  return false
 }
-
-function dryRunOf(services: Services): { readonly services: Services; readonly cacheResult: () => CacheResult } {
-  const { answerCache } = services
-  let cacheResult: CacheResult
-  const lookUp = async (query: CacheQuery): Promise<CacheHit | CacheMiss> => {
-    cacheResult = await answerCache?.cache.peek(query)
-    return cacheResult?.hit === true ? cacheResult : MISS_WITHOUT_STORING
-  }
-  return {
-    services: {
-      ...services,
-      ...(answerCache !== undefined && {
-        answerCache: { cache: { ...answerCache.cache, lookUp } },
-      }),
-      ...services.dryRun(),
-      smallModel: (route) => simulateSmallModel(services.smallModel(route), services.meter),
-    },
-    cacheResult: () => cacheResult,
-  }
-}
-
-const MISS_WITHOUT_STORING: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
-
-/** Undefined if the cache was not searched. */
-type CacheResult = CacheHit | CacheMiss | undefined
 
 interface Expectation {
   readonly forecast: Forecast
-  readonly cache: JsonObject
+  readonly hasCache: boolean
   readonly bill: Bill
   readonly maxAmount: NanoUsd
   readonly showsMargin: boolean
@@ -68,15 +41,15 @@ interface Expectation {
 
 function describePlan(planned: Planned, expectation: Expectation): JsonObject {
   const { resolved, margin, plan } = planned
-  const { forecast, cache, bill, maxAmount, showsMargin } = expectation
+  const { forecast, hasCache, bill, maxAmount, showsMargin } = expectation
   const shown = (fields: JsonObject): JsonObject => (showsMargin ? fields : withoutMargin(fields))
   return shown({
     object: 'svc.explanation',
     model: resolved.name,
     would_be: forecast.error === undefined ? (plan.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
-    cache,
+    cache: hasCache ? describeCache(plan) : { state: 'off' },
     tier: describeTier(planned, bill),
-    prompt_cache: { markers: plan.kind === 'replay' ? 0 : (plan.markedPrompt?.markerCount ?? 0) },
+    prompt_cache: { markers: plan.kind === 'replay' ? 0 : (plan.markers?.count ?? 0) },
     tokens: {
       original: bill.originalTokens,
       optimized: bill.optimizedTokens,
@@ -102,12 +75,13 @@ function describePlan(planned: Planned, expectation: Expectation): JsonObject {
   })
 }
 
-function describeCache(cacheResult: CacheResult): JsonObject {
-  if (cacheResult?.hit !== true) return { state: 'miss' }
+function describeCache(planned: Plan): JsonObject {
+  const stored = planned.kind === 'replay' ? planned.stored : undefined
+  if (stored === undefined) return { state: 'miss' }
   return {
-    state: cacheResult.similarity === 1 ? 'exact' : 'similar',
-    similarity: cacheResult.similarity,
-    stored_at: new Date(cacheResult.storedAt).toISOString(),
+    state: stored.similarity === 1 ? 'exact' : 'similar',
+    similarity: stored.similarity,
+    stored_at: new Date(stored.storedAt).toISOString(),
   }
 }
 
@@ -115,7 +89,7 @@ const TIERS = [5, 2, 3, 4] as const
 
 function describeTier(planned: Planned, bill: Bill): JsonObject {
   const { plan } = planned
-  const verdicts: readonly TierVerdict[] = plan.kind === 'replay' ? [] : plan.optimization.verdicts
+  const verdicts = plan.kind === 'replay' ? [] : plan.optimization.verdicts
   const skippedTiers = TIERS.filter((tier) => !verdicts.some((verdict) => verdict.tier === tier))
   const reason = reasonForSkipping(planned)
   return {
@@ -129,14 +103,13 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
 }
 
 function reasonForSkipping(planned: Planned): string {
-  const { plan, steering } = planned
+  const { plan } = planned
   if (plan.kind === 'replay') return 'the answer is in the cache'
   if (isSentUnchanged(planned))
     return 'the request is a compaction, runs in the background, or uses a conversation stored by the upstream'
-  if (steering.level === 'off') return 'X-Savings-Level is off'
-  const { rewrite } = plan.optimization
+  const { rewrite, skipReason } = plan.optimization
   if (rewrite !== undefined) return `tier ${rewrite.tier} was chosen first`
-  return 'the tier is disabled or runs only as a trial, or the prompt is too small'
+  return skipReason ?? 'the tier is disabled or runs only as a trial, or the prompt is too small'
 }
 
 function describeLimits({ error, outputTokens, limits }: Forecast): JsonObject {

@@ -1,14 +1,22 @@
 import { sha256 } from '#hash'
 import { digestJson, digestJsonInSteps, digestWithPauses } from '../../core/cache.ts'
-import { GatewayError } from '../../core/errors.ts'
+import type { MaybePromise } from '../../core/async.ts'
+import { failureStatus, GatewayError } from '../../core/errors.ts'
 import type { ResponseSink } from '../../core/http.ts'
 import { asObject, asString, type JsonObject, parseObject } from '../../core/json.ts'
 import type { EventSink } from '../../streams/event-buffer.ts'
-import type { ReplayedAnswer, RequestClaim, RepeatableAnswer } from './idempotency.ts'
+import {
+  type ReplayedAnswer,
+  type RequestClaim,
+  type RepeatableAnswer,
+  type FirstRequest,
+  Idempotency,
+  type IdempotencyOptions,
+} from './idempotency.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../../kernel/event-sink.ts'
-import { MAX_HEADER_WAIT_MS, type Parsed } from '../../kernel/exchange.ts'
-import type { Services } from '../../kernel/services.ts'
+import { type Exchange, MAX_HEADER_WAIT_MS, type Parsed } from '../../kernel/exchange.ts'
+import type { FailedResponse, Services, StreamedResponse, WholeResponse } from '../../kernel/services.ts'
 import { rateOf } from '../../kernel/send-failure.ts'
 import { release } from '../../kernel/settle.ts'
 import { hideStoredMargin } from '../../kernel/stored-margin.ts'
@@ -18,12 +26,58 @@ import { baseHeaders } from '../../kernel/response-headers.ts'
 /** Accepts only printable ASCII, because clients encode other characters in headers differently. */
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
 
-export async function deduplicate(parsed: Parsed, services: Services): Promise<Parsed | undefined> {
+/** The requests with a key. The later hooks know a first request by its claim. */
+export interface Deduplication {
+  /** Resolves with false if the request repeats an earlier one and has been answered. */
+  claim(parsed: Parsed, services: Services): Promise<boolean>
+  isFirst(exchange: Exchange): boolean
+  remember(exchange: Exchange, response: WholeResponse): MaybePromise<void>
+  share(exchange: Exchange, stream: StreamedResponse): undefined
+  fail(exchange: Exchange, response: FailedResponse): MaybePromise<void>
+  flush(): Promise<void>
+}
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+export function createDeduplication(options: IdempotencyOptions): Deduplication {
+  const idempotency = new Idempotency(options)
+  const claims = new WeakMap<Exchange, FirstRequest>()
+  return {
+    claim: async (parsed, services) => {
+      const claimed = await deduplicate(parsed, idempotency, services)
+      if (claimed === 'answered') return false
+      if (claimed !== undefined) claims.set(parsed, claimed)
+      return true
+    },
+    isFirst: (exchange) => claims.has(exchange),
+    remember: (exchange, { headers, body }) =>
+      claims.get(exchange)?.remember({ status: 200, head: { ...headers, ...JSON_TYPE }, body }),
+    share: (exchange, { headers, buffer }) => void claims.get(exchange)?.share(headers, buffer),
+    // The error is stored only if the upstream rejected the request itself, because a retry would then fail again.
+    fail: (exchange, { failure, headers, body }) => {
+      const first = claims.get(exchange)
+      if (first === undefined) return undefined
+      if (failure.kind === 'cancelled') return first.release()
+      const status = failureStatus(failure)
+      const answer = { status, head: { ...headers, ...JSON_TYPE }, body }
+      const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
+      return isPermanent ? first.remember(answer) : first.release(answer)
+    },
+    flush: () => idempotency.flush(),
+  }
+}
+
+/** Resolves with the claim of a first request, or with undefined for an item of a batch. */
+export async function deduplicate(
+  parsed: Parsed,
+  idempotency: Pick<Idempotency, 'claim'>,
+  services: Services,
+): Promise<FirstRequest | 'answered' | undefined> {
   const { key, subscribers, cancellation, request, requestBody } = parsed
   const idempotencyKey = request.header('idempotency-key')
-  if (idempotencyKey === undefined || subscribers === undefined) return parsed
+  if (idempotencyKey === undefined || subscribers === undefined) return undefined
   if (!KEY_PATTERN.test(idempotencyKey)) throw invalidIdempotencyKey()
-  const claiming = services.idempotency.claim({
+  const claiming = idempotency.claim({
     owner: key.id,
     idempotencyKey,
     // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
@@ -35,9 +89,8 @@ export async function deduplicate(parsed: Parsed, services: Services): Promise<P
   const begun = parsed.prompt.stream ? await beginInTime(claiming, parsed, services) : undefined
   const claimed = await claiming
   if (claimed.role === 'repetition') return replay(parsed, claimed.replayed, services, begun)
-  parsed.idempotencyClaim = claimed.first
   if (begun !== undefined) continueStream(parsed, begun)
-  return parsed
+  return claimed.first
 }
 
 /** If the first request has no content yet, the headers of a stream leave in time. Returns the sink of such a stream. */
@@ -97,7 +150,7 @@ async function replay(
   replayed: ReplayedAnswer,
   services: Services,
   begun: EventSink | undefined,
-): Promise<undefined> {
+): Promise<'answered'> {
   const { key, id, sink } = parsed
   try {
     const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
@@ -111,7 +164,7 @@ async function replay(
         begun.write(body)
         begun.end()
       }
-      return
+      return 'answered'
     }
     await release(parsed, { status: 200 }, services)
     if (begun === undefined) sink.begin(200, { ...headers, ...replayed.head })
@@ -122,6 +175,7 @@ async function replay(
       leave()
     }
     if (parsed.isDisconnected) parsed.onDisconnect()
+    return 'answered'
   } catch (error) {
     if (replayed.kind === 'live') replayed.leave()
     throw error

@@ -97,7 +97,8 @@ export class Metrics {
     this.#rate = new RecentRate(startedAt)
   }
 
-  record(finished: FinishedRequest): void {
+  /** A property, so that it can be passed as a hook. */
+  readonly record: (finished: FinishedRequest) => void = (finished) => {
     const { bill, latencyMs } = finished
     const sums = this.#sums
     const outcome = outcomeOf(finished)

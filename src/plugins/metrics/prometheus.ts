@@ -1,8 +1,11 @@
+import type { Endpoint } from '../../http/router.ts'
+import { type AdminOptions, createGate } from '../../kernel/admin-access.ts'
+import type { Handler } from '../../kernel/call.ts'
+import type { Services } from '../../kernel/services.ts'
 import { toWire } from '../../core/field-names.ts'
 import { toDollars, toNanoUsd } from '../../core/money.ts'
-import { sendJson } from '../../kernel/response-headers.ts'
+import { noStoreHeaders, sendJson } from '../../kernel/response-headers.ts'
 import type { MetricsSummary, MetricsTotals } from './metrics.ts'
-import { noStoreHeaders, type Handler } from '../../kernel/run.ts'
 
 /** Cache lookups of this gateway since its creation. */
 export interface CacheMetrics {
@@ -24,7 +27,19 @@ export interface MetricsReports {
 
 const PROMETHEUS_CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-export function metrics(reports: MetricsReports): Handler {
+export function metricsEndpoints(
+  reports: MetricsReports,
+  admin: AdminOptions | undefined,
+  services: Services,
+): readonly Endpoint<Handler>[] {
+  const { requireAdmin, respondWith } = createGate(admin, services)
+  return [
+    { method: 'GET', path: '/metrics', handle: requireAdmin(metrics(reports)) },
+    { method: 'GET', path: '/metrics/cache', handle: respondWith(async () => Object(toWire(reports.cache()))) },
+  ]
+}
+
+function metrics(reports: MetricsReports): Handler {
   return async (call) => {
     const headers = { ...noStoreHeaders(call), vary: 'Accept' }
     if (!prefersText(call.request.header('accept') ?? '')) {
@@ -40,7 +55,7 @@ function prefersText(accept: string): boolean {
   return !acceptedTypes.includes('application/json') && /text\/plain|openmetrics/.test(acceptedTypes)
 }
 
-interface Drops {
+export interface Drops {
   readonly log: number
   readonly audit: number
   /** The audit record of a dropped settlement is lost too, but not counted in `audit`. */

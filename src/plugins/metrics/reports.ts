@@ -1,24 +1,33 @@
-import type { SemanticCache } from '../cache/semantic-cache.ts'
-import type { Ledger } from '../../governance/ledger.ts'
-import type { ObserverTargets } from '../../kernel/settle.ts'
-import type { MetricsReports } from './prometheus.ts'
+import type { Metrics } from './metrics.ts'
+import type { Drops, MetricsReports } from './prometheus.ts'
 
-export function createMetricsReports(
-  { metrics, audit, log, now }: ObserverTargets,
-  cache: Pick<SemanticCache, 'stats'> | undefined,
-  ledger: Pick<Ledger, 'settlementCounts'>,
-): MetricsReports {
+interface ReportSources {
+  readonly metrics: Metrics
+  readonly now: () => number
+  /** Returns undefined if the cache is disabled. */
+  readonly cacheCounts: () => CacheCounts | undefined
+  readonly drops: () => Drops
+  readonly waitingSettlements: () => number
+}
+
+interface CacheCounts {
+  readonly hitRate: number
+  readonly totalRequests: number
+  readonly hits: number
+  readonly misses: number
+}
+
+export function createMetricsReports(sources: ReportSources): MetricsReports {
+  const { metrics, now, cacheCounts, drops, waitingSettlements } = sources
   return {
     summary: () => metrics.summary(now()),
     cache: () => {
-      const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cache?.stats() ?? {}
+      const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cacheCounts() ?? {}
       return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
     },
     prometheus: async () => {
       const { writePrometheus } = await import('./prometheus.ts')
-      const { waiting, dropped } = ledger.settlementCounts()
-      const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
-      return writePrometheus(metrics.totals(), drops, waiting)
+      return writePrometheus(metrics.totals(), drops(), waitingSettlements())
     },
   }
 }

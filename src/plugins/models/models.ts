@@ -1,11 +1,17 @@
+import type { Route } from '../../core/ports.ts'
+import type { Endpoint } from '../../http/router.ts'
 import { GatewayError } from '../../core/errors.ts'
 import type { JsonObject } from '../../core/json.ts'
 import type { Model } from '../../core/ports.ts'
 import { mayUse, type VirtualKey } from '../../governance/virtual-key.ts'
 import { findCallerKey } from '../../kernel/authenticate.ts'
 import type { Services } from '../../kernel/services.ts'
-import { type Handler, pathId, sendWithRateStatus } from '../../kernel/run.ts'
+import { sendWithRateStatus } from '../../kernel/response-headers.ts'
+import { type Handler, pathId } from '../../kernel/call.ts'
 import { MAX_PAGE_SIZE, readLimit } from '../../http/page-limit.ts'
+
+/** A model with the name under which it is listed. */
+export type ListedRoute = Route & { readonly name: string }
 
 interface ListedModel {
   /** `<provider>/<model_id>`, or an alias. */
@@ -14,7 +20,7 @@ interface ListedModel {
   readonly model: Model
 }
 
-export function listModels(models: readonly ListedModel[], services: Services): Handler {
+function listModels(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     const visible = models.filter((entry) => mayList(key, entry))
@@ -29,7 +35,7 @@ export function listModels(models: readonly ListedModel[], services: Services): 
   }
 }
 
-export function getModel(models: readonly ListedModel[], services: Services): Handler {
+function getModel(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     const name = pathId(call)
@@ -97,4 +103,12 @@ function indexOf(visible: readonly ListedModel[], id: string, param: string): nu
   const index = visible.findIndex((entry) => entry.name === id)
   if (index >= 0) return index
   throw new GatewayError('invalid-request', `${param}: expected the id of a model in this list.`, { param })
+}
+
+export function modelEndpoints(routes: readonly ListedRoute[], services: Services): readonly Endpoint<Handler>[] {
+  const models = routes.map((route) => ({ ...route, provider: route.provider.name }))
+  return [
+    { method: 'GET', path: '/v1/models', handle: listModels(models, services) },
+    { method: 'GET', path: '/v1/models/*id', handle: getModel(models, services) },
+  ]
 }

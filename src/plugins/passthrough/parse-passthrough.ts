@@ -10,7 +10,7 @@ import { checkAccess, servesModel, type ProviderConfig, type VirtualKey } from '
 import { checkJsonHeaders } from '../../http/body.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import type { Authenticated, ResolvedModel } from '../../kernel/exchange.ts'
-import { readBytes, readSteering } from '../../kernel/parse-request.ts'
+import { readBytes, checkHeaders } from '../../kernel/parse-request.ts'
 import type { Services } from '../../kernel/services.ts'
 
 /** The request as passed to `price` and `finalPrice`. */
@@ -96,7 +96,7 @@ export async function parsePassthrough(
 ): Promise<ParsedPassthrough> {
   const { endpoint, method, path } = target
   if (endpoint === undefined) throw notEnabled(target.name)
-  exchange.steering = readSteering(exchange.request, { canExplain: false })
+  checkHeaders(exchange, { canExplain: false }, services)
   const { key } = exchange
   const body = method === 'POST' ? await readBody(exchange, services) : NO_BODY
   const requestedModel = asString(body.fields['model'])
@@ -282,7 +282,7 @@ function maxPriceOf(
   key: VirtualKey,
   { name, endpoint, method }: PassthroughTarget,
   request: PassthroughRequest,
-  { observers }: Services,
+  { log }: Services,
 ): NanoUsd {
   if (endpoint?.free === true) return ZERO
   const hasBudget = key.budget !== undefined || key.budgetId !== undefined
@@ -291,7 +291,7 @@ function maxPriceOf(
     throw new GatewayError('model-not-allowed', message, { code: 'price_unknown' })
   }
   if (endpoint?.price === undefined || method !== 'POST') return ZERO
-  const price = priceOf(name, endpoint.price, request, observers)
+  const price = priceOf(name, endpoint.price, request, log)
   if (price > ZERO) return price
   throw new GatewayError(
     'invalid-request',
@@ -305,13 +305,13 @@ function priceOf(
   name: PassthroughName,
   price: NonNullable<PassthroughEndpoint['price']>,
   request: PassthroughRequest,
-  observers: Services['observers'],
+  log: Services['log'],
 ): NanoUsd {
   try {
     const dollars = price(request)
     return Number.isFinite(dollars) && dollars > 0 ? fromDollars(dollars) : ZERO
   } catch (cause) {
-    observers.reportFailure(`passthrough.${name}.price failed; the request was refused`, cause)
+    log.failure(`passthrough.${name}.price failed; the request was refused`, cause)
     return ZERO
   }
 }

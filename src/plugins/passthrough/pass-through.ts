@@ -5,17 +5,17 @@ import { joinBytes, type HeaderRecord } from '../../core/http.ts'
 import { isJsonObject, type JsonObject } from '../../core/json.ts'
 import { fromDollars, type NanoUsd, scale, ZERO } from '../../core/money.ts'
 import type { PassthroughAnswer } from '../../core/ports.ts'
-import type { Reservation, WaitForStore } from '../../governance/reservation.ts'
 import { timeoutError, upstreamError } from '../../upstream/attempts.ts'
 import { PASSTHROUGH } from '../../kernel/charge.ts'
-import { type Authenticated, type ResolvedModel, waitForStore } from '../../kernel/exchange.ts'
+import { type Authenticated, type ResolvedModel } from '../../kernel/exchange.ts'
+import { type Granted, reserveQuote } from '../../kernel/reserve.ts'
 import { marginOf } from '../../kernel/parse-request.ts'
 import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './parse-passthrough.ts'
 import { asFailure, canceledError, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { answerHeaders, baseHeaders } from '../../kernel/response-headers.ts'
 
-type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
+type ReservedPassthrough = Authenticated & Granted & { readonly resolved: ResolvedModel }
 
 /** Never retries, because a repetition may be expensive or unsafe. */
 export async function passThrough(
@@ -27,17 +27,15 @@ export async function passThrough(
   const { resolved, maxPrice, provider } = request
   const isListed = provider.model(request.request.model ?? '') !== undefined
   const route = request.request.model !== undefined && isListed ? resolved.routes[0] : undefined
-  if (services.plugins !== undefined) {
-    const { checkRequest } = await import('../custom/plugin-hooks.ts')
+  for (const checkRequest of services.hooks.checkRequest) {
     await checkRequest(authenticated, services, request.request.model)
   }
   authenticated.resolved = resolved
   authenticated.margin = marginOf(services, authenticated.key, resolved.name, route)
   const maxCost = scale(maxPrice, authenticated.margin)
-  const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }
-  const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
-  const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, reservation })
+  const granted = await reserveQuote(authenticated, quote, services)
+  const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, ...granted })
   const vendorAnswer = await callVendor(exchange, request, services).catch(async (error: unknown) => {
     if (GatewayError.is(error) && failureStatus(error) === 404) await target.onNotFound?.(exchange.key)
     throw error
@@ -142,14 +140,14 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
 function priceOfAnswer(
   { endpoint, request, maxPrice }: ParsedPassthrough,
   answer: JsonObject,
-  { observers }: Services,
+  { log }: Services,
 ): NanoUsd {
   try {
     const dollars = endpoint.finalPrice?.(request, answer) ?? NaN
     const price = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : maxPrice
     return price < maxPrice ? price : maxPrice
   } catch (cause) {
-    observers.reportFailure('finalPrice failed; the maximum price was billed', cause)
+    log.failure('finalPrice failed; the maximum price was billed', cause)
     return maxPrice
   }
 }

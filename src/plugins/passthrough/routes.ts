@@ -13,7 +13,9 @@ import {
   type PassthroughTarget,
 } from './parse-passthrough.ts'
 import { passThrough } from './pass-through.ts'
-import { Stages, createExchange, sendWithRateStatus, type Call, type Handler } from '../../kernel/run.ts'
+import { Stages, createExchange } from '../../kernel/run.ts'
+import { type Call, type Handler } from '../../kernel/call.ts'
+import { sendWithRateStatus } from '../../kernel/response-headers.ts'
 import type { Services } from '../../kernel/services.ts'
 import { upstreamError } from '../../upstream/attempts.ts'
 import { authenticate, findCallerKey } from '../../kernel/authenticate.ts'

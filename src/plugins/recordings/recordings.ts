@@ -4,8 +4,8 @@ import { quotaOf, type Store } from '../../core/store.ts'
 import type { LiveStream } from '../../streams/live-stream.ts'
 import type { Lease } from '../../streams/lease.ts'
 import type { Subscribers } from '../../streams/shared-work.ts'
-import type { CapacityShare, Recording } from '../../streams/event-buffer.ts'
-import { type CapacityLimits, RecordingCapacity } from '../../streams/capacity.ts'
+import type { Recording } from '../../streams/event-buffer.ts'
+import { MAX_BYTES_PER_STREAM } from '../../streams/capacity.ts'
 
 export type StoredAnswer =
   | { readonly kind: 'events'; readonly text: string }
@@ -28,13 +28,13 @@ interface Registration {
   readonly isDetached: boolean
 }
 
-interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
+export interface RecordingsOptions extends Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
   readonly isEnabled?: boolean
   readonly retentionSeconds?: number
+  readonly maxBytesPerStream?: number
 }
 
-const MIB = 1024 * 1024
 const HOUR_SECONDS = 3600
 /** How long the name of a recording remains claimed after its process dies, in milliseconds. */
 const LEASE_MS = 30_000
@@ -47,22 +47,15 @@ export class Recordings {
   readonly #options: RecordingsOptions
   readonly #retentionMs: number
   readonly #maxBytes: number
-  readonly #capacity: RecordingCapacity
   readonly #live = new Map<string, LiveRecording>()
   readonly #writes = new Map<string, Promise<unknown>>()
 
   constructor(options: RecordingsOptions) {
-    const { isEnabled = true, retentionSeconds = HOUR_SECONDS } = options
-    const { entries = 10_000, bytes = 64 * MIB, maxBytesPerStream = 8 * MIB } = options
+    const { isEnabled = true, retentionSeconds = HOUR_SECONDS, maxBytesPerStream = MAX_BYTES_PER_STREAM } = options
     this.#options = options
     this.isEnabled = isEnabled
     this.#retentionMs = retentionSeconds * 1000
     this.#maxBytes = maxBytesPerStream
-    this.#capacity = new RecordingCapacity({ entries, bytes, maxBytesPerStream })
-  }
-
-  reserveCapacity(owner: string): CapacityShare | undefined {
-    return this.#capacity.reserve(owner)
   }
 
   register(recording: Recording, registration: Registration): void {

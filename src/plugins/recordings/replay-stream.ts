@@ -14,17 +14,20 @@ import type { Services } from '../../kernel/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../../streams/event-buffer.ts'
 import type { LiveStream } from '../../streams/live-stream.ts'
 import { hideMarginInEvents } from '../../kernel/stored-margin.ts'
-import type { FoundRecording, StoredAnswer } from './recordings.ts'
-import { pathId, type Call, type Handler } from '../../kernel/run.ts'
+import type { FoundRecording, Recordings, StoredAnswer } from './recordings.ts'
+
+import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { findCallerKey } from '../../kernel/authenticate.ts'
 import { baseHeaders } from '../../kernel/response-headers.ts'
 
-export function replayStream(services: Services): Handler {
+export { Recordings } from './recordings.ts'
+
+export function replayStream(recordings: Recordings, services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     const rate = await services.ledger.status(key)
     const after = await readPosition(call.request, services)
-    const send = await prepareReplay(call, key, { after, services })
+    const send = await prepareReplay(call, key, { after, recordings, services })
     call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
     const sink = eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services)
     send(services.showsMargin ? sink : hideMarginInEvents(sink))
@@ -34,6 +37,7 @@ export function replayStream(services: Services): Handler {
 interface ReplayRequest {
   /** Number of events that the caller has received. */
   readonly after: number
+  readonly recordings: Recordings
   readonly services: Services
 }
 
@@ -41,13 +45,13 @@ type Send = (sink: EventSink) => void
 
 async function prepareReplay(call: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
   const { request } = call
-  const { after, services } = replay
+  const { after, recordings, services } = replay
   const id = messageId(pathId(call))
-  const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, id)
+  const findRecording = (): Promise<FoundRecording | undefined> => recordings.find(key.id, id)
   const recording = await findRecording()
   if (recording === undefined) throw messageNotFoundError()
   if (recording === 'elsewhere') {
-    const findStream = await services.recordings.createStreamSearch(key.id, id, services.timeouts.idle)
+    const findStream = await recordings.createStreamSearch(key.id, id, services.timeouts.idle)
     return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
   }
   if ('answer' in recording) {

@@ -10,10 +10,10 @@ import {
 } from '../../core/errors.ts'
 import { type ExplainedPlan, explainRequests, type PlanSetup, type SessionTotals } from './explain-session.ts'
 import { isJsonObject } from '../../core/json.ts'
-import { readSteering } from '../../kernel/parse-request.ts'
 import { type LoggedBody, type LoggedRequest, readRequests } from './explain-input.ts'
 import type { Services } from '../../kernel/services.ts'
-import type { Tier } from './tier.ts'
+import { checkHeaders } from '../../kernel/parse-request.ts'
+import { readSteeringHeaders, type Steering, type Tier } from './tier.ts'
 import { memoryStore } from '../../stores/memory.ts'
 import { createMeter, createTokenizer } from '../../tokens/meter.ts'
 import { checkSavings, createPromptMarker, createSavings, type SavingsOptions } from './options.ts'
@@ -99,7 +99,7 @@ export async function explainSavings(
     const dependencies = { store: memoryStore({ now: planRuntime.now }), meter, runtime: planRuntime }
     const observer = { onShadow: () => {}, onShadowFailure: () => {} }
     const waterfall = createSavings(own, dependencies, observer)
-    const steering = readSteering(internalRequest('', lowerCaseNames(headers), ''), { canExplain: false })
+    const steering = readPlanHeaders(lowerCaseNames(headers), services)
     return { name, steering, waterfall, markPrompt: createPromptMarker(own, dependencies) }
   }
   const plans = [OFF, ...chosen.map(toPlan).filter(({ name }) => name !== OFF.name)].map(createSetup)
@@ -140,6 +140,12 @@ function withForced(name: string, headers: NonNullable<CustomPlan['headers']>): 
 
 function toPlan(plan: string | CustomPlan): CustomPlan {
   return typeof plan === 'string' ? (BUILT_IN_PLANS.find(({ name }) => name === plan) ?? OFF) : plan
+}
+
+function readPlanHeaders(headers: Record<string, string>, services: Services): Steering {
+  const request = internalRequest('', headers, '')
+  checkHeaders({ request, isSteered: false }, { canExplain: false }, services)
+  return readSteeringHeaders(request)
 }
 
 function lowerCaseNames(headers: Readonly<Record<string, string>>): Record<string, string> {

@@ -9,24 +9,18 @@ import type { Steering } from './tier.ts'
 import { utf8Length } from '../../tokens/estimate.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { billOf } from '../../kernel/charge.ts'
-import { emptyReservation, simulateSmallModel } from '../../kernel/estimate.ts'
-import {
-  type Authenticated,
-  Exchange,
-  type Parsed,
-  type Planned,
-  type Reserved,
-  type UpstreamPlan,
-} from '../../kernel/exchange.ts'
+import { simulateSmallModel } from '../../kernel/small-model.ts'
+import { Exchange, type Parsed, type Planned, type UpstreamPlan } from '../../kernel/exchange.ts'
 import { type ReadRequest, withPath } from './explain-input.ts'
 import { parsePrompt } from '../../kernel/parse-request.ts'
-import { plan } from '../../kernel/plan.ts'
+import { isSentUnchanged, planUnchanged } from '../../kernel/plan.ts'
+import { type PromptSavings, shortenAndMark } from './plugin.ts'
 import type { Services } from '../../kernel/services.ts'
 import { CollectedResponse, internalRequest } from '../../kernel/internal-request.ts'
 import { quote } from '../../kernel/reserve.ts'
 
 /** A way to handle the requests. */
-export interface PlanSetup extends Pick<Services, 'waterfall' | 'markPrompt'> {
+export interface PlanSetup extends PromptSavings {
   readonly name: string
   readonly steering: Steering
 }
@@ -194,18 +188,19 @@ class PlanRun {
   }
 
   async send(parsed: Parsed, services: Services): Promise<readonly SentRequest[]> {
-    const { steering, waterfall, markPrompt } = this.#setup
-    const request = quote(parsed, false)
-    const reservation = emptyReservation({ rate: NO_RATE, quote: request, outputTokens: request.outputTokens })
-    const exchange: Reserved = Object.assign(parsed, { steering, reservation })
-    const planned = await plan(exchange, { ...services, waterfall, markPrompt })
-    const upstreamPlan = planned.plan
-    if (upstreamPlan.kind === 'replay') return []
+    const quoted = quote(parsed, false)
+    const grant = { rate: NO_RATE, quote: quoted, outputTokens: quoted.outputTokens }
+    const reserved = Object.assign(parsed, { grant })
+    const unchanged = planUnchanged(reserved)
+    const upstreamPlan = isSentUnchanged(reserved)
+      ? unchanged
+      : ((await shortenAndMark(reserved, unchanged, this.#setup, services)) ?? unchanged)
+    const planned = Object.assign(reserved, { plan: upstreamPlan })
     const { model, provider } = planned.resolved.routes[0]
     const { dialect } = provider
     const usage = await this.#vendor.receive({ prompt: upstreamPlan.prompt, model, dialect, now: parsed.startedAt })
     await upstreamPlan.optimization.reportSent?.({ promptTokens: promptTokens(usage), usage })
-    await upstreamPlan.markedPrompt?.report(usage)
+    await upstreamPlan.markers?.report(usage)
     return [{ run: this, planned, plan: upstreamPlan, usage }]
   }
 
@@ -261,19 +256,17 @@ async function parse({ body, format, at }: ReadRequest, services: Services): Pro
   const request = internalRequest('', {}, JSON.stringify(body))
   const start = { id: 'explain', startedAt: at, request, sink: new CollectedResponse(), format }
   const exchange = new Exchange(start, { isConnected: false, isDetached: false })
-  exchange.key = KEY
-  exchange.steering = { vanishing: false, recursive: false }
   const maxSerializedBytes = utf8Length(JSON.stringify(body))
-  return parsePrompt(exchange as Authenticated, { body, maxSerializedBytes }, services)
+  const authenticated = Object.assign(exchange, { key: KEY })
+  return Object.assign(authenticated, await parsePrompt(authenticated, { body, maxSerializedBytes }, services))
 }
 
 /** The services of the gateway without those that have state or call upstreams. */
 function isolate(services: Services, meter: Meter, clock: { readonly now: number }): Services {
-  const { answerCache: _, ...others } = services
   return {
-    ...others,
+    ...services,
     meter,
-    turns: { ...services.turns, recall: (_format, _key, body) => body },
+    hooks: { ...services.hooks, completeBody: [] },
     smallModel: (route) => simulateSmallModel(services.smallModel(route), meter),
     margin: () => 1,
     limits: { ...services.limits, vendorTools: 'allow', surcharges: 'allow' },

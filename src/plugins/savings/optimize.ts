@@ -1,33 +1,51 @@
+/** Loaded with the first prompt that is long enough for a tier or for markers. */
 import { sha256 } from '#hash'
 import { digestWithPauses, longMediaDigests } from '../../core/cache.ts'
 import { add } from '../../core/money.ts'
+import type { Reserved, UpstreamPlan } from '../../kernel/exchange.ts'
+import type { Services } from '../../kernel/services.ts'
+import { smallModelOf } from '../../kernel/small-model.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import type { Planned } from '../../kernel/exchange.ts'
-import type { MarkPrompt, Services } from '../../kernel/services.ts'
+import type { CacheableRequest, MarkedPrompt } from './prompt-cache.ts'
+import type { Steering, Waterfall } from './tier.ts'
 
+// All code of the tiers is loaded together.
+export { createMemory, createShadow, createWaterfall, markForCache } from './waterfall.ts'
+
+/** Adds markers for the vendor's prompt cache. */
 export async function addCacheMarkers(
-  planned: Planned,
-  markPrompt: MarkPrompt,
-  { observers }: Services,
-): Promise<Planned> {
-  const { plan, resolved, key, startedAt } = planned
-  if (plan.kind === 'replay') return planned
+  { resolved, key, startedAt }: Reserved,
+  plan: UpstreamPlan,
+  markPrompt: (request: CacheableRequest) => Promise<MarkedPrompt | undefined>,
+  { log }: Pick<Services, 'log'>,
+): Promise<UpstreamPlan> {
   try {
     await plan.counts.prepare?.()
     const { model } = resolved.routes[0]
     const request = { prompt: plan.prompt, model, tokens: plan.counts.sent, owner: key.id, now: startedAt }
-    const markedPrompt = await markPrompt(request)
-    if (markedPrompt !== undefined) planned.plan = { ...plan, prompt: markedPrompt.prompt, markedPrompt }
+    const marked = await markPrompt(request)
+    if (marked === undefined) return plan
+    const { prompt, markerCount: count, report } = marked
+    return { ...plan, prompt, markers: { count, report } }
   } catch (cause) {
-    observers.reportFailure('markers for the prompt cache could not be added', cause)
+    log.failure('markers for the prompt cache could not be added', cause)
+    return plan
   }
-  return planned
+}
+
+interface Optimizer {
+  readonly waterfall: Waterfall
+  readonly steering: Steering
 }
 
 /** Lets the savings tiers shorten a prompt that is planned to be sent unchanged. */
-export async function optimize(planned: Planned, services: Services): Promise<Planned> {
-  const { plan, prompt, resolved, size, steering, key, cancellation } = planned
-  if (plan.kind === 'replay') return planned
+export async function optimize(
+  reserved: Reserved,
+  plan: UpstreamPlan,
+  { waterfall, steering }: Optimizer,
+  services: Services,
+): Promise<UpstreamPlan> {
+  const { prompt, resolved, size, key, cancellation } = reserved
   const route = resolved.routes[0]
   if (size.mayContainLargeMedia) await digestWithPauses(longMediaDigests(prompt, sha256), yieldToEventLoop)
   const request = {
@@ -36,23 +54,26 @@ export async function optimize(planned: Planned, services: Services): Promise<Pl
     model: route.model,
     steering,
     owner: key.id,
-    small: services.smallModel(route),
+    small: smallModelOf(reserved, route, services),
     signal: cancellation.signal,
     now: services.runtime.now(),
   }
-  const passed = await services.waterfall.passUnchanged(request, size.bound)
+  const passed = await waterfall.passUnchanged(request, size.bound)
   if (passed !== undefined) {
     Object.assign(plan.optimization, passed)
-    return planned
+    return plan
   }
   await services.meter.prepare(prompt, cancellation.signal)
-  const rewritten = await services.waterfall({ ...request, tokens: size.estimate })
+  const rewritten = await waterfall({ ...request, tokens: size.estimate })
   const { rewrite, tokens, spent } = rewritten
-  planned.plan = {
+  return {
     ...plan,
     prompt: rewrite?.prompt ?? prompt,
-    optimization: { ...rewritten, spent: add(spent, plan.optimization.spent) },
+    optimization: {
+      ...rewritten,
+      spent: add(spent, plan.optimization.spent),
+      ...(steering.force === true && { isForced: true }),
+    },
     counts: { original: tokens, sent: rewrite?.tokens ?? tokens },
   }
-  return planned
 }

@@ -4,8 +4,7 @@ import type { Embedder } from '../../core/cache.ts'
 import type { Meter, Runtime, Model } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
 import type { ShadowObserver } from './shadow.ts'
-import type { MarkPrompt, Services } from '../../kernel/services.ts'
-import type { CacheableRequest } from './prompt-cache.ts'
+import type { CacheableRequest, MarkedPrompt } from './prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
   isSteered,
@@ -20,7 +19,7 @@ import {
 } from './tier.ts'
 import type { MinTarget, SliderMode } from './selection-tiers.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import { checkEmbedder } from '../cache/cache-options.ts'
+import { checkEmbedder } from '../../core/check-embedder.ts'
 
 /** Options for tiers 2 to 5 and the prompt cache. See docs/tiers. */
 export interface SavingsOptions {
@@ -104,7 +103,7 @@ export const checkSavings: OptionCheck = optionsOf({
   promptCache: oneOf('auto', 'off'),
 })
 
-interface SavingsDependencies {
+export interface SavingsDependencies {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
@@ -116,7 +115,7 @@ interface SavingsDependencies {
 export function createDryRun(
   savings: SavingsOptions,
   dependencies: SavingsDependencies,
-): ReturnType<Services['dryRun']> {
+): { readonly waterfall: Waterfall; readonly markPrompt: MarkPrompt | undefined } {
   const { embedder: _, ...options } = savings
   const dryDependencies = {
     ...dependencies,
@@ -129,13 +128,16 @@ export function createDryRun(
   }
 }
 
+/** Resolves with undefined if no markers are added. */
+export type MarkPrompt = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
+
 export function createPromptMarker(
   options: SavingsOptions,
   { store, runtime }: Pick<SavingsDependencies, 'store' | 'runtime'>,
 ): MarkPrompt | undefined {
   if (options.promptCache === 'off') return undefined
   const load = lazy(async () => {
-    const { createMemory, markForCache } = await import('./waterfall.ts')
+    const { createMemory, markForCache } = await import('./optimize.ts')
     const memory = createMemory({ store, now: runtime.now })
     return (request: CacheableRequest) => markForCache(memory, request)
   })
@@ -151,7 +153,7 @@ export function createSavings(
   const { shadow: share } = options
   if (share === undefined) return waterfall
   const load = lazy(async () => {
-    const { createShadow } = await import('./waterfall.ts')
+    const { createShadow } = await import('./optimize.ts')
     return createShadow({ waterfall, share, random: dependencies.runtime.random, yieldToEventLoop, observer })
   })
   const shadowed = async (job: TierJob): Promise<WaterfallResult> =>
@@ -165,7 +167,7 @@ function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: Sa
   const minThreshold = Math.min(...Object.values(thresholds))
   const hasCustomTiers = options.tiers !== undefined
   const load = lazy(async () => {
-    const { createWaterfall } = await import('./waterfall.ts')
+    const { createWaterfall } = await import('./optimize.ts')
     const { now, after } = runtime
     return createWaterfall({ ...others, ...dependencies, now, after, yieldToEventLoop })
   })

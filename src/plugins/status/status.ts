@@ -1,18 +1,57 @@
 import { isTrueWithin } from '../../core/async.ts'
-import type { ProviderStates, Runtime } from '../../core/ports.ts'
+import type { ProviderState, ProviderStates, Runtime } from '../../core/ports.ts'
+import type { CircuitReport } from '../../providers/circuit-breaker.ts'
+import type { Endpoint } from '../../http/router.ts'
+import type { Services } from '../../kernel/services.ts'
 import type { Store } from '../../core/store.ts'
-import { noStoreHeaders, type Handler } from '../../kernel/run.ts'
-import { sendJson } from '../../kernel/response-headers.ts'
+import { type Handler } from '../../kernel/call.ts'
+import { sendJson, noStoreHeaders } from '../../kernel/response-headers.ts'
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'
 
 const STORE_TIMEOUT_MS = 1000
 
-interface StatusDependencies {
+export interface StatusSources {
   readonly store: Store
+  readonly providers: readonly { readonly name: string }[]
+  readonly circuits: () => Readonly<Record<string, CircuitReport>>
+  readonly servesWithoutStore: boolean
+}
+
+interface StatusDependencies extends Pick<StatusSources, 'store' | 'servesWithoutStore'> {
   readonly providers: () => ProviderStates
   readonly runtime: Pick<Runtime, 'now' | 'after'>
-  readonly servesWithoutStore: boolean
+}
+
+export function statusEndpoints(
+  { store, providers, circuits, servesWithoutStore }: StatusSources,
+  { runtime }: Pick<Services, 'runtime'>,
+): readonly Endpoint<Handler>[] {
+  const states = (): ProviderStates => providerStates(providers, circuits())
+  const status = { store, providers: states, runtime, servesWithoutStore }
+  return [
+    { method: 'GET', path: '/health', handle: health(status) },
+    { method: 'GET', path: '/ready', handle: ready(status) },
+    { method: 'GET', path: '', handle: greeting },
+  ]
+}
+
+function providerStates(
+  providers: StatusSources['providers'],
+  circuits: Readonly<Record<string, CircuitReport>>,
+): ProviderStates {
+  const reports = Object.entries(circuits)
+  return Object.fromEntries(
+    providers.map(({ name }) => {
+      const providerReports = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
+      return [name, stateOf(providerReports)]
+    }),
+  )
+}
+
+function stateOf(reports: readonly CircuitReport[]): ProviderState {
+  if (reports.every(({ state }) => state === 'closed')) return 'healthy'
+  return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'unavailable' : 'degraded'
 }
 
 /**
@@ -40,7 +79,7 @@ export function health(dependencies: StatusDependencies): Handler {
   }
 }
 
-export function ready(dependencies: StatusDependencies): Handler {
+function ready(dependencies: StatusDependencies): Handler {
   return async (call) => {
     const isStoreUp = await isStoreReachable(dependencies)
     const states = Object.entries(dependencies.providers())
@@ -52,7 +91,7 @@ export function ready(dependencies: StatusDependencies): Handler {
   }
 }
 
-export const greeting: Handler = (call) => {
+const greeting: Handler = (call) => {
   const headers = { ...noStoreHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
   call.sink.send(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
 }

@@ -7,7 +7,9 @@ import { upstreamError } from '../../upstream/attempts.ts'
 import { billFor, billForIncomplete } from '../../kernel/charge.ts'
 import { billForReservedLength, estimateHeaders } from '../../kernel/estimate.ts'
 import { type Answered } from '../../kernel/exchange.ts'
+import { keepResponse } from '../../kernel/respond.ts'
 import { storingProvider } from './storing-provider.ts'
+import type { Turns } from './turns.ts'
 import { asFailure, release, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
@@ -23,20 +25,20 @@ const POLL_TIMEOUT_MS = 25_000
 export async function respondInBackground(
   answered: Answered,
   completion: Completion,
+  turns: Turns,
   services: Services,
-): Promise<undefined> {
-  const { key, sink, idempotencyClaim, format } = answered
+): Promise<void> {
+  const { key, sink, format } = answered
   const providerName = storingProvider(answered)
   if (providerName !== undefined) {
     const ids = format.turns?.idsOf(valueOf(completion)) ?? []
-    await services.turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
+    await turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
   }
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
   const headers = estimateHeaders(answered, services)
-  await idempotencyClaim?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
-  await settleInBackground(answered, { id: completion.id, completion }, services)
-  sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
-  return undefined
+  await keepResponse(answered, { headers, body, id: completion.id }, services)
+  await settleInBackground(answered, { id: completion.id, completion }, turns, services)
+  sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.grant.rate), headers), body)
 }
 
 export interface BackgroundResponse {
@@ -53,16 +55,17 @@ export interface BackgroundResponse {
 export function settleInBackground(
   answered: Answered,
   response: BackgroundResponse,
+  turns: Turns,
   services: Services,
 ): Promise<void> {
-  const work = new BackgroundWork(answered, response, services)
+  const work = new BackgroundWork(answered, response, turns, services)
   services.detached.add({ end: () => work.end(), ended: work.run() })
   return work.registered
 }
 
 /** A failed registration does not stop the work, because the vendor charges for the response anyway. */
-function reportUnregistered({ observers }: Services): (cause: unknown) => void {
-  return (cause) => observers.reportFailure('a background response could not be registered', cause)
+function reportUnregistered({ log }: Services): (cause: unknown) => void {
+  return (cause) => log.failure('a background response could not be registered', cause)
 }
 
 function valueOf({ native }: Completion): JsonObject {
@@ -73,6 +76,7 @@ class BackgroundWork {
   readonly registered: Promise<void>
   readonly #answered: Answered
   readonly #services: Services
+  readonly #turns: Turns
   readonly #id: string
   readonly #streamedBill: Bill | undefined
   readonly #deadline: number
@@ -81,14 +85,20 @@ class BackgroundWork {
   #isClosing = false
   #wake: () => void = () => {}
 
-  constructor(answered: Answered, { id, completion, streamedBill }: BackgroundResponse, services: Services) {
+  constructor(
+    answered: Answered,
+    { id, completion, streamedBill }: BackgroundResponse,
+    turns: Turns,
+    services: Services,
+  ) {
     this.#answered = answered
     this.#services = services
+    this.#turns = turns
     this.#id = id
     this.#completion = completion
     this.#streamedBill = streamedBill
     this.#deadline = answered.startedAt + services.timeouts.total
-    this.registered = services.turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
+    this.registered = turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
   }
 
   end(): void {
@@ -100,7 +110,7 @@ class BackgroundWork {
     await this.registered
     await this.#pollUntilComplete()
     await this.#settle()
-    await this.#services.turns.setUnsettled(this.#answered.key, this.#id, false).catch(() => {})
+    await this.#turns.setUnsettled(this.#answered.key, this.#id, false).catch(() => {})
   }
 
   get #isUnfinished(): boolean {
@@ -167,7 +177,7 @@ class BackgroundWork {
       const isComplete = completion !== undefined && isCompleted(completion)
       await settle(answered, isComplete ? { ...outcome, completion: () => completion } : outcome, services)
     } catch (cause) {
-      services.observers.reportFailure('a background response could not be settled', asFailure(cause))
+      services.log.failure('a background response could not be settled', asFailure(cause))
     }
   }
 

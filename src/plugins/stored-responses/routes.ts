@@ -1,3 +1,4 @@
+import type { Turns } from './turns.ts'
 import { Cancellation } from '../../core/async.ts'
 import { GatewayError } from '../../core/errors.ts'
 import type { StoredResponseCall } from '../../core/ports.ts'
@@ -6,22 +7,22 @@ import { reserveOneRequest } from '../../governance/reservation.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Endpoint } from '../../http/router.ts'
 import { findCallerKey } from '../../kernel/authenticate.ts'
-import { type Call, type Handler, noStoreHeaders, pathId } from '../../kernel/run.ts'
+
+import { type Call, type Handler, pathId } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 
-import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { baseHeaders, sendJson, noStoreHeaders } from '../../kernel/response-headers.ts'
 import { hideStoredMargin } from '../../kernel/stored-margin.ts'
 
 /** Answers a request for a response that the gateway itself stores. */
 /** Returns the JSON text of the response. */
 type TurnAction = (key: VirtualKey, id: string) => Promise<string>
 
-export function responseEndpoints(services: Services): readonly Endpoint<Handler>[] {
-  const { turns } = services
+export function responseEndpoints(turns: Turns, services: Services): readonly Endpoint<Handler>[] {
   const endpoint = (method: StoredResponseCall['method'], suffix: string, action: TurnAction): Endpoint<Handler> => ({
     method,
     path: `/v1/responses/:id${suffix}`,
-    handle: (call) => handleResponseCall(call, { method, suffix, action }, services),
+    handle: (call) => handleResponseCall(call, { method, suffix, action }, turns, services),
   })
   const readAnswer: TurnAction = async (key, id) => {
     const answer = await turns.find(key, id)
@@ -53,9 +54,14 @@ type ResponseEndpoint = Pick<StoredResponseCall, 'method'> & {
   readonly action: TurnAction
 }
 
-async function handleResponseCall(call: Call, endpoint: ResponseEndpoint, services: Services): Promise<void> {
+async function handleResponseCall(
+  call: Call,
+  endpoint: ResponseEndpoint,
+  turns: Turns,
+  services: Services,
+): Promise<void> {
   const { method, suffix, action } = endpoint
-  const { turns, ledger, runtime, timeouts } = services
+  const { ledger, runtime, timeouts } = services
   const id = pathId(call)
   const key = await findCallerKey(call.request, services)
   if (call.query.get('stream') === 'true') {

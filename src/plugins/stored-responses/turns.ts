@@ -12,7 +12,7 @@ import { MAX_ITEMS } from '../../formats/responses/items.ts'
 import { toResolvedModel } from '../../kernel/resolve-model.ts'
 import { type Answered, type ResolvedModel } from '../../kernel/exchange.ts'
 import { storingProvider } from './storing-provider.ts'
-import type { BodyToRecall, RecalledBody, Turns } from '../../kernel/services.ts'
+import type { CompletedBody, ReadBody } from '../../kernel/services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS
@@ -33,16 +33,27 @@ const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
 type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
-export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
-  recall(format: TurnFormat, key: VirtualKey, parsed: BodyToRecall): Promise<RecalledBody>
+export interface Turns {
+  recall(format: TurnFormat, key: VirtualKey, parsed: ReadBody): Promise<CompletedBody>
   store(answered: Answered, format: TurnFormat, turn: StoredTurn): Promise<void>
+  /** Returns the answer as JSON text, because its numbers may not be exact after parsing. */
+  find(key: VirtualKey, id: string): Promise<string | undefined>
+  /** Returns the conversation without the answer, as the JSON text of an array. */
+  findInput(key: VirtualKey, id: string): Promise<string | undefined>
+  findProvider(key: VirtualKey, id: string): Promise<string | undefined>
+  storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
+  /** A background response is unsettled while its request waits for settlement. */
+  setUnsettled(key: VirtualKey, id: string, isUnsettled: boolean): Promise<void>
+  isUnsettled(key: VirtualKey, id: string): Promise<boolean>
+  /** Resolves with true if a stored turn or provider name was deleted. */
+  delete(key: VirtualKey, id: string): Promise<boolean>
 }
 
 /**
  * Each turn contains its full conversation, because clients may continue from it after earlier turns have expired. The
  * answer is stored separately, because some reads need only the answer.
  */
-export function createTurns(store: TurnStore): StoredTurns {
+export function createTurns(store: TurnStore): Turns {
   async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
     const options = { ttlMs: UPSTREAM_ID_TTL_MS, quota: quotaOf('held-response', key.id) }
     const valid = ids.filter(isValidId).slice(0, MAX_STORED_IDS)
@@ -83,8 +94,8 @@ async function recall(
   store: TurnStore,
   format: TurnFormat,
   key: VirtualKey,
-  { body, received }: BodyToRecall,
-): Promise<RecalledBody> {
+  { body, received }: ReadBody,
+): Promise<CompletedBody> {
   const { previousTurnId, referencedTurnIds, foreignItemIds } = format.referencesIn(body)
   const ids = previousTurnId === undefined ? foreignItemIds : [previousTurnId, ...foreignItemIds]
   const providers = await findProviders(store, key, ids)

@@ -1,4 +1,5 @@
-import { createGateway, extractive, openaiCompatible } from 'sluice'
+import { createGateway, openaiCompatible } from 'sluice'
+import { extractive } from 'sluice/testing'
 
 /** A gateway with a fixed key, for programs that consist of a line of the README. */
 export function createMounted(basePath = '') {

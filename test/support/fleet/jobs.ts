@@ -1,5 +1,6 @@
 import type { Store } from '../../../src/core/store.ts'
-import { extractive, openaiCompatible, type CacheOptions, type GatewayOptions } from '../../../src/index.ts'
+import { openaiCompatible, type CacheOptions, type GatewayOptions } from '../../../src/index.ts'
+import { extractive } from '../../../src/testing.ts'
 import type { StorePlace } from './open-store.ts'
 
 export const MODEL = 'extractive/extractive'

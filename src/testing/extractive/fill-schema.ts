@@ -1,4 +1,4 @@
-import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 
 /** Maximum number of values of a filled schema. Nested arrays and references multiply their values. */
 export const MAX_VALUES = 1000

@@ -1,12 +1,13 @@
-import { setMembers } from '../core/splice-json.ts'
+/** Adapts a completion before it is written: a replayed one to its caller, and one whose JSON was only requested by text. */
 import type { Completion } from '../core/answer.ts'
-import type { Json, JsonObject } from '../core/json.ts'
+import { GatewayError } from '../core/errors.ts'
+import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { Planned } from './exchange.ts'
-import { newAnswerId } from '../plugins/cache/follow.ts'
+import { setMembers } from '../core/splice-json.ts'
+import { hexDigitsOf, type Parsed, type Planned } from './exchange.ts'
 
 /** Fields of the request that an answer repeats, and their values where the request does not set them. */
-export const ECHOED_FIELDS: Readonly<Record<string, Json>> = {
+const ECHOED_FIELDS: Readonly<Record<string, Json>> = {
   metadata: {},
   user: null,
   safety_identifier: null,
@@ -46,4 +47,40 @@ export function echoedFieldsOf(
   const names = Object.keys(ECHOED_FIELDS).filter((name) => answer[name] !== undefined)
   if (names.length === 0) return undefined
   return Object.fromEntries(names.map((name) => [name, requestBody[name] ?? ECHOED_FIELDS[name] ?? null]))
+}
+
+/** Returns undefined if the format uses the upstream's id. */
+export function newAnswerId(
+  { format, id }: Pick<Parsed, 'format' | 'id'>,
+  { uuid }: Pick<Runtime, 'uuid'>,
+): string | undefined {
+  return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
+}
+
+const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
+
+export function unwrapJson(completion: Completion): Completion {
+  if (completion.finish !== 'stop') return completion
+  const texts = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  const text = texts.join('').trim()
+  const json = FENCED_JSON.exec(text)?.[1] ?? text
+  if (!isObjectText(json)) throw notJsonError()
+  if (json === text) return completion
+  const others = completion.parts.filter((part) => part.type !== 'text')
+  return { ...completion, parts: [...others, { type: 'text', text: json }] }
+}
+
+function isObjectText(text: string): boolean {
+  try {
+    return isJsonObject(JSON.parse(text))
+  } catch {
+    return false
+  }
+}
+
+function notJsonError(): GatewayError {
+  return new GatewayError(
+    'upstream',
+    'The model did not answer with a JSON object. Retry, or request a JSON schema (type json_schema).',
+  )
 }

@@ -1,5 +1,5 @@
-import { createPause, type Pause } from '../core/async.ts'
-import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { createPause, type Pause } from '../../core/async.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 
 /** Shared by all requests. Tests pass their own. */
 export const sharedPause: Pause = createPause(yieldToEventLoop)

@@ -1,13 +1,13 @@
-import type { Pause } from '../core/async.ts'
-import { type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
-import { NO_USAGE, type Usage } from '../core/money.ts'
-import { GatewayError } from '../core/errors.ts'
-import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall, Model } from '../core/ports.ts'
-import { lastUserIndex, textOfMessage } from '../core/messages.ts'
-import { type Part, type Prompt, type Tool } from '../core/prompt.ts'
-import { extractAnswer, extractSummary, forEachSentence, sharedPause } from './extractive-sentences.ts'
+import type { Pause } from '../../core/async.ts'
+import { type Completion, type StreamChunk, toStreamChunks } from '../../core/answer.ts'
+import { NO_USAGE, type Usage } from '../../core/money.ts'
+import { GatewayError } from '../../core/errors.ts'
+import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall, Model } from '../../core/ports.ts'
+import { lastUserIndex, textOfMessage } from '../../core/messages.ts'
+import { type Part, type Prompt, type Tool } from '../../core/prompt.ts'
+import { extractAnswer, extractSummary, forEachSentence, sharedPause } from './sentences.ts'
 import { fillSchema } from './fill-schema.ts'
-import { hashEmbedding } from '../plugins/cache/hashing-embedder.ts'
+import { hashEmbedding } from '../../plugins/cache/hashing-embedder.ts'
 
 export async function composeCompletion(call: ProviderCall, pause: Pause = sharedPause): Promise<Completion> {
   const { prompt, model, runtime } = call

@@ -1,0 +1,41 @@
+import type { MaybePromise } from '../core/async.ts'
+import type { HttpRequest, ResponseSink } from '../core/http.ts'
+import type { PathVariables } from '../http/router.ts'
+
+/** A request to an endpoint. */
+export interface Call {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly query: URLSearchParams
+  readonly variables: PathVariables
+}
+
+/** Parses the query string on each read of `query`, because most endpoints do not use it. */
+export class IncomingCall implements Call {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly variables: PathVariables
+
+  constructor(start: Pick<Call, 'id' | 'startedAt' | 'request' | 'sink'>, variables: PathVariables) {
+    this.id = start.id
+    this.startedAt = start.startedAt
+    this.request = start.request
+    this.sink = start.sink
+    this.variables = variables
+  }
+
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.request.query)
+  }
+}
+
+/** Responds to a call, or throws before the response begins. */
+export type Handler = (call: Call) => MaybePromise<void>
+
+export function pathId({ variables }: Call): string {
+  return variables['id'] ?? ''
+}

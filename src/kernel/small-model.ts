@@ -1,0 +1,33 @@
+import type { Meter, Route, SmallModel } from '../core/ports.ts'
+import type { Exchange } from './exchange.ts'
+import type { Services } from './services.ts'
+
+/** Returns the small model for a route. It is not called for a dry run. */
+export function smallModelOf(
+  { isDryRun }: Pick<Exchange, 'isDryRun'>,
+  route: Route,
+  { smallModel, meter }: Pick<Services, 'smallModel' | 'meter'>,
+): SmallModel | undefined {
+  const small = smallModel(route)
+  return isDryRun ? simulateSmallModel(small, meter) : small
+}
+
+/** Typical length of a small model's answer, as a fraction of its input. */
+const ANSWER_TO_INPUT_RATIO = 1 / 3
+const CHARACTERS_PER_TOKEN = 4
+
+/** A small model that is not called. Its reply is the beginning of the text, at the price of a call of that length. */
+export function simulateSmallModel(
+  small: SmallModel | undefined,
+  { tokenizer: { estimate } }: Pick<Meter, 'tokenizer'>,
+): SmallModel | undefined {
+  if (small === undefined) return undefined
+  return {
+    name: small.name,
+    price: small.price,
+    ask: async ({ instruction, text, maxTokens }) => {
+      const answer = text.slice(0, Math.min(text.length * ANSWER_TO_INPUT_RATIO, maxTokens * CHARACTERS_PER_TOKEN))
+      return { text: answer, spent: small.price(estimate(instruction) + estimate(text), estimate(answer)) }
+    },
+  }
+}

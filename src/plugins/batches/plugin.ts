@@ -1,0 +1,48 @@
+import type { Store } from '../../core/store.ts'
+import type { BuiltInPlugin, FindKeyById, Services } from '../../kernel/services.ts'
+import type { BatchOptions, BatchProcessing } from './batch-worker.ts'
+
+interface BatchSources {
+  readonly store: Store
+  readonly findKeyById: FindKeyById
+  readonly basePath: string
+  readonly publicUrl: string | undefined
+}
+
+export interface Batches {
+  readonly plugin: BuiltInPlugin
+  /** Starts the worker of this process with the first call. */
+  start(services: Services): void
+  work(services: Services): Promise<void>
+  stop(): Promise<void>
+}
+
+/** Accepts message batches and processes their items. */
+export function createBatches(options: BatchOptions, { store, findKeyById, ...baseUrls }: BatchSources): Batches {
+  let processing: Promise<BatchProcessing> | undefined
+  const open = (services: Services): Promise<BatchProcessing> =>
+    (processing ??= import('./routes.ts').then(({ createBatchProcessing }) =>
+      createBatchProcessing(options, { store, services, findKeyById }),
+    ))
+  let isStarted = false
+  return {
+    plugin: {
+      endpoints: async (services) =>
+        (await import('./routes.ts')).batchEndpoints(services, () => open(services), baseUrls),
+    },
+    start: (services) => {
+      if (isStarted) return
+      isStarted = true
+      open(services).then(
+        ({ worker }) => worker.wake(),
+        (cause: unknown) => {
+          isStarted = false
+          processing = undefined
+          services.log.failure('the batch module could not be loaded', cause)
+        },
+      )
+    },
+    work: async (services) => (await open(services)).worker.work(),
+    stop: async () => (await processing)?.worker.stop(),
+  }
+}

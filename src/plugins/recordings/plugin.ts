@@ -1,0 +1,56 @@
+import { lazy } from '../../core/async.ts'
+import { readCacheDirectives } from '../../http/cache-directives.ts'
+import type { Answered } from '../../kernel/exchange.ts'
+import type { BuiltInPlugin, Services } from '../../kernel/services.ts'
+import type { Recordings, RecordingsOptions } from './recordings.ts'
+
+/** Records responses, so that a client can resume a stream. */
+export function recordingsPlugin(options: RecordingsOptions): BuiltInPlugin {
+  let loaded: Recordings | undefined
+  const load = lazy(async () => (loaded = new (await import('./replay-stream.ts')).Recordings(options)))
+  const record = (answered: Answered, { log }: Services, write: (recordings: Recordings) => void): void => {
+    if (loaded !== undefined) return write(loaded)
+    const report = (cause: unknown): void =>
+      log.failure('a response could not be recorded', cause, { request_id: answered.id })
+    load().then(write).catch(report)
+  }
+  /** Batch items, which have no subscribers, store their results themselves. */
+  const isRecorded = ({ format, subscribers, request }: Answered): boolean => {
+    if (options.isEnabled === false || subscribers === undefined || format.answerId === undefined) return false
+    return readCacheDirectives((name) => request.header(name)).allowsWrite
+  }
+  return {
+    endpoints: async (services) => {
+      const [recordings, { replayStream }] = await Promise.all([load(), import('./replay-stream.ts')])
+      return [{ method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(recordings, services) }]
+    },
+    onResponse: (answered, { body: text, id, writeMetrics }, services) => {
+      const { format, key } = answered
+      if (format.answerId === undefined || writeMetrics === undefined || !isRecorded(answered)) return
+      record(answered, services, (recordings) =>
+        recordings.storeAnswer(
+          { kind: 'whole', text, metrics: writeMetrics('summary') },
+          key.id,
+          format.answerId?.(id) ?? id,
+        ),
+      )
+    },
+    storesEvents: isRecorded,
+    onStream: (answered, { buffer }, services) => {
+      if (!isRecorded(answered)) return undefined
+      const { format, key, subscribers, isDetached } = answered
+      return {
+        onChunk: (id) =>
+          record(answered, services, (recordings) =>
+            recordings.register(buffer, {
+              owner: key.id,
+              id: format.answerId?.(id) ?? id,
+              subscribers,
+              isDetached,
+            }),
+          ),
+      }
+    },
+    close: async () => loaded?.flush(),
+  }
+}

@@ -1,0 +1,75 @@
+/** Loaded with the first request in the responses format. */
+import type { MaybePromise } from '../../core/async.ts'
+import type { Completion } from '../../core/answer.ts'
+import type { Store } from '../../core/store.ts'
+import type { Endpoint } from '../../http/router.ts'
+import type { Handler } from '../../kernel/call.ts'
+import { type Answered, createWriteContext, isBackground } from '../../kernel/exchange.ts'
+import type { Services, StreamObserver } from '../../kernel/services.ts'
+import { respondInBackground, settleInBackground } from './background.ts'
+import { responseEndpoints } from './routes.ts'
+import { storingProvider } from './storing-provider.ts'
+import { createTurns, type Turns } from './turns.ts'
+
+export interface StoredResponses {
+  readonly turns: Turns
+  endpoints(services: Services): readonly Endpoint<Handler>[]
+  respondInBackground(answered: Answered, completion: Completion, services: Services): Promise<void>
+  /** Never throws or rejects, because the response is sent anyway. */
+  store(answered: Answered, serialized: string | undefined, services: Services): MaybePromise<void>
+  follow(answered: Answered, services: Services): StreamObserver | undefined
+}
+
+export function createStoredResponses(store: Store): StoredResponses {
+  const turns = createTurns(store)
+  return {
+    turns,
+    endpoints: (services) => responseEndpoints(turns, services),
+    respondInBackground: (answered, completion, services) => respondInBackground(answered, completion, turns, services),
+    store: (answered, serialized, services) => storeTurn(turns, answered, serialized, services),
+    follow: (answered, services) => followStream(turns, answered, services),
+  }
+}
+
+function storeTurn(
+  turns: Turns,
+  answered: Answered,
+  serialized: string | undefined,
+  { runtime, log }: Services,
+): MaybePromise<void> {
+  const { turns: format } = answered.format
+  if (format === undefined || serialized === undefined) return undefined
+  const logFailure = (cause: unknown): void =>
+    log.failure('an answer could not be stored for later requests', cause, { request_id: answered.id })
+  try {
+    const turn = format.turnToStore(createWriteContext(answered, runtime), serialized)
+    return turn && turns.store(answered, format, turn).catch(logFailure)
+  } catch (cause) {
+    logFailure(cause)
+  }
+}
+
+function followStream(turns: Turns, answered: Answered, services: Services): StreamObserver | undefined {
+  const { format, key, prompt } = answered
+  if (format.turns === undefined) return undefined
+  /** Undefined unless the vendor continues to generate the response after its stream fails. */
+  const backgroundProvider = (): string | undefined => (isBackground(prompt) ? storingProvider(answered) : undefined)
+  let isRegistered = false
+  return {
+    // Lets clients retrieve a background response before its stream ends.
+    onChunk: (id) => {
+      const provider = isRegistered ? undefined : backgroundProvider()
+      if (provider === undefined) return
+      isRegistered = true
+      const report = (cause: unknown): void =>
+        services.log.failure('a background response could not be registered under its id', cause)
+      turns.storeProvider(key, [id], provider).catch(report)
+    },
+    takeOver: (id, streamedBill) => {
+      if (backgroundProvider() === undefined) return false
+      void settleInBackground(answered, { id, streamedBill: streamedBill() }, turns, services)
+      return true
+    },
+    onComplete: (lastData) => void storeTurn(turns, answered, lastData, services),
+  }
+}
