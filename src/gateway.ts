@@ -33,7 +33,7 @@ import { lazyFetch } from './http/lazy-fetch.ts'
 import type { FetchHandler } from './http/web-handler.ts'
 import { createHandler } from './kernel/endpoints.ts'
 import { bodyLimitsOf } from './kernel/parse-request.ts'
-import { createRequestTracker } from './kernel/request-tracker.ts'
+import { RequestTracker } from './kernel/request-tracker.ts'
 import { createResolve } from './kernel/resolve-model.ts'
 import { type BuiltInPlugin, collectHooks, type EventLog, type Services } from './kernel/services.ts'
 import { asFailure } from './kernel/settle.ts'
@@ -190,7 +190,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     bodyCapacity: new BodyCapacity({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after }),
     eventCapacity: new EventCapacity(streams === false ? {} : (streams ?? {})),
     detached,
-    requestTracker: createRequestTracker(runtime),
+    requestTracker: new RequestTracker(),
     isLossy: options.onUntranslatable === 'drop',
     timeouts,
     storeTimeoutMs: options.storeTimeoutMs ?? STORE_TIMEOUT_MS,

@@ -37,6 +37,7 @@ import type {
 import type { FinishedRequest } from './finished-request.ts'
 import type { Limits, RequestBodyLimits } from './limits.ts'
 import type { PromptChange } from './plugin.ts'
+import type { RequestTracker } from './request-tracker.ts'
 
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
@@ -50,14 +51,6 @@ export interface EventLog {
   failure(event: string, cause: unknown, fields?: LogEventFields): void
   warning(event: string, fields?: LogEventFields): void
   info(event: string, fields: LogEventFields): void
-}
-
-/** Delays optional work while many requests are in progress. */
-export interface RequestTracker {
-  enter(id: string): void
-  leave(id: string): void
-  /** Resolves when few requests are in progress, when the maximum wait has passed, or when the signal is aborted. */
-  waitForQuiet(signal: AbortSignal): Promise<void>
 }
 
 /**
@@ -91,6 +84,7 @@ export interface Services {
   readonly eventCapacity: EventCapacity
   /** Work that continues after its caller disconnects. */
   readonly detached: DetachedWork
+  /** Lets optional work wait while many requests are in progress. */
   readonly requestTracker: RequestTracker
   /** True if fields that an upstream's format does not support are dropped instead of rejected. */
   readonly isLossy: boolean

@@ -1,15 +1,16 @@
 import { describe, expect, it } from 'vitest'
-import { createRequestTracker } from '../../src/kernel/request-tracker.ts'
+import { RequestTracker } from '../../src/kernel/request-tracker.ts'
+import { waitForQuiet } from '../../src/plugins/batches/wait-for-quiet.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 
 function setUp() {
   const runtime = manualRuntime(noNetwork)
-  const requestTracker = createRequestTracker(runtime)
+  const requestTracker = new RequestTracker()
   const stopping = new AbortController()
   const went: string[] = []
   const wait = (name: string): Promise<void> =>
-    requestTracker.waitForQuiet(stopping.signal).then(() => void went.push(name))
+    waitForQuiet(requestTracker, stopping.signal, runtime).then(() => void went.push(name))
   const enter = (count: number): void => {
     for (let id = 1; id <= count; id += 1) requestTracker.enter(`request-${id}`)
   }
@@ -18,10 +19,10 @@ function setUp() {
 
 describe('batch work', () => {
   it('continues immediately while few requests are running', async () => {
-    const { requestTracker, enter, stopping } = setUp()
+    const { requestTracker, enter, stopping, runtime } = setUp()
     enter(8)
 
-    await expect(requestTracker.waitForQuiet(stopping.signal)).resolves.toBeUndefined()
+    await expect(waitForQuiet(requestTracker, stopping.signal, runtime)).resolves.toBeUndefined()
   })
 
   it('waits while many requests are running, until enough of them are answered', async () => {

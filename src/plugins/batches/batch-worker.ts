@@ -1,4 +1,5 @@
 import { createBatchRepository, type BatchRepository } from './batch-repository.ts'
+import { waitForQuiet } from './wait-for-quiet.ts'
 import { cleanUpBatches, type OpenBatch, toPosition } from './batch.ts'
 import { type ItemClaim, ItemPoll, ItemQueue } from './item-queue.ts'
 import type { Store } from '../../core/store.ts'
@@ -98,7 +99,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   async function runWorker(): Promise<void> {
     try {
       for (;;) {
-        await services.requestTracker.waitForQuiet(stopController.signal)
+        await waitForQuiet(services.requestTracker, stopController.signal, services.runtime)
         // Rejected items complete without waiting. Without this pause, thousands of them would block the event loop.
         await yieldToEventLoop()
         if (stopController.signal.aborted) return

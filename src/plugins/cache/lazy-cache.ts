@@ -2,19 +2,10 @@ import { lazy } from '../../core/async.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'
 import type { CacheStatistics, SemanticCache } from './semantic-cache.ts'
 
-const NO_STATISTICS: CacheStatistics = {
-  hitRate: 0,
-  totalRequests: 0,
-  hits: 0,
-  misses: 0,
-  exactHits: 0,
-  rejections: {},
-  failures: 0,
-  entries: 0,
-  bytes: 0,
-}
+/** Its statistics are undefined until it is used. */
+type LazyCache = Omit<SemanticCache, 'stats'> & { stats(): CacheStatistics | undefined }
 
-export function createCache(options: SemanticCacheOptions): SemanticCache {
+export function createCache(options: SemanticCacheOptions): LazyCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {
     const { createSemanticCache } = await import('./recall.ts')
@@ -26,7 +17,7 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
     // These calls also load the module, because other processes may have stored answers in a shared store.
     reportWrongHit: (id) => load().then((cache) => cache.reportWrongHit(id)),
     clear: (filter) => load().then((cache) => cache.clear(filter)),
-    stats: () => loaded?.stats() ?? NO_STATISTICS,
+    stats: () => loaded?.stats(),
     flush: async () => loaded?.flush(),
   }
 }

@@ -8,7 +8,7 @@ import type { SemanticCache } from './semantic-cache.ts'
 type RecallFromCache = typeof recallFromCache
 
 /** Answers a question again from the cache, or with the answer to an identical request that is running. */
-export function cachePlugin(cache: SemanticCache): BuiltInPlugin {
+export function cachePlugin(cache: Omit<SemanticCache, 'stats'>): BuiltInPlugin {
   const answerCache: AnswerCache = { cache }
   let loaded: RecallFromCache | undefined
   const load = lazy(async () => (loaded = (await import('./recall.ts')).recallFromCache))

@@ -35,7 +35,7 @@ type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
 type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
 
 export interface AnswerCache {
-  readonly cache: SemanticCache
+  readonly cache: Omit<SemanticCache, 'stats'>
   /** Created with the first request that uses the cache. */
   singleFlight?: SingleFlight<SharedAnswer, PublishedAnswer>
 }
