@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { createGateway, memoryStore, type GatewayOptions, type MemoryStoreOptions } from '../../src/index.ts'
 import { extractive } from '../../src/testing.ts'
 import { MESSAGE } from '../support/send-request.ts'
@@ -264,8 +264,14 @@ describe('a live message', () => {
     const detached = readStream(await ask(stage, true, { 'x-svc-detach': 'true' }))
     const attached = readStream(await ask(stage))
     const [one, two] = [messageIdOf(await detached.readEvents(1)), messageIdOf(await attached.readEvents(1))]
-    await new Promise((resolve) => setImmediate(resolve))
-    const waiting = await again({ ...stage, ...elsewhere }, one, { body: { starting_after: 2 } })
+    // The claim on the name of the recording reaches the store after the first event.
+    const waiting = await vi.waitUntil(
+      async () => {
+        const found = await again({ ...stage, ...elsewhere }, one, { body: { starting_after: 2 } })
+        return found.status === 200 && found
+      },
+      { timeout: 50_000 },
+    )
     expect((await again({ ...stage, ...elsewhere }, two)).status).toBe(404)
     const followed = readStream(waiting)
     // The upstream goes on only when the other process has sent an event.
