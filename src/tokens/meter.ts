@@ -1,4 +1,4 @@
-import { createPause, isPromise, lazy, type MaybePromise, measureInSlices } from '../core/async.ts'
+import { createPause, lazy, type MaybePromise, measureInSlices } from '../core/async.ts'
 import { isJsonObject, MAX_DATA_URL_PREFIX_BYTES, type Json, type JsonObject } from '../core/json.ts'
 import { RecentMap } from '../core/recent-map.ts'
 import {
@@ -94,8 +94,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   const countPrompt = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
     let sum = ANSWER_OVERHEAD_TOKENS
     for (const item of [...prompt.messages, ...prompt.tools]) {
-      const counted = count(item, signal)
-      sum += isPromise(counted) ? await counted : counted
+      sum += await count(item, signal)
       const pausing = pause()
       if (pausing !== undefined) await pausing
     }
