@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString } from '../core/json.ts'
 import type { Price } from '../core/money.ts'
 import type { Model, Route } from '../core/ports.ts'
-import { modelsOfTools, type Prompt } from '../core/prompt.ts'
+import { modelsOfTools, type Part, type Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork } from '../formats/prompt-checks.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
@@ -25,6 +25,7 @@ export function checkFields({ prompt, costs, routes, limits }: Checked): readonl
   if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(prompt, costs))
   const native = routes.filter(({ provider }) => supportsDialect(provider, dialect))
   if (limits.surcharges === 'refuse' && native.length > 0) refuseSurcharges(costs, native)
+  if (limits.surcharges === 'refuse') refuseAudio(prompt, native.length > 0)
   if (dialect !== 'anthropic') return []
   const fallbacks = asArray(value['fallbacks']).flatMap((fallback) => asString(asObject(fallback)?.['model']) ?? [])
   const advisers = modelsOfTools(prompt)
@@ -42,6 +43,21 @@ function refuseVendorWork(param: string | undefined): void {
     `${param} makes the vendor read content or run tools outside of the request, which this gateway does not allow. Send the content itself, and run tools yourself.`,
     { param, code: 'vendor_tools_disabled' },
   )
+}
+
+/** A part that only the format of the caller has is not sent to other vendors. */
+function refuseAudio({ messages }: Prompt, isNative: boolean): void {
+  const index = messages.findIndex(({ parts }) => parts.some((part) => isAudio(part, isNative)))
+  if (index === -1) return
+  const param = `messages[${index}]`
+  const message = `${param} contains audio, which vendors bill above the price of text. Send its transcript, or ask the operator to set limits.surcharges.`
+  throw new GatewayError('invalid-request', message, { param })
+}
+
+function isAudio(part: Part, isNative: boolean): boolean {
+  if (part.type === 'tool-result') return part.content.some((inner) => isAudio(inner, isNative))
+  if (part.type === 'opaque') return isNative && part.native.value['type'] === 'input_audio'
+  return part.type === 'document' && part.source.type === 'base64' && /^audio\//i.test(part.source.mediaType)
 }
 
 function refuseSurcharges({ surcharge, alternatives }: FieldCosts, routes: readonly Route[]): void {

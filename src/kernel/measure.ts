@@ -139,7 +139,7 @@ export class PromptSize implements Size {
   /** Throws for fields that the operator does not allow. */
   checkFields({ routes }: ResolvedModel): Promise<void> | undefined {
     const { surcharge } = this.#costs
-    if (!this.#asksForVendorWork && surcharge === undefined) return undefined
+    if (!this.#asksForVendorWork && surcharge === undefined && this.#promptWeight.document !== true) return undefined
     const checked = { prompt: this.#prompt, costs: this.#costs, routes, limits: this.#services.limits }
     return import('./check-fields.ts').then(({ checkFields }) => void (this.otherModels = checkFields(checked)))
   }

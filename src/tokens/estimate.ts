@@ -124,6 +124,8 @@ export interface PromptWeight {
   readonly overhead: number
   /** Maximum number of tokens that a translation to another format adds. */
   readonly translation: number
+  /** True if there are documents or unknown parts, such as audio, which vendors bill above the price of text. */
+  readonly document?: boolean
   /** The longest cache entry that a `cache_control` marker of the caller requests. */
   readonly cacheWrites: CacheWrites
 }
@@ -150,7 +152,13 @@ type MutableWeight = { -readonly [Field in keyof PromptWeight]: PromptWeight[Fie
 
 /** `bytes` is the size of the body. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
-  const weight: MutableWeight = { bytes, images: 0, overhead: REQUEST_OVERHEAD, translation: 0, cacheWrites: 'none' }
+  const weight: MutableWeight = {
+    bytes,
+    images: 0,
+    overhead: REQUEST_OVERHEAD,
+    translation: 0,
+    cacheWrites: 'none',
+  }
   const { cache_control: marker } = prompt.native.value
   if (marker !== undefined) weighMarker(marker, weight)
   for (const message of prompt.messages) {
@@ -215,12 +223,14 @@ function weighPart(part: Part, weight: MutableWeight): void {
     }
     case 'document':
       weighNestedMarkers(part.native?.value['source'], weight)
+      weight.document = true
       if (part.source.type === 'base64' && part.source.mediaType.startsWith('text/')) {
         weight.bytes += Math.ceil(part.source.data.length * DECODED_GROWTH)
       }
       return
     case 'opaque':
       weighNestedMarkers(part.native.value, weight)
+      weight.document = true
       return weighOpaque(part.native.value, weight)
     case 'tool-call':
       if (typeof part.native?.value['namespace'] === 'string') {

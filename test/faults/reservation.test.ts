@@ -353,6 +353,33 @@ describe('a field that chooses a higher price', () => {
   })
 })
 
+describe('audio input, which vendors bill above the price of text', () => {
+  const audio = { type: 'input_audio', input_audio: { data: 'aGk=', format: 'wav' } }
+  const file = { type: 'file', file: { filename: 'a.mp3', file_data: 'data:audio/mpeg;base64,aGk=' } }
+  const bodies = [audio, file].map((part) => ({
+    ...CHAT.body,
+    messages: [
+      { role: 'user', content: 'Hello?' },
+      { role: 'user', content: [part, { type: 'text', text: 'What is this?' }] },
+    ],
+  }))
+
+  it('is refused before the upstream is called', async () => {
+    const stage = await start({})
+    for (const body of bodies) {
+      const { status, error } = await sendRequest(stage, body)
+      expect([status, error['param']]).toEqual([400, 'messages[1]'])
+    }
+    expect(callCount(stage)).toBe(0)
+  })
+
+  it('is sent where the operator allows it', async () => {
+    const stage = await start({}, { limits: { surcharges: 'allow' } })
+    for (const body of bodies) expect((await sendRequest(stage, body)).status).toBe(200)
+    expect(callCount(stage)).toBe(2)
+  })
+})
+
 describe('a model that the vendor may choose instead, whose tokens it does not report apart', () => {
   const CHEAP = { ...MODEL, id: 'cheap', price: { input: 1, output: 1 } }
   const DEAR = { ...MODEL, id: 'dear', price: { input: 1, output: 3 } }
