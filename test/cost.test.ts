@@ -11,77 +11,87 @@ import { compileFolders } from './support/cost/compile.ts'
 import type { Created, Entered } from './support/cost/counters.ts'
 import { startUpstream, type Upstream } from './support/upstream.ts'
 
-/** The measured value. The goal is 200. */
-const MAX_FUNCTIONS = 480
-/** The deadlines of all requests share one timer, which is rearmed every few seconds. */
-const MAX_TIMERS = 0
-/** Measured: 12. The goal is 10. */
-const MAX_PROMISES = 12
-/** Reserve, and settle with the audit record. The goal was 3. */
-const MAX_STORE_CALLS = 2
-/** Measured by sampling: 52 to 58. The goal is 40; `npm run bench` measures it exactly. */
-const MAX_ALLOCATED_KIB = 62
+/** The measured values. Those of the default configuration come first, because it is what users run. */
+interface Ceiling {
+  /** The goal is 200. */
+  readonly functions: number
+  /** The deadlines of all requests share one timer, which is rearmed every few seconds. */
+  readonly timers: number
+  /** The goal is 10. */
+  readonly promises: number
+  /** Reserve, and settle with the audit record. */
+  readonly storeCalls: number
+  /** By sampling, which varies by 10%. The goal is 40; `npm run bench` measures it exactly. */
+  readonly allocatedKib: number
+}
+
+const CEILINGS: readonly (readonly [string, 'on' | 'off', Ceiling])[] = [
+  ['in the default configuration', 'on', { functions: 628, timers: 0, promises: 12, storeCalls: 2, allocatedKib: 82 }],
+  ['with the cache off', 'off', { functions: 480, timers: 0, promises: 12, storeCalls: 2, allocatedKib: 62 }],
+]
 
 const WARM_UP = 500
-const body = JSON.stringify({
-  model: 'cost/model',
-  messages: [{ role: 'user', content: 'What is the capital of France?' }],
-  max_tokens: 100,
-})
 
 let folder: string
 let upstream: Upstream
 let child: ChildProcess
 let pool: Pool
 let key: string
+let sent = 0
 
 beforeAll(async () => {
   upstream = await startUpstream()
   folder = await compileFolders('src', 'test/support/cost')
-  child = fork(join(folder, 'test/support/cost/server.mjs'), [upstream.baseUrl], { execArgv: [] })
-  const ready = (await message()) as { readonly port: number; readonly key: string }
-  pool = new Pool(`http://127.0.0.1:${ready.port}`, { connections: 1 })
-  key = ready.key
-  await sendRequests(WARM_UP)
 }, 60_000)
 
 afterAll(async () => {
-  await pool?.close()
-  if (child?.connected) child.disconnect()
   await upstream?.close()
   await rm(folder, { recursive: true, force: true })
 })
 
-describe('a small JSON request', () => {
-  it(`runs at most ${MAX_FUNCTIONS} functions`, async () => {
+describe.each(CEILINGS)('a small JSON request %s', (_name, cache, ceiling) => {
+  beforeAll(async () => {
+    child = fork(join(folder, 'test/support/cost/server.mjs'), [upstream.baseUrl, cache], { execArgv: [] })
+    const ready = (await message()) as { readonly port: number; readonly key: string }
+    pool = new Pool(`http://127.0.0.1:${ready.port}`, { connections: 1 })
+    key = ready.key
+    await sendRequests(WARM_UP)
+  }, 60_000)
+
+  afterAll(async () => {
+    await pool?.close()
+    if (child?.connected) child.disconnect()
+  })
+
+  it(`runs at most ${ceiling.functions} functions`, async () => {
     const { files, functions } = await countMedian<Entered>('entered', ({ functions: all }) => all.length)
 
     expect(files).toContain('src/gateway.ts')
-    expect(functions.length, `functions:\n${functions.join('\n')}\n`).toBeLessThanOrEqual(MAX_FUNCTIONS)
+    expect(functions.length, `functions:\n${functions.join('\n')}\n`).toBeLessThanOrEqual(ceiling.functions)
   })
 
-  it(`creates at most ${MAX_TIMERS} timers and ${MAX_PROMISES} promises`, async () => {
+  it(`creates at most ${ceiling.timers} timers and ${ceiling.promises} promises`, async () => {
     const REQUESTS = 10
     const { timers, promises } = await count<Created>('created', REQUESTS)
 
     // On a busy machine, one request may use a slow connection, which has a separate deadline.
-    expect.soft(Math.floor(timers / REQUESTS), 'timers').toBeLessThanOrEqual(MAX_TIMERS)
-    expect(Math.floor(promises / REQUESTS), 'promises').toBeLessThanOrEqual(MAX_PROMISES)
+    expect.soft(Math.floor(timers / REQUESTS), 'timers').toBeLessThanOrEqual(ceiling.timers)
+    expect(Math.floor(promises / REQUESTS), 'promises').toBeLessThanOrEqual(ceiling.promises)
   })
 
-  it(`calls the store at most ${MAX_STORE_CALLS} times`, async () => {
+  it(`calls the store at most ${ceiling.storeCalls} times`, async () => {
     const calls = await countMedian<readonly string[]>('storeCalls', ({ length }) => length)
 
     expect(calls).toContain('reserve')
-    expect(calls.length, calls.join(', ')).toBeLessThanOrEqual(MAX_STORE_CALLS)
+    expect(calls.length, calls.join(', ')).toBeLessThanOrEqual(ceiling.storeCalls)
   })
 
-  it(`allocates at most ${MAX_ALLOCATED_KIB} KiB`, async () => {
+  it(`allocates at most ${ceiling.allocatedKib} KiB`, async () => {
     const REQUESTS = 2000
     const bytes = await count<number>('allocated', REQUESTS)
 
     expect(bytes).toBeGreaterThan(0)
-    expect(bytes / REQUESTS / 1024).toBeLessThanOrEqual(MAX_ALLOCATED_KIB)
+    expect(bytes / REQUESTS / 1024).toBeLessThanOrEqual(ceiling.allocatedKib)
   })
 })
 
@@ -117,9 +127,12 @@ function message(): Promise<unknown> {
   })
 }
 
+/** Each request asks another question, so that none is answered from the cache. */
 async function sendRequests(requests: number): Promise<void> {
   const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` }
-  for (let sent = 0; sent < requests; sent++) {
+  for (const end = sent + requests; sent < end; sent++) {
+    const content = `What is the capital of country ${sent}?`
+    const body = JSON.stringify({ model: 'cost/model', messages: [{ role: 'user', content }], max_tokens: 100 })
     const response = await pool.request({ path: '/v1/chat/completions', method: 'POST', headers, body })
     const answer = await response.body.text()
     expect(response.statusCode, answer).toBe(200)

@@ -1,11 +1,14 @@
-/** Runs a gateway alone in a process and counts the work of its requests. argv: base URL of the upstream. */
+/**
+ * Runs a gateway alone in a process and counts the work of its requests. argv: base URL of the upstream, and `off` if the
+ * cache is disabled.
+ */
 import { createServer } from 'node:http'
 import { Session } from 'node:inspector/promises'
 import { createGateway, memoryStore, openaiCompatible } from '../../../src/index.ts'
 import { toNodeHandler } from '../../../src/node.ts'
 import { allocationCounter, coverageCounter, resourceCounter, type Counter } from './counters.ts'
 
-const [, , baseUrl = ''] = process.argv
+const [, , baseUrl = '', cache] = process.argv
 const sourceUrl = new URL('../../../src/', import.meta.url).href
 const store = memoryStore()
 let storeCalls: string[] = []
@@ -37,7 +40,7 @@ const gateway = createGateway({
     }),
   ],
   store: countedStore,
-  cache: false,
+  ...(cache === 'off' && { cache: false }),
 })
 const key = await gateway.keys.create({
   name: 'cost',
