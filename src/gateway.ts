@@ -7,8 +7,7 @@ import { adminPlugin } from './plugins/admin/plugin.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/audit.ts'
 import { auditPlugin } from './plugins/audit/plugin.ts'
 import { createBatches } from './plugins/batches/plugin.ts'
-import { createCache } from './plugins/cache/lazy-cache.ts'
-import { cachePlugin } from './plugins/cache/plugin.ts'
+import { createCache } from './plugins/cache/plugin.ts'
 import { customPlugins } from './plugins/custom/plugin.ts'
 import { embeddingsPlugin } from './plugins/embeddings/plugin.ts'
 import { explainPlugin } from './plugins/explain/plugin.ts'
@@ -156,13 +155,13 @@ export function createGateway(options: GatewayOptions): Gateway {
     recordingsPlugin({ ...(streams === false ? { isEnabled: false } : streams), store, now, after, uuid }),
     storedResponsesPlugin(store),
     idempotencyPlugin({ store, now, uuid, after }),
-    ...(cache === undefined ? [] : [cachePlugin(cache)]),
+    ...(cache === undefined ? [] : [cache.plugin]),
     savingsPlugin(savings, { store, meter, runtime }, shadowObserver(metrics, log)),
     tokenCountsPlugin(),
     embeddingsPlugin(),
     passthroughPlugin(options.passthrough ?? {}, store, directory.provider),
     modelsPlugin(directory.list),
-    statusPlugin({ store, providers: options.providers, circuits: () => failover.circuits(), servesWithoutStore }),
+    statusPlugin({ store, providers: options.providers, circuits: failover.circuits, servesWithoutStore }),
     metricsPlugin(metrics, reports, admin),
     requestLogPlugin(requestLog),
     auditPlugin(audit, store, admin),

@@ -2,24 +2,35 @@ import { lazy } from '../../core/async.ts'
 import { readCacheDirectives } from '../../http/cache-directives.ts'
 import { isSentUnchanged } from '../../kernel/plan.ts'
 import type { BuiltInPlugin } from '../../kernel/services.ts'
-import type { AnswerCache, recallFromCache } from './recall.ts'
-import type { SemanticCache } from './semantic-cache.ts'
+import type { SemanticCacheOptions } from './cache-options.ts'
+import type { AnswerCache } from './recall.ts'
+import type { CacheStatistics, SemanticCache } from './semantic-cache.ts'
 
-type RecallFromCache = typeof recallFromCache
+/** The cache of a gateway: its hooks, and what the application may call. */
+export interface GatewayCache extends Pick<SemanticCache, 'clear' | 'reportWrongHit'> {
+  readonly plugin: BuiltInPlugin
+  /** Returns undefined until the cache is used. */
+  stats(): CacheStatistics | undefined
+}
 
 /** Answers a question again from the cache, or with the answer to an identical request that is running. */
-export function cachePlugin(cache: Omit<SemanticCache, 'stats'>): BuiltInPlugin {
-  const answerCache: AnswerCache = { cache }
-  let loaded: RecallFromCache | undefined
-  const load = lazy(async () => (loaded = (await import('./recall.ts')).recallFromCache))
+export function createCache(options: SemanticCacheOptions): GatewayCache {
+  let loaded: AnswerCache | undefined
+  const load = lazy(async () => (loaded = (await import('./recall.ts')).createAnswerCache(options)))
   return {
-    checkHeaders: (request) => void readCacheDirectives((name) => request.header(name)),
-    onLookup: (reserved, services) => {
-      if (isSentUnchanged(reserved)) return undefined
-      return loaded === undefined
-        ? load().then((recall) => recall(reserved, answerCache, services))
-        : loaded(reserved, answerCache, services)
+    plugin: {
+      checkHeaders: (request) => void readCacheDirectives((name) => request.header(name)),
+      onLookup: (reserved, services) => {
+        if (isSentUnchanged(reserved)) return undefined
+        return loaded === undefined
+          ? load().then((cache) => cache.recall(reserved, services))
+          : loaded.recall(reserved, services)
+      },
+      close: async () => loaded?.flush(),
     },
-    close: () => cache.flush(),
+    // These calls also load the module, because other processes may have stored answers in a shared store.
+    clear: (filter) => load().then((cache) => cache.clear(filter)),
+    reportWrongHit: (id) => load().then((cache) => cache.reportWrongHit(id)),
+    stats: () => loaded?.stats(),
   }
 }

@@ -1,7 +1,8 @@
 import { sha256 } from '#hash'
 import { digestWithPauses, longBlockDigests } from '../../core/cache.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import type { CacheMiss, CacheQuery, SemanticCache } from './semantic-cache.ts'
+import { type CacheMiss, type CacheQuery, createSemanticCache, type SemanticCache } from './semantic-cache.ts'
+import type { SemanticCacheOptions } from './cache-options.ts'
 import { chain, isPromise, type MaybePromise } from '../../core/async.ts'
 import { type NanoUsd, ZERO } from '../../core/money.ts'
 import type { LiveStream } from '../../streams/live-stream.ts'
@@ -28,25 +29,32 @@ import { smallModelOf } from '../../kernel/small-model.ts'
 import type { Services } from '../../kernel/services.ts'
 import { readCacheDirectives } from '../../http/cache-directives.ts'
 
-// All code of the cache is loaded together.
-export { createSemanticCache } from './semantic-cache.ts'
-
 type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
 type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
 
-export interface AnswerCache {
-  readonly cache: Omit<SemanticCache, 'stats'>
+export interface AnswerCache extends SemanticCache {
+  /** Looks for a stored answer, or for an identical request whose answer this one can share. */
+  recall(reserved: Reserved, services: Services): MaybePromise<RecallResult | undefined>
+}
+
+interface CacheWithFlights {
+  readonly cache: SemanticCache
   /** Created with the first request that uses the cache. */
   singleFlight?: SingleFlight<SharedAnswer, PublishedAnswer>
+}
+
+export function createAnswerCache(options: SemanticCacheOptions): AnswerCache {
+  const cache = createSemanticCache(options)
+  const withFlights: CacheWithFlights = { cache }
+  return { ...cache, recall: (reserved, services) => recallFromCache(reserved, withFlights, services) }
 }
 
 /** Maximum time that a request waits for an identical one before it calls the upstream itself, in milliseconds. */
 const FOLLOW_TIMEOUT_MS = 30_000
 
-/** Looks for a stored answer, or for an identical request whose answer this one can share. */
-export function recallFromCache(
+function recallFromCache(
   reserved: Reserved,
-  answerCache: AnswerCache,
+  answerCache: CacheWithFlights,
   services: Services,
 ): MaybePromise<RecallResult | undefined> {
   const ready = reserved.size.mayContainLargeMedia
@@ -59,7 +67,7 @@ const loadFollow = () => import('./follow.ts')
 
 function lookUp(
   reserved: Reserved,
-  answerCache: AnswerCache,
+  answerCache: CacheWithFlights,
   services: Services,
 ): MaybePromise<RecallResult | undefined> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
@@ -82,7 +90,11 @@ function lookUp(
   })
 }
 
-async function peek(reserved: Reserved, query: CacheQuery, { cache }: AnswerCache): Promise<RecallResult | undefined> {
+async function peek(
+  reserved: Reserved,
+  query: CacheQuery,
+  { cache }: CacheWithFlights,
+): Promise<RecallResult | undefined> {
   const found = await cache.peek(query)
   return found?.hit === true ? { replay: { ...replayOf(reserved, found, found.spent), stored: found } } : undefined
 }
@@ -90,7 +102,7 @@ async function peek(reserved: Reserved, query: CacheQuery, { cache }: AnswerCach
 function join(
   reserved: Reserved,
   miss: CacheMiss,
-  answerCache: AnswerCache,
+  answerCache: CacheWithFlights,
   services: Services,
 ): MaybePromise<RecallResult> {
   const { key, cancellation, prompt } = reserved
