@@ -5,8 +5,8 @@ import { normalizeText } from '../../src/plugins/cache/cacheability.ts'
 import { findDifference } from '../../src/plugins/cache/guard.ts'
 import { loadEnglishLexicon } from '../../src/plugins/cache/typos.ts'
 import { createWordingSearch } from '../../src/plugins/cache/wording-search.ts'
-import { lookupOf } from '../../test/cache/fixture.ts'
-import { REVERSALS } from '../../test/cache/reversals.ts'
+import { lookupOf } from '../../test/plugins/cache/fixture.ts'
+import { REVERSALS } from '../../test/plugins/cache/reversals.ts'
 import { seeded, variationsOf } from './variations.ts'
 
 /** Two questions, and whether they have the same meaning. */

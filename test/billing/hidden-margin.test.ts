@@ -9,7 +9,7 @@ import {
   createItems,
   createRequest,
   type Cluster,
-} from '../batches/cluster.ts'
+} from '../plugins/batches/cluster.ts'
 
 const HIDDEN =
   /x-svc-(?:savings-usd|theoretical-cost|actual-cost|profit-margin)|"(?:theoretical|actual|savings|margin|original_cost|your_cost|profit)\w*"/i

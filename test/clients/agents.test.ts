@@ -13,8 +13,8 @@ import {
   type AgentEnvironment,
 } from '../support/agent-environment.ts'
 import type { Reply, Upstream, UpstreamRequest } from '../support/upstream.ts'
-import type { AgentSession } from '../savings/agent-sessions.ts'
-import { NO_HEADER, playSession } from '../savings/play-session.ts'
+import type { AgentSession } from '../plugins/savings/agent-sessions.ts'
+import { NO_HEADER, playSession } from '../plugins/savings/play-session.ts'
 import { lengthen } from './long-agent-session.ts'
 
 /** Installed by `npm ci --prefix test/clients/agents`, or in another folder that AGENTS_DIR names. */

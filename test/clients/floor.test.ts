@@ -2,7 +2,7 @@ import type OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
-import { prose } from '../savings/conversation.ts'
+import { prose } from '../plugins/savings/conversation.ts'
 import { CHAT_MODEL, startStage, type Stage } from '../support/stage.ts'
 
 interface Body {

@@ -1,6 +1,6 @@
 import { asArray, isJsonObject, type Json, type JsonObject } from '../../src/core/json.ts'
-import { prose } from '../savings/conversation.ts'
-import type { AgentSession } from '../savings/agent-sessions.ts'
+import { prose } from '../plugins/savings/conversation.ts'
+import type { AgentSession } from '../plugins/savings/agent-sessions.ts'
 
 const RESULT_WORDS = 420
 

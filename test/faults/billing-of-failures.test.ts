@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { prose } from '../savings/conversation.ts'
+import { prose } from '../plugins/savings/conversation.ts'
 import { everyNth } from '../support/full.ts'
 import { sendRequest, CHAT, FORMAT_PAIRS, ENDPOINTS, MESSAGE, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'

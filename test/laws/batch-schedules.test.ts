@@ -1,6 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { crashingStore } from '../batches/crashing-store.ts'
-import { callBatches, ITEM_USD, createItems, readResults, createCluster, completeBatch } from '../batches/cluster.ts'
+import { crashingStore } from '../plugins/batches/crashing-store.ts'
+import {
+  callBatches,
+  ITEM_USD,
+  createItems,
+  readResults,
+  createCluster,
+  completeBatch,
+} from '../plugins/batches/cluster.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const COUNT = 6

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { dotProduct } from '../../src/plugins/cache/flat-index.ts'
-import { flatIndex } from '../cache/fixture.ts'
+import { flatIndex } from '../plugins/cache/fixture.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const DIMENSIONS = 1024

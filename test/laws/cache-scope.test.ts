@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { constantEmbedder, chat, createFixture } from '../cache/fixture.ts'
+import { constantEmbedder, chat, createFixture } from '../plugins/cache/fixture.ts'
 import { cases, fc } from '../support/properties.ts'
 
 /** The values that must be equal for a hit, with few variants, so that requests often match. */

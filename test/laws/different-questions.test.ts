@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { seeded } from '../../bench/cache/variations.ts'
 import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { KINDS, type Difference, type Pick } from '../cache/different-questions.ts'
-import { chat, createFixture } from '../cache/fixture.ts'
+import { KINDS, type Difference, type Pick } from '../plugins/cache/different-questions.ts'
+import { chat, createFixture } from '../plugins/cache/fixture.ts'
 
 /** CACHE_PAIRS=100 runs more pairs of each kind, CACHE_SEED another sequence. */
 const PAIRS = Number(process.env['CACHE_PAIRS'] ?? 6)

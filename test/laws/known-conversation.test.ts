@@ -4,8 +4,8 @@ import type { Steering, TierJob, WaterfallResult } from '../../src/plugins/savin
 import { createWaterfall } from '../../src/plugins/savings/waterfall.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { createMeter } from '../../src/tokens/meter.ts'
-import { jobOf, MODEL } from '../savings/bench.ts'
-import { conversation } from '../savings/conversation.ts'
+import { jobOf, MODEL } from '../plugins/savings/bench.ts'
+import { conversation } from '../plugins/savings/conversation.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const steerings: readonly [string, Steering][] = [

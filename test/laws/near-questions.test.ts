@@ -3,9 +3,9 @@ import { seeded } from '../../bench/cache/variations.ts'
 import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { IS_FULL } from '../support/full.ts'
-import { chat, createFixture } from '../cache/fixture.ts'
-import { NEAR_CONTEXTS } from '../cache/near-contexts.ts'
-import { MIN_PAIRS, NEAR_QUESTIONS, type NearPair, type NearRequest } from '../cache/near-questions.ts'
+import { chat, createFixture } from '../plugins/cache/fixture.ts'
+import { NEAR_CONTEXTS } from '../plugins/cache/near-contexts.ts'
+import { MIN_PAIRS, NEAR_QUESTIONS, type NearPair, type NearRequest } from '../plugins/cache/near-questions.ts'
 
 const DEFAULT_PAIRS = 3
 const MANY_PAIRS = 1000

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { lastUserIndex } from '../../src/core/messages.ts'
 import { type Message, type Prompt } from '../../src/core/prompt.ts'
 import { LEVEL_CAPS, type Steering } from '../../src/plugins/savings/tier.ts'
-import { conversation, pairsAreValid, rolesAlternate } from '../savings/conversation.ts'
-import { jobOf, meter, smallModel, waterfallOf } from '../savings/bench.ts'
+import { conversation, pairsAreValid, rolesAlternate } from '../plugins/savings/conversation.ts'
+import { jobOf, meter, smallModel, waterfallOf } from '../plugins/savings/bench.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const RUNS = { numRuns: cases(60) }
