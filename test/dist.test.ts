@@ -105,7 +105,8 @@ describe('the entries', () => {
 
       const [status, ended] = (await run(`
       void (async () => {
-        const { createGateway, extractive } = ${load('sluice')}
+        const { createGateway } = ${load('sluice')}
+        const { extractive } = ${load('sluice/testing')}
         const { serve } = ${load('sluice/node')}
         const gateway = createGateway({ providers: [extractive()] })
         const { value } = await gateway.keys.create({ name: 'test' })

@@ -320,8 +320,8 @@ describe('no part of a request chooses the upstream address', () => {
     for (const { path, body } of ENDPOINTS) {
       for (const name of names) {
         const reply = await sendRequest(stage, { ...body, [name]: address }, { path })
-        // In the chat format, the name of a model that the vendor may call instead.
-        expect(name === 'fallbacks' ? [200, 404] : [200]).toContain(reply.status)
+        // In the chat format, models and hosts that a router may call instead.
+        expect({ fallbacks: [200, 404], provider: [200, 400] }[name] ?? [200]).toContain(reply.status)
       }
     }
     expect(visits).toEqual([])

@@ -1,5 +1,4 @@
 import { lazy } from '../../core/async.ts'
-import { readCacheDirectives } from '../../http/cache-directives.ts'
 import { isSentUnchanged } from '../../kernel/plan.ts'
 import type { BuiltInPlugin } from '../../kernel/services.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'
@@ -19,7 +18,6 @@ export function createCache(options: SemanticCacheOptions): GatewayCache {
   const load = lazy(async () => (loaded = (await import('./recall.ts')).createAnswerCache(options)))
   return {
     plugin: {
-      checkHeaders: (request) => void readCacheDirectives((name) => request.header(name)),
       onLookup: (reserved, services) => {
         if (isSentUnchanged(reserved)) return undefined
         return loaded === undefined

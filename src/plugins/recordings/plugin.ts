@@ -20,6 +20,8 @@ export function recordingsPlugin(options: RecordingsOptions): BuiltInPlugin {
     return readCacheDirectives((name) => request.header(name)).allowsWrite
   }
   return {
+    // Also if the cache is disabled.
+    checkHeaders: (request) => void readCacheDirectives((name) => request.header(name)),
     endpoints: async (services) => {
       const [recordings, { replayStream }] = await Promise.all([load(), import('./replay-stream.ts')])
       return [{ method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(recordings, services) }]
