@@ -87,8 +87,8 @@ export interface Gateway {
   }
   /** The semantic cache. Neither method has an effect if the cache is disabled. */
   readonly cache: {
-    /** Removes all stored answers, or those of the key with the id `key`. */
-    readonly clear: (filter?: { readonly key?: string }) => Promise<void>
+    /** Removes all stored answers, or those of the key with the id `keyId`. */
+    readonly clear: (filter?: { readonly keyId?: string }) => Promise<void>
     /** Reports that the request with this id (`X-Request-Id`) received the stored answer to a different question. */
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }

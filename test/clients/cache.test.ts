@@ -247,7 +247,7 @@ describe('tier 1 over a real port', () => {
     const { openai, gateway, upstream, keyId } = await stage()
     await openai.chat.completions.create(ask('What is a sluice?'))
 
-    await gateway.cache.clear({ key: keyId })
+    await gateway.cache.clear({ keyId })
     await openai.chat.completions.create(ask('What is a sluice?'))
 
     expect(upstream.requests).toHaveLength(2)

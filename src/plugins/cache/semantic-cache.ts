@@ -58,7 +58,7 @@ export interface SemanticCache {
   peek(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /** @param id An entry id, or the id of one of the last 10,000 requests to which `lookUp` returned a hit. */
   reportWrongHit(id: string): MaybePromise<void>
-  clear(filter?: { readonly key?: string }): MaybePromise<void>
+  clear(filter?: { readonly keyId?: string }): MaybePromise<void>
   stats(): CacheStatistics
   flush(): Promise<void>
 }
@@ -98,9 +98,9 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
     reportWrongHit: (id) => attempt(tallies, () => removeOrRestrict(store, entryIdByRequest.get(id) ?? id), undefined),
     clear: (filter = {}) => {
       checkOptions('cache.clear', filter, checkFilter)
-      const { key } = filter
-      const clearIndex = (): MaybePromise<void> => (key === undefined ? search.clear() : undefined)
-      return attempt(tallies, () => chain(store.clear(key), clearIndex), undefined)
+      const { keyId } = filter
+      const clearIndex = (): MaybePromise<void> => (keyId === undefined ? search.clear() : undefined)
+      return attempt(tallies, () => chain(store.clear(keyId), clearIndex), undefined)
     },
     stats: () => statisticsOf(tallies, store.size()),
     flush: async () => void (await Promise.all(context.writes)),
@@ -109,9 +109,9 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
 
 /** With an unknown name, such as `keyId`, the answers of all keys would be removed. */
 const checkFilter = optionsOf(
-  { key: expects('the id of a key as a string', (value) => typeof value === 'string') },
+  { keyId: expects('the id of a key as a string', (value) => typeof value === 'string') },
   [],
-  'an object, such as { key: "<id>" }',
+  'an object, such as { keyId: "<id>" }',
 )
 
 function createCacheContext(options: SemanticCacheOptions): CacheContext {

@@ -104,12 +104,12 @@ describe('a method of the in-process administration without its arguments names 
 
   it('cache.clear(filter), which would otherwise remove the answers of all keys', async () => {
     const { cache } = gateway
-    expect(await messageOf(cache, 'clear', [{ keyId: id }])).toBe(
-      'cache.clear: keyId: there is no such option. Did you mean key?',
+    expect(await messageOf(cache, 'clear', [{ key: id }])).toBe(
+      'cache.clear: key: there is no such option. Did you mean keyId?',
     )
-    expect(await messageOf(cache, 'clear', [id])).toContain('expected an object, such as { key: "<id>" }, got ')
-    expect(await messageOf(cache, 'clear', [{ key: 5 }])).toBe(
-      'cache.clear: key: expected the id of a key as a string, got 5.',
+    expect(await messageOf(cache, 'clear', [id])).toContain('expected an object, such as { keyId: "<id>" }, got ')
+    expect(await messageOf(cache, 'clear', [{ keyId: 5 }])).toBe(
+      'cache.clear: keyId: expected the id of a key as a string, got 5.',
     )
   })
 })

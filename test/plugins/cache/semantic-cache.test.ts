@@ -556,7 +556,7 @@ describe('an operator', () => {
     const { cache, recall, teach } = createFixture()
     await teach(CAPITAL, 'one')
     await teach(CAPITAL, 'two', { keyId: 'key-2' })
-    await cache.clear({ key: 'key-1' })
+    await cache.clear({ keyId: 'key-1' })
 
     expect(await recall(CAPITAL)).toBeUndefined()
     expect(await recall(ALIKE)).toBeUndefined()
