@@ -50,7 +50,10 @@ function planRecalled(reserved: Reserved, recalled: RecallResult, services: Serv
 
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<PlanOf> {
   if (isSentUnchanged(reserved)) return { plan: planUnchanged(reserved, recalled) }
-  const transformed = transformPrompt(reserved, planUnchanged(reserved, recalled), services)
+  const unchanged = planUnchanged(reserved, recalled)
+  // Set before the result of the stage, for the bill of a request that ends while its prompt is transformed.
+  reserved.plan = unchanged
+  const transformed = transformPrompt(reserved, unchanged, services)
   if (!isPromise(transformed)) return { plan: transformed }
   return transformed.then(
     (changed) => ({ plan: changed }),
