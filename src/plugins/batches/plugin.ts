@@ -20,10 +20,17 @@ export interface Batches {
 /** Accepts message batches and processes their items. */
 export function createBatches(options: BatchOptions, { store, findKeyById, ...baseUrls }: BatchSources): Batches {
   let processing: Promise<BatchProcessing> | undefined
-  const open = (services: Services): Promise<BatchProcessing> =>
-    (processing ??= import('./routes.ts').then(({ createBatchProcessing }) =>
-      createBatchProcessing(options, { store, services, findKeyById }),
-    ))
+  const load = async (services: Services): Promise<BatchProcessing> => {
+    try {
+      const { createBatchProcessing } = await import('./routes.ts')
+      return createBatchProcessing(options, { store, services, findKeyById })
+    } catch (cause) {
+      // The next call loads again.
+      processing = undefined
+      throw cause
+    }
+  }
+  const open = (services: Services): Promise<BatchProcessing> => (processing ??= load(services))
   let isStarted = false
   return {
     plugin: {
@@ -37,7 +44,6 @@ export function createBatches(options: BatchOptions, { store, findKeyById, ...ba
         ({ worker }) => worker.wake(),
         (cause: unknown) => {
           isStarted = false
-          processing = undefined
           services.log.failure('the batch module could not be loaded', cause)
         },
       )
