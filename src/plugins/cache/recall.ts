@@ -46,22 +46,18 @@ interface CacheWithFlights {
 export function createAnswerCache(options: SemanticCacheOptions): AnswerCache {
   const cache = createSemanticCache(options)
   const withFlights: CacheWithFlights = { cache }
-  return { ...cache, recall: (reserved, services) => recallFromCache(reserved, withFlights, services) }
+  return {
+    ...cache,
+    recall: (reserved, services) => {
+      if (!reserved.size.mayContainLargeMedia) return lookUp(reserved, withFlights, services)
+      const digesting = digestWithPauses(longBlockDigests(reserved.prompt, sha256), yieldToEventLoop)
+      return digesting.then(() => lookUp(reserved, withFlights, services))
+    },
+  }
 }
 
 /** Maximum time that a request waits for an identical one before it calls the upstream itself, in milliseconds. */
 const FOLLOW_TIMEOUT_MS = 30_000
-
-function recallFromCache(
-  reserved: Reserved,
-  answerCache: CacheWithFlights,
-  services: Services,
-): MaybePromise<RecallResult | undefined> {
-  const ready = reserved.size.mayContainLargeMedia
-    ? digestWithPauses(longBlockDigests(reserved.prompt, sha256), yieldToEventLoop)
-    : undefined
-  return chain(ready, () => lookUp(reserved, answerCache, services))
-}
 
 const loadFollow = () => import('./follow.ts')
 
