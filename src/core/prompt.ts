@@ -18,6 +18,8 @@ export interface ReceivedBody {
   /** The bytes as text, for a short ASCII body. */
   readonly text?: string
   readonly modelSpan: Span
+  /** True if numbers in the bytes may differ from those in the parsed value. @default false */
+  readonly hasLongNumbers?: boolean
 }
 
 /** The received JSON of a prompt, a message, a part or a response, with its format. Fields that the gateway does not understand are kept in it. */

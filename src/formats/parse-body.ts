@@ -96,12 +96,12 @@ function createParsedBody(body: unknown, { scan, bytes, text, size }: ScannedBod
   if (!isJsonObject(body)) {
     throw bodyError(`is ${Array.isArray(body) ? 'an array' : body === null ? 'null' : `a ${typeof body}`}`)
   }
-  const { modelSpan } = scan
+  const { modelSpan, hasLongNumbers } = scan
   const maxSerializedBytes = size + scan.exponentCount * EXPONENT_GROWTH
   const hasRepeatedKeys = countKeys(body) !== scan.keyCount
   if (hasRepeatedKeys || modelSpan === undefined) return { body, hasRepeatedKeys, maxSerializedBytes }
   const isSplicedAsText = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT_BYTES
-  const received = isSplicedAsText ? { bytes, modelSpan, text } : { bytes, modelSpan }
+  const received: ReceivedBody = { bytes, modelSpan, hasLongNumbers, ...(isSplicedAsText && { text }) }
   return { body, hasRepeatedKeys, maxSerializedBytes, received }
 }
 

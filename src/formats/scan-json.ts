@@ -22,6 +22,8 @@ export interface ParseLimits {
 export interface JsonScan {
   readonly keyCount: number
   readonly exponentCount: number
+  /** True if a number has more digits than `JSON.parse` keeps, or an exponent. */
+  readonly hasLongNumbers: boolean
   /** The string value of the top-level `model` with its quotes, if the key appears exactly once, without escapes. */
   readonly modelSpan: Span | undefined
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
@@ -69,6 +71,7 @@ class ScanState implements JsonScan {
   elementCount = 0
   numberCount = 0
   exponentCount = 0
+  hasLongNumbers = false
   stringBytes = 0
   textBytes = 0
   stringStart = 0
@@ -94,6 +97,8 @@ const SLICE_BYTES = 256 * 1024
 const KEYS_PER_PART = 8_000
 /** V8 stores all integers of up to this many digits without an object. */
 const MAX_SMALL_INTEGER_DIGITS = 9
+/** A number of more digits may be parsed to the value of another number. */
+const MAX_EXACT_DIGITS = 15
 /** Parse time of any other number, relative to a small integer. */
 const OTHER_NUMBER_WEIGHT = 4
 const MIN_LONG_STRING_BYTES = 4096
@@ -258,6 +263,7 @@ function readNumber(state: ScanState): void {
     else if (CHARACTER_KINDS[byte] !== SIGN_OR_POINT) break
     end = endOfRun(bytes, end, DIGIT)
   }
+  if (end - firstDigit > MAX_EXACT_DIGITS || state.exponentCount > 0) state.hasLongNumbers = true
   state.position = end
   state.isModelNext = false
   if (!isInArray(state)) return

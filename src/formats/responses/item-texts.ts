@@ -46,15 +46,19 @@ function textOf({ text, bytes }: ReceivedBody): string {
 }
 
 const encoder = new TextEncoder()
+/** Also finds such digits inside strings. */
+const MAYBE_LONG_NUMBER = /\d{16}|\d[eE]|\d{8}\.\d{8}|\.\d{15}/
 
 /** Returns undefined if the text is not an object with a model. The object must not repeat a key. */
 function toReceivedBody(text: string): ReceivedBody | undefined {
   const span = memberSpan(text, 'model')
   if (span === undefined) return undefined
   const bytes = encoder.encode(text)
+  const hasLongNumbers = MAYBE_LONG_NUMBER.test(text)
   if (bytes.length === text.length) {
-    return bytes.length <= MAX_SPLICED_TEXT_BYTES ? { bytes, modelSpan: span, text } : { bytes, modelSpan: span }
+    const isSplicedAsText = bytes.length <= MAX_SPLICED_TEXT_BYTES
+    return { bytes, modelSpan: span, hasLongNumbers, ...(isSplicedAsText && { text }) }
   }
   const [start, end] = [span.start, span.end].map((index) => encoder.encode(text.slice(0, index)).length)
-  return start === undefined || end === undefined ? undefined : { bytes, modelSpan: { start, end } }
+  return start === undefined || end === undefined ? undefined : { bytes, modelSpan: { start, end }, hasLongNumbers }
 }

@@ -53,9 +53,14 @@ const MAX_COMPARED_LENGTH = 4000
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const questionIndex = lastUserIndex(prompt.messages)
   const last = prompt.messages[questionIndex]
-  const { thread } = prompt.native.value
-  // The upstream stores the messages of a thread. A replayed answer has one choice and no log probabilities.
-  const isCacheable = thread === undefined && (prompt.settings.choices ?? 1) <= 1 && !wantsLogprobs(prompt.native)
+  const { received: body, value } = prompt.native
+  // The upstream stores the messages of a thread. A replayed answer has one choice and no log probabilities. The key is
+  // made from parsed numbers.
+  const isCacheable =
+    value['thread'] === undefined &&
+    (prompt.settings.choices ?? 1) <= 1 &&
+    !wantsLogprobs(value) &&
+    body?.hasLongNumbers !== true
   if (last === undefined || !isCacheable) return undefined
   const received = textOf(last)
   const isLong = received.length > MAX_COMPARED_LENGTH
@@ -83,7 +88,7 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   }
 }
 
-function wantsLogprobs({ value }: Native): boolean {
+function wantsLogprobs(value: JsonObject): boolean {
   return value['logprobs'] === true || asArray(value['include']).includes('message.output_text.logprobs')
 }
 
