@@ -136,7 +136,7 @@ export function isSameHash(actual: string, expected: string): boolean {
 
 const MAX_SHOWN_LENGTH = 100
 
-const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
+const TOOL_FIELDS = ['tools', 'functions', 'mcp_servers', 'web_search_options'] as const
 
 /** Suffix of the names of models that search before they answer. */
 const SEARCH_MODEL_SUFFIX = /:online$/
@@ -166,25 +166,32 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
   )
 }
 
-export function checkAccess(
-  key: VirtualKey,
-  request: { readonly prompt: Prompt; readonly modelName: string; readonly routeNames?: readonly string[] },
-): void {
-  const { prompt, modelName } = request
-  if (!mayUse(key, modelName, request.routeNames)) {
-    throw modelNotAllowed(modelName, 'model')
-  }
+/** What the permissions of a key may restrict in a request. */
+export interface RequestedAccess {
+  readonly modelName: string
+  /** @default the name of the model */
+  readonly routeNames?: readonly string[]
+  /** The fields of the body. */
+  readonly fields: JsonObject
+  readonly maxTokens: number | undefined
+  /** Absent if the body has no messages. */
+  readonly prompt?: Prompt
+}
+
+export function checkAccess(key: VirtualKey, request: RequestedAccess): void {
+  const { modelName, routeNames, fields, prompt } = request
+  if (!mayUse(key, modelName, routeNames)) throw modelNotAllowed(modelName, 'model')
   const { permissions, providers } = key
   const restrictsModels =
     permissions.allowedModels !== undefined || providers.some(({ allowedModels }) => allowedModels.length > 0)
-  checkFields(permissions, restrictsModels, prompt.native.value)
-  if (restrictsModels) checkToolModels(key, prompt, request.routeNames ?? [modelName])
-  if (permissions.disableTools === true && hasTools(prompt)) {
+  checkFields(permissions, restrictsModels, fields)
+  if (restrictsModels && prompt !== undefined) checkToolModels(key, prompt, routeNames ?? [modelName])
+  if (permissions.disableTools === true && hasTools(request)) {
     throw new GatewayError('tools-disabled', 'This key may not use tools. Send the request without them.', {
       param: 'tools',
     })
   }
-  checkMaxTokens(prompt.settings.maxTokens, permissions.maxTokens)
+  checkMaxTokens(request.maxTokens, permissions.maxTokens)
 }
 
 /** The vendor of a route calls the models that tools name, such as an adviser. */
@@ -203,11 +210,12 @@ function modelNotAllowed(name: string, param: string): GatewayError {
   )
 }
 
-function hasTools(prompt: Prompt): boolean {
+function hasTools({ modelName, fields, prompt }: RequestedAccess): boolean {
+  if (TOOL_FIELDS.some((field) => declaresTools(fields, field))) return true
+  if (SEARCH_MODEL_SUFFIX.test(prompt?.model ?? modelName)) return true
+  if (prompt === undefined) return false
   return (
     prompt.tools.length > 0 ||
-    SEARCH_MODEL_SUFFIX.test(prompt.model) ||
-    TOOL_FIELDS.some((field) => declaresTools(prompt.native.value, field)) ||
     prompt.messages.some(({ parts }) =>
       parts.some((part) => part.type === 'opaque' && declaresTools(part.native.value, 'tools')),
     )
@@ -228,8 +236,8 @@ function checkMaxTokens(maxTokens: number | undefined, permittedTokens: number |
   )
 }
 
-export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
-  return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
+export function outputLimit(key: VirtualKey, requested: number | undefined, model: Model): number {
+  return requested ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
 
 const KNOWN_FIELDS = (

@@ -81,7 +81,13 @@ function validateAndSetPrompt(
   const { key } = exchange
   checkPromptLength(receivedPrompt, services.limits.promptBytes)
   const candidates = services.resolve(receivedPrompt.model, key)
-  checkAccess(key, { prompt: receivedPrompt, modelName: candidates.name, routeNames: candidates.routes.map(routeName) })
+  checkAccess(key, {
+    modelName: candidates.name,
+    routeNames: candidates.routes.map(routeName),
+    fields: receivedPrompt.native.value,
+    maxTokens: receivedPrompt.settings.maxTokens,
+    prompt: receivedPrompt,
+  })
   const answering = routesForOperation(answeringRoutes(candidates), receivedPrompt)
   const resolved = completed.restrictRoutes?.(answering) ?? answering
   checkTemperature(receivedPrompt, resolved, services.limits.maxTemperature)

@@ -62,7 +62,7 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     candidates: () => (otherModels === undefined ? routes : withOtherModels(routes, otherModels)).map(candidateOf),
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
-    outputTokens: outputLimit(key, prompt, routes[0].model),
+    outputTokens: outputLimit(key, prompt.settings.maxTokens, routes[0].model),
     extraOutputTokens: size.extraOutputTokens(routes[0].model),
     outputs: size.outputs,
     margin,

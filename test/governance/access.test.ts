@@ -3,7 +3,14 @@ import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { checkAccess, outputLimit, mayUse, orderProviders, type VirtualKey } from '../../src/governance/virtual-key.ts'
+import {
+  checkAccess,
+  outputLimit,
+  mayUse,
+  orderProviders,
+  type RequestedAccess,
+  type VirtualKey,
+} from '../../src/governance/virtual-key.ts'
 import { parseNewKey } from '../../src/plugins/admin/admin-input.ts'
 import { makeKey } from '../../src/plugins/admin/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
@@ -22,9 +29,16 @@ const prompt = (body: JsonObject, maxTokens?: number): Prompt => ({
   stream: false,
 })
 
+const accessTo = (requested: Prompt, modelName: string = requested.model): RequestedAccess => ({
+  modelName,
+  fields: requested.native.value,
+  maxTokens: requested.settings.maxTokens,
+  prompt: requested,
+})
+
 const rejectionKind = (requested: Prompt, fields: WireForm<KeySettings>): string | undefined => {
   try {
-    checkAccess(key(fields), { prompt: requested, modelName: requested.model })
+    checkAccess(key(fields), accessTo(requested))
     return undefined
   } catch (error) {
     return GatewayError.is(error) ? error.kind : String(error)
@@ -70,7 +84,7 @@ describe('a model', () => {
   it('truncates the name of a rejected model in the message', () => {
     expect(rejectionKind(prompt({}), { allowed_models: ['other'] })).toBe('model-not-allowed')
     const name = 'x'.repeat(10_000)
-    expect(() => checkAccess(key({ allowed_models: [] }), { prompt: prompt({}), modelName: name })).toThrow(/x{100}\./)
+    expect(() => checkAccess(key({ allowed_models: [] }), accessTo(prompt({}), name))).toThrow(/x{100}\./)
   })
 })
 
@@ -132,10 +146,10 @@ describe('max_tokens', () => {
   })
 
   it('defaults to the smaller maximum of key and model', () => {
-    expect(outputLimit(key({ max_tokens: 10 }), prompt({}, 7), model)).toBe(7)
-    expect(outputLimit(key({ max_tokens: 10 }), prompt({}), model)).toBe(10)
-    expect(outputLimit(key({ max_tokens: 100 }), prompt({}), model)).toBe(50)
-    expect(outputLimit(key({}), prompt({}), model)).toBe(50)
+    expect(outputLimit(key({ max_tokens: 10 }), 7, model)).toBe(7)
+    expect(outputLimit(key({ max_tokens: 10 }), undefined, model)).toBe(10)
+    expect(outputLimit(key({ max_tokens: 100 }), undefined, model)).toBe(50)
+    expect(outputLimit(key({}), undefined, model)).toBe(50)
   })
 })
 

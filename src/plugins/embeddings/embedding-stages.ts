@@ -45,7 +45,8 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     const prompt = promptOf(embedding)
     await services.meter.prepare(prompt, authenticated.cancellation.signal)
     const candidates = services.resolve(embedding.model, key)
-    checkAccess(key, { prompt, modelName: candidates.name, routeNames: candidates.routes.map(routeName) })
+    const routeNames = candidates.routes.map(routeName)
+    checkAccess(key, { modelName: candidates.name, routeNames, fields: body, maxTokens: undefined })
     const resolved = embeddingRoutes(candidates)
     const { input: _input, encoding_format: _encoding, dimensions: _dimensions, ...others } = body
     const costs = await fieldCostsOf({ native: { ...prompt.native, value: others } })

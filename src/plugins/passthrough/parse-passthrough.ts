@@ -1,6 +1,6 @@
 import { GatewayError, type FailureKind } from '../../core/errors.ts'
 import type { HttpRequest } from '../../core/http.ts'
-import { asArray, asCount, asString, normalizeName, type JsonObject } from '../../core/json.ts'
+import { asCount, asString, normalizeName, type JsonObject } from '../../core/json.ts'
 import { isSafeModelName, splitModelName } from '../../core/prompt.ts'
 import { fromDollars, ZERO, type NanoUsd } from '../../core/money.ts'
 import type { Model, PassthroughCall, Provider } from '../../core/ports.ts'
@@ -233,7 +233,7 @@ function checkPermissions(
   target: PassthroughTarget,
   request: PassthroughRequest,
 ): void {
-  const { allowedModels, maxTokens, disableTools } = key.permissions
+  const { allowedModels, maxTokens } = key.permissions
   const { provider, model, fields } = request
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
   if (isModelMissing || !mayUseProvider(key, target, request)) {
@@ -244,19 +244,9 @@ function checkPermissions(
   checkAccess(model === undefined ? withoutModels(key) : key, {
     modelName,
     routeNames: [`${provider}/${model}`],
-    prompt: {
-      native: { dialect: 'openai', value: fields },
-      model: modelName,
-      messages: [],
-      settings: maxTokensSent === undefined ? {} : { maxTokens: maxTokensSent },
-      tools: [],
-      stream: false,
-    },
+    fields,
+    maxTokens: maxTokensSent,
   })
-  if (disableTools === true && asArray(fields['tools']).length > 0) {
-    const message = 'This key may not use tools. Send the request without them.'
-    throw new GatewayError('tools-disabled', message, { param: 'tools' })
-  }
   if (maxTokens !== undefined && target.name === 'completions' && maxTokensSent === undefined) {
     const message = `max_tokens is missing or invalid; expected a number of at most ${maxTokens}, the limit of this key. Send max_tokens.`
     throw new GatewayError('max-tokens-exceeded', message, { param: 'max_tokens' })
