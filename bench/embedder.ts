@@ -105,7 +105,7 @@ const ANSWER = {
 
 /** Returns the longest block of the first request of a long chat, and of its next turn. */
 async function blocksOf(messageCount: number, embedder: Embedder | undefined): Promise<readonly [number, number]> {
-  const model = { id: 'chat', price: { input: 1, output: 2 }, contextWindow: 10_000_000, maxOutputTokens: 100 }
+  const model = { id: 'chat', price: { input: 1, output: 2 }, contextWindowTokens: 10_000_000, maxOutputTokens: 100 }
   const fetch = async (): Promise<Response> => Response.json(ANSWER)
   const gateway = createGateway({
     providers: [openaiCompatible({ name: 'bench', baseUrl: 'http://upstream/v1', models: [model], fetch })],

@@ -35,7 +35,7 @@ interface Started {
 
 async function serveGateway(upstream: string): Promise<void> {
   const price = { input: 1, output: 2 }
-  const models = [{ id: 'chat', price, contextWindow: 10_000_000, maxOutputTokens: 100 }]
+  const models = [{ id: 'chat', price, contextWindowTokens: 10_000_000, maxOutputTokens: 100 }]
   const providers = [openaiCompatible({ name: 'bench', baseUrl: upstream, models })]
   const gateway = createGateway({ providers, log: () => {} })
   const keys = await Promise.all(

@@ -36,13 +36,20 @@ import { RequestTracker } from './kernel/request-tracker.ts'
 import { createResolve } from './kernel/resolve-model.ts'
 import { type BuiltInPlugin, collectHooks, type EventLog, type Services } from './kernel/services.ts'
 import { asFailure } from './kernel/settle.ts'
-import { checkGatewayOptions, createRuntime, DEFAULT_LIMITS, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
+import {
+  checkGatewayOptions,
+  createRuntime,
+  DEFAULT_LIMITS,
+  DEFAULT_POLICIES,
+  DEFAULT_TIMEOUTS,
+  type GatewayOptions,
+} from './options.ts'
 import { createModelDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover } from './providers/failover.ts'
 import { smallModelFor } from './providers/small-model.ts'
 import { listedStemOf } from './providers/vendor.ts'
-import { guardStore } from './stores/store-rules.ts'
+import { guardStore, withDefaults } from './stores/store-rules.ts'
 import { memoryStore } from './stores/memory.ts'
 import { createWarningLogger } from './stores/warnings.ts'
 import { EventCapacity } from './streams/capacity.ts'
@@ -115,17 +122,18 @@ export function createGateway(options: GatewayOptions): Gateway {
   const runtime = createRuntime(options.runtime)
   const store = createStore(options, runtime)
   const directory = createModelDirectory({ providers: options.providers, catalog: options.catalog })
-  const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
+  const timeouts = withDefaults(DEFAULT_TIMEOUTS, options.timeouts)
   const failover = createFailover({ runtime, timeouts, breaker: createCircuitBreaker(options.circuitBreaker) })
   const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
   const requestLog = createRequestLog(options.log, options.runtime?.stderr)
   const log = createEventLog(requestLog, runtime)
   if (store.local === true) log.warning(LOCAL_STORE_WARNING)
-  const servesWithoutStore = options.onStoreFailure === 'allow'
+  const policies = withDefaults(DEFAULT_POLICIES, options.policies)
+  const servesWithoutStore = policies.storeFailure === 'allow'
   const governance = createGovernance(options.governance, {
     store,
     runtime,
-    maxRequestMs: timeouts.total,
+    maxRequestMs: timeouts.totalMs,
     keyCacheMs: options.keyCacheMs,
     allowsUnreservedRequests: servesWithoutStore,
     onFailure: (cause) => log.failure('configuration not applied', asFailure(cause)),
@@ -168,7 +176,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     adminPlugin(adminRecords, admin),
   ]
 
-  const limits = { ...DEFAULT_LIMITS, ...options.limits }
+  const limits = withDefaults(DEFAULT_LIMITS, options.limits)
   const detached = new DetachedWork({ after })
   const services: Services = {
     findKey,
@@ -185,12 +193,12 @@ export function createGateway(options: GatewayOptions): Gateway {
     showsMargin: options.headers?.margin !== false,
     log,
     limits,
+    policies,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
     bodyCapacity: new BodyCapacity({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after }),
     eventCapacity: new EventCapacity(streams === false ? {} : (streams ?? {})),
     detached,
     requestTracker: new RequestTracker(),
-    isLossy: options.onUntranslatable === 'drop',
     timeouts,
     storeTimeoutMs: options.storeTimeoutMs ?? STORE_TIMEOUT_MS,
     runtime,

@@ -26,7 +26,7 @@ import type {
   PassthroughName,
   PassthroughOptions,
 } from './plugins/passthrough/parse-passthrough.ts'
-import type { Limits } from './kernel/limits.ts'
+import type { Limits, Policies } from './kernel/limits.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
 import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 import type { LogRecord } from './plugins/request-log/request-log.ts'
@@ -86,12 +86,17 @@ export const DEFAULT_LIMITS: Limits = {
   jsonSyntaxBytes: 4 * 1024 * 1024,
   promptBytes: 8 * 1024 * 1024,
   maxTemperature: 1,
-  vendorTools: 'reserve',
-  surcharges: 'refuse',
   heartbeatMs: 15_000,
 }
 
-export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
+export const DEFAULT_POLICIES: Policies = {
+  vendorTools: 'reserve',
+  surcharges: 'refuse',
+  untranslatableFields: 'refuse',
+  storeFailure: 'refuse',
+}
+
+export const DEFAULT_TIMEOUTS: Timeouts = { connectMs: 10_000, firstByteMs: 120_000, idleMs: 60_000, totalMs: 600_000 }
 
 /** Options for `createGateway()`. Unknown options are rejected. */
 export interface GatewayOptions {
@@ -99,12 +104,6 @@ export interface GatewayOptions {
   readonly providers: readonly Provider[]
   /** Stores keys, budgets, usage and audit records. @default memoryStore(), which keeps them in memory only */
   readonly store?: Store | undefined
-  /**
-   * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
-   * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
-   * and bills them when the store is available again. See docs/operating.md for exceptions. @default 'refuse'
-   */
-  readonly onStoreFailure?: 'refuse' | 'allow'
   /**
    * Maximum total time that one request waits for the store to find its key and earlier turns, to reserve, and to
    * settle, in milliseconds. Every single call to the store may take at most 40% of this time. @default 5,000
@@ -154,14 +153,11 @@ export interface GatewayOptions {
   readonly publicUrl?: string | undefined
   /** Limits on requests. */
   readonly limits?: Partial<Limits>
-  /**
-   * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
-   * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'
-   */
-  readonly onUntranslatable?: 'refuse' | 'drop'
+  /** How to handle requests that the gateway cannot price, translate or account for exactly. */
+  readonly policies?: Partial<Policies>
   /** Vendor endpoints to forward without translation. See docs/passthrough.md. @default none */
   readonly passthrough?: PassthroughOptions
-  /** In milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
+  /** In milliseconds. @default { connectMs: 10_000, firstByteMs: 120_000, idleMs: 60_000, totalMs: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
   /** Options of the circuit breaker, which skips a provider's failing models. See docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
@@ -174,7 +170,7 @@ export interface GatewayOptions {
 /** Options for the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
-/** At most one day, because the amount of an abandoned request stays reserved for longer than `timeouts.total`. */
+/** At most one day, because the amount of an abandoned request stays reserved for longer than `timeouts.totalMs`. */
 const milliseconds = integerFrom(1, 86_400_000, 'milliseconds')
 
 const positiveInteger = integerFrom(1)
@@ -240,7 +236,6 @@ const checkGateway = optionsOf(
       1,
     ),
     store: objectWith('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle']),
-    onStoreFailure: oneOf('refuse', 'allow'),
     storeTimeoutMs: milliseconds,
     keyCacheMs: integerFrom(0, 5_000, 'milliseconds'),
     margin: (value, path) => (typeof value === 'function' ? undefined : checkMargin(value, path)),
@@ -280,13 +275,21 @@ const checkGateway = optionsOf(
       jsonSyntaxBytes: positiveInteger,
       promptBytes: positiveInteger,
       maxTemperature: numberFrom(0, 2),
-      vendorTools: oneOf('reserve', 'refuse', 'allow'),
-      surcharges: oneOf('refuse', 'allow'),
       heartbeatMs: positiveInteger,
     }),
-    onUntranslatable: oneOf('refuse', 'drop'),
+    policies: optionsOf({
+      vendorTools: oneOf('reserve', 'refuse', 'allow'),
+      surcharges: oneOf('refuse', 'allow'),
+      untranslatableFields: oneOf('refuse', 'drop'),
+      storeFailure: oneOf('refuse', 'allow'),
+    }),
     passthrough: checkPassthrough,
-    timeouts: optionsOf({ connect: milliseconds, firstByte: milliseconds, idle: milliseconds, total: milliseconds }),
+    timeouts: optionsOf({
+      connectMs: milliseconds,
+      firstByteMs: milliseconds,
+      idleMs: milliseconds,
+      totalMs: milliseconds,
+    }),
     circuitBreaker: checkCircuitBreaker,
     log: functionCheck('log(record)'),
     runtime: optionsOf({

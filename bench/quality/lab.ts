@@ -16,7 +16,7 @@ export const START = 1_700_000_000_000
 export const MODEL: Model = {
   id: 'large',
   family: 'mock',
-  contextWindow: 1_000_000,
+  contextWindowTokens: 1_000_000,
   maxOutputTokens: 4096,
   price: { input: 3, output: 15 },
 }
@@ -35,7 +35,7 @@ export function newWaterfall(options: Partial<WaterfallOptions> = {}): (job: Tie
     return () => clearTimeout(timer)
   }
   const fixed = { meter, store, now: () => START, after, yieldToEventLoop }
-  const waterfall = createWaterfall({ ...fixed, agents: true, keep: 0, ...options })
+  const waterfall = createWaterfall({ ...fixed, agents: true, keepShare: 0, ...options })
   return async (job) => {
     const result = await waterfall(job)
     await result.reportSent?.()

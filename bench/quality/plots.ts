@@ -49,7 +49,7 @@ const recallOf = async (kind: string, method: Method): Promise<number> => {
 }
 const tier2At = (minTarget: number): Method =>
   through(
-    () => newWaterfall({ vanishing: { minTarget } }),
+    () => newWaterfall({ vanishing: { minTargetTokens: minTarget } }),
     () => ({ steering: vanishing }),
   )
 const small = [1200, 2500, 4096, 8192, 16_384]

@@ -71,7 +71,7 @@ async function play(session: readonly ChatMessage[], setup: Setup): Promise<Amou
     if (typeof reply === 'string' || 'kind' in reply) throw new Error('Expected an answer with its usage.')
     return Response.json(buildBody({ index: 0, text: '', dialect, body }, reply))
   }
-  const models = [{ id: 'model', family: 'test', price, contextWindow: 1_000_000, maxOutputTokens: 8192 }]
+  const models = [{ id: 'model', family: 'test', price, contextWindowTokens: 1_000_000, maxOutputTokens: 8192 }]
   const gateway = createGateway({
     providers: [
       openaiCompatible({ name: 'chat', baseUrl: 'http://chat.test/v1', models, fetch: answer }),

@@ -8,7 +8,7 @@ import { chatFormat, messagesFormat } from '../../test/support/two-way-formats.t
 
 export type ClientFormat = 'chat' | 'messages'
 
-const SIZE = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
+const SIZE = { contextWindowTokens: 1_000_000, maxOutputTokens: 8192 }
 const ANSWER = {
   id: 'chatcmpl-bench',
   object: 'chat.completion',

@@ -5,7 +5,7 @@
 import { createGateway, openaiCompatible } from 'sluice'
 import { generatedChat } from '../quality/generated-chat.ts'
 
-const SIZE = { contextWindow: 1_000_000, maxOutputTokens: 4096 }
+const SIZE = { contextWindowTokens: 1_000_000, maxOutputTokens: 4096 }
 const ANSWER = {
   id: 'chatcmpl-bench',
   object: 'chat.completion',

@@ -5,7 +5,7 @@ import { toNodeHandler } from 'sluice/node'
 import { listen } from './listen.ts'
 
 const [, , upstream = '', mode = 'governed'] = process.argv
-const model = { price: { input: 1, output: 2 }, contextWindow: 1_000_000, maxOutputTokens: 1000 }
+const model = { price: { input: 1, output: 2 }, contextWindowTokens: 1_000_000, maxOutputTokens: 1000 }
 const gateway = createGateway({
   providers: [
     openaiCompatible({

@@ -19,7 +19,7 @@ export interface Price {
 
 /** Prices for calls whose prompt has more than `above` tokens, including cached tokens. */
 export interface LongPrice extends Omit<Price, 'long'> {
-  readonly above: number
+  readonly aboveTokens: number
 }
 
 /** Token usage of one upstream call. The prompt counts do not overlap. `promptTokens` returns their sum. */
@@ -80,7 +80,7 @@ function picoPerToken(price: number): number {
 }
 
 export function costOf(usage: Usage, price: Price): NanoUsd {
-  if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
+  if (price.long !== undefined && promptTokens(usage) > price.long.aboveTokens) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input
   const pico =
     usage.inputTokens * picoPerToken(price.input) +
@@ -97,7 +97,8 @@ export type CacheWrites = 'none' | '5m' | '1h'
 /** Returns the worst-case cost of a call: each prompt token has the highest price that may apply to it. */
 export function highestCostOf(price: Price, promptTokens: number, outputTokens: number, writes: CacheWrites): NanoUsd {
   const { input, output, cacheRead = input, cacheWrite = input, cacheWrite1h = cacheWrite, long } = price
-  if (long !== undefined && promptTokens > long.above) return highestCostOf(long, promptTokens, outputTokens, writes)
+  if (long !== undefined && promptTokens > long.aboveTokens)
+    return highestCostOf(long, promptTokens, outputTokens, writes)
   const highest = Math.max(
     input,
     cacheRead,
@@ -109,7 +110,7 @@ export function highestCostOf(price: Price, promptTokens: number, outputTokens: 
 
 /** Returns the cost of a call without cached prompt tokens. */
 export function costOfTokens(price: Price, inputTokens: number, outputTokens: number): NanoUsd {
-  if (price.long !== undefined && inputTokens > price.long.above)
+  if (price.long !== undefined && inputTokens > price.long.aboveTokens)
     return costOfTokens(price.long, inputTokens, outputTokens)
   return toNanoUsd((inputTokens * picoPerToken(price.input) + outputTokens * picoPerToken(price.output)) / 1000)
 }

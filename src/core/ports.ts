@@ -89,7 +89,7 @@ export interface Model {
   /** Publication date, in seconds since 1970. */
   readonly created?: number
   /** Maximum number of prompt and output tokens together. */
-  readonly contextWindow: number
+  readonly contextWindowTokens: number
   /** Maximum number of output tokens. Requests without max_tokens reserve up to this number per answer. */
   readonly maxOutputTokens: number
   /** True if the upstream enforces `maxOutputTokens`. Otherwise, requests without a limit get one. @default true */
@@ -127,8 +127,8 @@ export interface Model {
   readonly tokenFactor?: number
   /** Maximum number of tokens for one image. @default 9600 */
   readonly imageTokens?: number
-  /** The upstream's context window, if an alias has a smaller `contextWindow`. @default contextWindow */
-  readonly upstreamWindow?: number
+  /** The upstream's context window, if an alias has a smaller `contextWindowTokens`. @default contextWindowTokens */
+  readonly upstreamWindowTokens?: number
   /** Overrides `cache.similar`. @default the setting of the cache */
   readonly cacheSimilar?: boolean
 }
@@ -153,13 +153,13 @@ export interface ProviderCall {
 
 /** Timeouts for upstream calls, in milliseconds. */
 export interface Timeouts {
-  readonly connect: number
+  readonly connectMs: number
   /** Maximum time from a streaming request to the response headers. Does not apply to other requests. */
-  readonly firstByte: number
+  readonly firstByteMs: number
   /** Maximum time without data after the response headers of a streamed or passthrough answer. */
-  readonly idle: number
+  readonly idleMs: number
   /** Maximum time for a request, including all retries and fallbacks. In a `ProviderCall`, the remaining time. */
-  readonly total: number
+  readonly totalMs: number
 }
 
 /** A response, and what of the request could not be sent. */

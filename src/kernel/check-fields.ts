@@ -7,25 +7,25 @@ import { modelsOfTools, type Part, type Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork } from '../formats/prompt-checks.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
-import type { Limits } from './limits.ts'
+import type { Policies } from './limits.ts'
 
 interface Checked {
   readonly prompt: Prompt
   readonly costs: FieldCosts
   readonly routes: readonly Route[]
-  readonly limits: Pick<Limits, 'vendorTools' | 'surcharges'>
+  readonly policies: Pick<Policies, 'vendorTools' | 'surcharges'>
 }
 
 /**
  * Throws for fields that the operator does not allow, and for models without a price. Returns the ids of models whose
  * tokens the vendor reports apart, at their own prices.
  */
-export function checkFields({ prompt, costs, routes, limits }: Checked): readonly string[] {
+export function checkFields({ prompt, costs, routes, policies }: Checked): readonly string[] {
   const { dialect, value } = prompt.native
-  if (limits.vendorTools === 'refuse') refuseVendorWork(findVendorWork(prompt, costs))
+  if (policies.vendorTools === 'refuse') refuseVendorWork(findVendorWork(prompt, costs))
   const native = routes.filter(({ provider }) => supportsDialect(provider, dialect))
-  if (limits.surcharges === 'refuse' && native.length > 0) refuseSurcharges(costs, native)
-  if (limits.surcharges === 'refuse') refuseAudio(prompt, native.length > 0)
+  if (policies.surcharges === 'refuse' && native.length > 0) refuseSurcharges(costs, native)
+  if (policies.surcharges === 'refuse') refuseAudio(prompt, native.length > 0)
   if (dialect !== 'anthropic') return []
   const fallbacks = asArray(value['fallbacks']).flatMap((fallback) => asString(asObject(fallback)?.['model']) ?? [])
   const advisers = modelsOfTools(prompt)
@@ -50,7 +50,7 @@ function refuseAudio({ messages }: Prompt, isNative: boolean): void {
   const index = messages.findIndex(({ parts }) => parts.some((part) => isAudio(part, isNative)))
   if (index === -1) return
   const param = `messages[${index}]`
-  const message = `${param} contains audio, which vendors bill above the price of text. Send its transcript, or ask the operator to set limits.surcharges.`
+  const message = `${param} contains audio, which vendors bill above the price of text. Send its transcript, or ask the operator to set policies.surcharges.`
   throw new GatewayError('invalid-request', message, { param })
 }
 

@@ -12,7 +12,7 @@ export const STREAM_HEADERS: Readonly<HeaderRecord> = {
 }
 
 /**
- * Disconnects a reader that accepts no bytes for `timeouts.total`. Otherwise, its buffers would stay in memory until it
+ * Disconnects a reader that accepts no bytes for `timeouts.totalMs`. Otherwise, its buffers would stay in memory until it
  * disconnects.
  */
 export function eventSinkOf(
@@ -31,7 +31,7 @@ export function eventSinkOf(
   // The timer is reset only when it fires, because resetting it on each event is slow.
   const check = (): void => {
     const silentMs = runtime.now() - writtenAt
-    if (isBlocked && silentMs >= timeouts.total) return sink.destroy()
+    if (isBlocked && silentMs >= timeouts.totalMs) return sink.destroy()
     if (!isBlocked && silentMs >= heartbeatMs) {
       write(format.heartbeat === 'comment' ? writeSseComment('ping') : writeSseEvent(format.heartbeat))
     }

@@ -38,6 +38,12 @@ export interface Limits {
   readonly promptBytes: number
   /** Maximum `temperature` in the chat and responses formats. @default 1 */
   readonly maxTemperature: number
+  /** Idle time on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
+  readonly heartbeatMs: number
+}
+
+/** How to handle requests that the gateway cannot price, translate or account for exactly. */
+export interface Policies {
   /**
    * How to handle requests that make the vendor read content outside their body or run tools, such as server tools, MCP
    * servers, and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse`
@@ -50,8 +56,17 @@ export interface Limits {
    * `refuse` responds with 400. `allow` bills the list price; the operator pays the difference. @default 'refuse'
    */
   readonly surcharges: 'refuse' | 'allow'
-  /** Idle time on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
-  readonly heartbeatMs: number
+  /**
+   * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
+   * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'
+   */
+  readonly untranslatableFields: 'refuse' | 'drop'
+  /**
+   * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
+   * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
+   * and bills them when the store is available again. See docs/operating.md for exceptions. @default 'refuse'
+   */
+  readonly storeFailure: 'refuse' | 'allow'
 }
 
 export interface RequestBodyLimits extends BodyLimits {

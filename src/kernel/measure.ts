@@ -140,7 +140,7 @@ export class PromptSize implements Size {
   checkFields({ routes }: ResolvedModel): Promise<void> | undefined {
     const { surcharge } = this.#costs
     if (!this.#asksForVendorWork && surcharge === undefined && this.#promptWeight.document !== true) return undefined
-    const checked = { prompt: this.#prompt, costs: this.#costs, routes, limits: this.#services.limits }
+    const checked = { prompt: this.#prompt, costs: this.#costs, routes, policies: this.#services.policies }
     return import('./check-fields.ts').then(({ checkFields }) => void (this.otherModels = checkFields(checked)))
   }
 
@@ -156,7 +156,7 @@ export class PromptSize implements Size {
 
   /** True if the whole context window must be reserved for content that the vendor may add. */
   get #reservesWindow(): boolean {
-    return this.#asksForVendorWork && this.#services.limits.vendorTools !== 'allow'
+    return this.#asksForVendorWork && this.#services.policies.vendorTools !== 'allow'
   }
 
   get #asksForVendorWork(): boolean {
@@ -181,7 +181,7 @@ export async function countByVendor(
   { runtime, timeouts }: Services,
 ): Promise<number | undefined> {
   const { signal } = cancellation
-  const total = Math.min(timeouts.total, COUNT_TIMEOUT_MS)
+  const total = Math.min(timeouts.totalMs, COUNT_TIMEOUT_MS)
   const headers = headersToForward(request)
   const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
   try {

@@ -35,7 +35,7 @@ import type {
   UpstreamPlan,
 } from './exchange.ts'
 import type { FinishedRequest } from './finished-request.ts'
-import type { Limits, RequestBodyLimits } from './limits.ts'
+import type { Limits, Policies, RequestBodyLimits } from './limits.ts'
 import type { PromptChange } from './plugin.ts'
 import type { RequestTracker } from './request-tracker.ts'
 
@@ -78,6 +78,7 @@ export interface Services {
   readonly showsMargin: boolean
   readonly log: EventLog
   readonly limits: Limits
+  readonly policies: Policies
   readonly bodyLimits: RequestBodyLimits
   readonly bodyCapacity: BodyCapacity
   /** For the events of streams that others may read. */
@@ -86,8 +87,6 @@ export interface Services {
   readonly detached: DetachedWork
   /** Lets optional work wait while many requests are in progress. */
   readonly requestTracker: RequestTracker
-  /** True if fields that an upstream's format does not support are dropped instead of rejected. */
-  readonly isLossy: boolean
   readonly timeouts: Timeouts
   /** Maximum total time that one request spends in `waitForStore`, in milliseconds. */
   readonly storeTimeoutMs: number

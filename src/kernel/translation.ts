@@ -18,12 +18,12 @@ export type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 export async function createTranslation(
   planned: Planned,
   plan: UpstreamPlan,
-  { isLossy }: Pick<Services, 'isLossy'>,
+  { policies }: Pick<Services, 'policies'>,
 ): Promise<Translate> {
   const targetOf = ({ provider, model }: Route): PortableTarget => ({
     dialect: provider.dialect,
     model: rejectsSampling(provider, planned.request) ? { ...model, rejectsSamplingParameters: true } : model,
-    isLossy,
+    isLossy: policies.untranslatableFields === 'drop',
   })
   const translate: Translate = (prompt, route) => portablePrompt(prompt, targetOf(route))
   const [first] = planned.resolved.routes

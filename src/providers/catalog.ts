@@ -30,8 +30,8 @@ export interface CatalogAlias {
   readonly target: string
   readonly displayName?: string
   /** Larger values are reduced to that of the target. @default the context window of the target */
-  readonly contextWindow?: number
-  /** Larger values are reduced to that of the target and to `contextWindow`. @default the maximum of the target */
+  readonly contextWindowTokens?: number
+  /** Larger values are reduced to that of the target and to `contextWindowTokens`. @default the maximum of the target */
   readonly maxOutputTokens?: number
   /** Default values of parameters. Ignored if the target rejects them. @default those of the target */
   readonly defaults?: NonNullable<Model['defaults']>
@@ -72,7 +72,7 @@ const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
     z.refine((name) => splitModelName(name) !== undefined, { error: 'expected <provider>/<model_id>' }),
   ),
   displayName: z.exactOptional(nonEmptySchema),
-  contextWindow: z.exactOptional(tokenCountSchema),
+  contextWindowTokens: z.exactOptional(tokenCountSchema),
   maxOutputTokens: z.exactOptional(tokenCountSchema),
   defaults: z.exactOptional(samplingSchema),
   thresholdFactor: z.exactOptional(thresholdFactorSchema),
@@ -225,17 +225,19 @@ function catalogError(problem: string): GatewayError {
 
 /** If the target rejects sampling parameters, the alias sets none, because calls would otherwise fail. */
 function applyAlias(alias: CatalogAlias, model: Model): Model {
-  const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor, cacheSimilar } = alias
+  const { displayName = alias.id, contextWindowTokens, maxOutputTokens, thresholdFactor, cacheSimilar } = alias
   const defaults = model.rejectsSamplingParameters === true ? undefined : alias.defaults
-  const window = Math.min(contextWindow ?? model.contextWindow, model.contextWindow)
+  const window = Math.min(contextWindowTokens ?? model.contextWindowTokens, model.contextWindowTokens)
   return {
     ...model,
     ...(defaults !== undefined && { defaults }),
     ...(thresholdFactor !== undefined && { thresholdFactor }),
     ...(cacheSimilar !== undefined && { cacheSimilar }),
     displayName,
-    contextWindow: window,
-    ...(window < model.contextWindow && { upstreamWindow: model.upstreamWindow ?? model.contextWindow }),
+    contextWindowTokens: window,
+    ...(window < model.contextWindowTokens && {
+      upstreamWindowTokens: model.upstreamWindowTokens ?? model.contextWindowTokens,
+    }),
     maxOutputTokens: Math.min(maxOutputTokens ?? model.maxOutputTokens, model.maxOutputTokens, window),
   }
 }

@@ -6,7 +6,7 @@ export interface CircuitBreakerOptions {
    * Fraction of failed requests that opens a circuit, from 0.01 to 1. If several keys use the circuit, the keys other
    * than the one with the most failures must also reach half of this fraction. @default 0.5
    */
-  readonly failureRate?: number
+  readonly failureShare?: number
   /** Minimum number of requests in the window before a circuit can open. @default 20 */
   readonly minRequests?: number
   /** Time for which a request is counted, in milliseconds. @default 30_000 */
@@ -55,7 +55,7 @@ interface Circuit {
 const MAX_ENTRIES = 1000
 
 export const checkCircuitBreaker: OptionCheck = optionsOf({
-  failureRate: numberFrom(0.01, 1),
+  failureShare: numberFrom(0.01, 1),
   minRequests: numberFrom(1, 10_000),
   windowMs: numberFrom(1000, 3_600_000),
   openMs: numberFrom(1000, 3_600_000),
@@ -190,17 +190,17 @@ interface Slot {
 const SLOT_COUNT = 10
 const MAX_KEYS = 64
 const SHARED_COUNT_KEY = ''
-/** A circuit opens for all keys only if the keys other than the worst reach half of `failureRate`. */
+/** A circuit opens for all keys only if the keys other than the worst reach half of `failureShare`. */
 const OTHER_KEYS_DIVISOR = 2
 
 class FailureWindow {
-  readonly #failureRate: number
+  readonly #failureShare: number
   readonly #minRequests: number
   readonly #windowMs: number
   #slots: readonly Slot[] = []
 
-  constructor({ failureRate = 0.5, minRequests = 20, windowMs = 30_000 }: CircuitBreakerOptions) {
-    this.#failureRate = failureRate
+  constructor({ failureShare = 0.5, minRequests = 20, windowMs = 30_000 }: CircuitBreakerOptions) {
+    this.#failureShare = failureShare
     this.#minRequests = minRequests
     this.#windowMs = windowMs
   }
@@ -228,12 +228,12 @@ class FailureWindow {
       for (const [keyId, count] of counts) countsByKey.set(keyId, sumCounts([count, countsByKey.get(keyId)]))
     }
     const all = sumCounts(countsByKey.values())
-    if (all.failed + all.succeeded < this.#minRequests || !reachesRate(this.#failureRate, all)) return undefined
+    if (all.failed + all.succeeded < this.#minRequests || !reachesRate(this.#failureShare, all)) return undefined
     const [only] = countsByKey.keys()
     if (countsByKey.size === 1) return { keyId: only }
     const worst = [...countsByKey.values()].reduce((max, count) => (count.failed > max.failed ? count : max))
     const others = { succeeded: all.succeeded - worst.succeeded, failed: all.failed - worst.failed }
-    return reachesRate(this.#failureRate / OTHER_KEYS_DIVISOR, others) ? { keyId: undefined } : undefined
+    return reachesRate(this.#failureShare / OTHER_KEYS_DIVISOR, others) ? { keyId: undefined } : undefined
   }
 
   #recent(now: number): readonly Slot[] {

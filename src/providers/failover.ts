@@ -208,7 +208,7 @@ function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, permit, isFirstCandidate, number } = attempt
   if (call.cancellation.isCanceled || !GatewayError.is(error)) return permit.discard()
   const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isLocalFault !== true
-  // A later attempt has less time than `timeouts.total`, so a timeout at its end is not the upstream's fault.
+  // A later attempt has less time than `timeouts.totalMs`, so a timeout at its end is not the upstream's fault.
   const hadFullTimeout = isFirstCandidate && number === 1
   const isCutShort = error.kind === 'upstream-timeout' && !hadFullTimeout && remainingMs(options, call) <= 0
   if (isFault && !isCutShort) permit.recordFailure(options.runtime.now())
@@ -216,7 +216,7 @@ function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
 }
 
 function remainingMs({ runtime, timeouts }: FailoverOptions, { startedAt }: UpstreamRequest): number {
-  return startedAt + timeouts.total - runtime.now()
+  return startedAt + timeouts.totalMs - runtime.now()
 }
 
 async function openStream(
@@ -229,10 +229,10 @@ async function openStream(
   const { runtime, timeouts } = options
   record.recordAnswer(stream.translator)
   const onTimeout = (): void => {
-    const message = `The provider "${candidate.provider.name}" did not finish its answer within ${timeouts.total / 1000} seconds.`
+    const message = `The provider "${candidate.provider.name}" did not finish its answer within ${timeouts.totalMs / 1000} seconds.`
     stream.fail(new GatewayError('upstream-timeout', message, { isLocalFault: true }))
   }
-  // The iterator of a custom provider may not enforce `timeouts.total`.
+  // The iterator of a custom provider may not enforce `timeouts.totalMs`.
   const cancelTimer = hasDeadline ? undefined : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
   const opened = stream.open(runtime, holdMs)
   // Subscribes after `open`, because an abort before `open` would not reject its promise.
@@ -282,11 +282,16 @@ class OutgoingCall<P extends Prompt | undefined> {
 
   constructor({ options, call, candidate, record }: UpstreamAttempt, prompt: P) {
     const { runtime, timeouts } = options
-    const { firstByte, idle, connect, total } = timeouts
+    const { firstByteMs: firstByte, idleMs: idle, connectMs: connect, totalMs: total } = timeouts
     this.prompt = prompt
     this.model = candidate.model
     this.runtime = runtime
-    this.timeouts = { firstByte, idle, connect, total: Math.max(1, call.startedAt + total - runtime.now()) }
+    this.timeouts = {
+      firstByteMs: firstByte,
+      idleMs: idle,
+      connectMs: connect,
+      totalMs: Math.max(1, call.startedAt + total - runtime.now()),
+    }
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {

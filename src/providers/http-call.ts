@@ -80,10 +80,10 @@ class HttpCall implements TransportHandler, AnswerSource {
   start(request: TransportRequest): void {
     const { cancellation, timeouts, runtime, transport, isStream } = this.#options
     if (cancellation.isCanceled) return this.#reject(cancellation.reason)
-    this.#cancelTotalTimer = runtime.after(timeouts.total, () => this.#onTotalTimeout())
+    this.#cancelTotalTimer = runtime.after(timeouts.totalMs, () => this.#onTotalTimeout())
     if (isStream !== undefined) {
-      const onFirstByteTimeout = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)
-      this.#cancelSilenceTimer = runtime.after(timeouts.firstByte, onFirstByteTimeout)
+      const onFirstByteTimeout = (): void => this.#timeOut('did not begin to answer', timeouts.firstByteMs)
+      this.#cancelSilenceTimer = runtime.after(timeouts.firstByteMs, onFirstByteTimeout)
     }
     this.#unsubscribe = cancellation.onCancel(() => this.#stop(cancellation.reason))
     this.#call = transport(request, this)
@@ -103,7 +103,7 @@ class HttpCall implements TransportHandler, AnswerSource {
       },
     })
     this.#lastActivityAt = runtime.now()
-    this.#cancelSilenceTimer = runtime.after(timeouts.idle, () => this.#checkIdle())
+    this.#cancelSilenceTimer = runtime.after(timeouts.idleMs, () => this.#checkIdle())
     this.#resolve({ status, header, source: this })
   }
 
@@ -180,14 +180,14 @@ class HttpCall implements TransportHandler, AnswerSource {
   #checkIdle(): void {
     const { runtime, timeouts } = this.#options
     const idleMs = this.#isPaused ? 0 : runtime.now() - this.#lastActivityAt
-    if (idleMs >= timeouts.idle) this.#timeOut('did not send more data', timeouts.idle)
-    else this.#cancelSilenceTimer = runtime.after(timeouts.idle - idleMs, () => this.#checkIdle())
+    if (idleMs >= timeouts.idleMs) this.#timeOut('did not send more data', timeouts.idleMs)
+    else this.#cancelSilenceTimer = runtime.after(timeouts.idleMs - idleMs, () => this.#checkIdle())
   }
 
   #onTotalTimeout(): void {
     // After the response headers, a long answer or a slow reader can cause the timeout.
     const details: FailureDetails = this.#status === 0 ? {} : { isLocalFault: true }
-    this.#timeOut('did not finish its answer', this.#options.timeouts.total, details)
+    this.#timeOut('did not finish its answer', this.#options.timeouts.totalMs, details)
   }
 
   #timeOut(problem: string, ms: number, details: FailureDetails = {}): void {

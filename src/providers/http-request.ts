@@ -56,7 +56,7 @@ export function request(
   const { runtime, timeouts } = call
   const { name, sign } = upstream
   const { method, url, body, isStream, format } = outgoing
-  const connectMs = Math.min(timeouts.connect, timeouts.total)
+  const connectMs = Math.min(timeouts.connectMs, timeouts.totalMs)
   const headers = headersFor(upstream, call, outgoing)
   const unsignedRequest =
     body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs }
@@ -216,7 +216,7 @@ export function callWithDeadline<T>(
   const cancellation = call.cancellation ?? Cancellation.of(call.signal)
   if (cancellation.isCanceled) return Promise.reject(cancellation.reason)
   const { runtime, timeouts } = call
-  const ms = timeouts.total
+  const ms = timeouts.totalMs
   const createError = (): GatewayError => timeoutError(name, ms)
   return withTimeout(start(), { ms, after: runtime.after, createError, cancellation }, discard)
 }

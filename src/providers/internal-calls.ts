@@ -30,7 +30,7 @@ export async function askSmallModel(
     model,
     runtime,
     signal: question.signal,
-    timeouts: { ...timeouts, total: Math.min(timeouts.total, SMALL_MODEL_TIMEOUT_MS) },
+    timeouts: { ...timeouts, totalMs: Math.min(timeouts.totalMs, SMALL_MODEL_TIMEOUT_MS) },
     headers: provider.dialect === 'anthropic' ? SMALL_MODEL_HEADERS : {},
   })
   const text = textOf(answer)
@@ -99,7 +99,7 @@ async function embedBatch(
   signal: AbortSignal,
 ): Promise<readonly Float32Array[]> {
   const upstream = { name: EMBEDDINGS_PROVIDER, headers }
-  const timeouts = { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs }
+  const timeouts = { connectMs: timeoutMs, firstByteMs: timeoutMs, idleMs: timeoutMs, totalMs: timeoutMs }
   const call = { signal, timeouts, runtime: { now: Date.now, after, transport } }
   const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
   const response = await request(upstream, call, { method: 'POST', url, body })

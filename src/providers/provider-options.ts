@@ -8,7 +8,7 @@ import type { RequestOptions } from './http-request.ts'
 /** A model in the options of a provider. */
 export interface ModelEntry extends Omit<
   Model,
-  'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
+  'id' | 'family' | 'contextWindowTokens' | 'upstreamWindowTokens' | 'maxOutputTokens' | 'price'
 > {
   readonly id: string
   /** Dollars per million tokens. @default the price in `prices` or the catalog, otherwise `defaultPrice` */
@@ -16,7 +16,7 @@ export interface ModelEntry extends Omit<
   /** @default the family in the catalog or in the id (`llama` in `llama-3.3`), otherwise a default of the provider */
   readonly family?: string
   /** @default the window in the catalog, otherwise 128_000 */
-  readonly contextWindow?: number
+  readonly contextWindowTokens?: number
   /** @default the maximum in the catalog, otherwise 16_384 or the context window if it is smaller */
   readonly maxOutputTokens?: number
 }
@@ -50,7 +50,7 @@ const priceFields = {
 
 export const priceSchema: Schema<Model['price']> = z.strictObject({
   ...priceFields,
-  long: z.exactOptional(z.strictObject({ ...priceFields, above: tokenCountSchema })),
+  long: z.exactOptional(z.strictObject({ ...priceFields, aboveTokens: tokenCountSchema })),
 })
 
 export const modelIdSchema: Schema<string> = z.string().check(
@@ -78,7 +78,7 @@ const modelFields = {
   displayName: z.exactOptional(nonEmptySchema),
   kind: z.exactOptional(z.enum(['chat', 'embedding'], { error: 'expected chat or embedding' })),
   created: z.exactOptional(z.int({ error: 'expected seconds since 1970 as an integer' })),
-  contextWindow: z.exactOptional(tokenCountSchema),
+  contextWindowTokens: z.exactOptional(tokenCountSchema),
   maxOutputTokens: z.exactOptional(tokenCountSchema),
   enforcesMaxOutput: z.exactOptional(z.boolean()),
   price: z.exactOptional(priceSchema),

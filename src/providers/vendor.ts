@@ -217,14 +217,14 @@ export function completeModel(
   defaultPrice?: Price,
 ): Model | undefined {
   const model = { ...known, ...entry }
-  const { price = defaultPrice, contextWindow = DEFAULT_CONTEXT_WINDOW_TOKENS } = model
+  const { price = defaultPrice, contextWindowTokens = DEFAULT_CONTEXT_WINDOW_TOKENS } = model
   if (price === undefined) return undefined
   return {
     ...model,
     price,
     family: model.family ?? familyOf(model.id) ?? family,
-    contextWindow,
-    maxOutputTokens: model.maxOutputTokens ?? Math.min(DEFAULT_MAX_OUTPUT_TOKENS, contextWindow),
+    contextWindowTokens,
+    maxOutputTokens: model.maxOutputTokens ?? Math.min(DEFAULT_MAX_OUTPUT_TOKENS, contextWindowTokens),
   }
 }
 

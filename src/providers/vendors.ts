@@ -47,7 +47,7 @@ function cheapestSibling(model: KnownModel, known: readonly KnownModel[]): Known
     (other) =>
       other.family === model.family &&
       isChatModel(other) &&
-      other.contextWindow >= MIN_SMALL_WINDOW_TOKENS &&
+      other.contextWindowTokens >= MIN_SMALL_WINDOW_TOKENS &&
       other.price.input <= model.price.input &&
       other.price.output <= model.price.output &&
       cost(other) < cost(model),
@@ -181,9 +181,9 @@ function modelsDevPrice(path: string, cost: JsonObject): Price {
   const [tier] = tiers
   const above = asCount(asObject(tier?.['tier'])?.['size'])
   if (tier !== undefined && above !== undefined)
-    return { ...rates(cost), long: { ...rates(tier, `${path}.tiers[0]`), above } }
+    return { ...rates(cost), long: { ...rates(tier, `${path}.tiers[0]`), aboveTokens: above } }
   if (over200k === undefined) return rates(cost)
-  return { ...rates(cost), long: { ...rates(over200k, `${path}.context_over_200k`), above: 200_000 } }
+  return { ...rates(cost), long: { ...rates(over200k, `${path}.context_over_200k`), aboveTokens: 200_000 } }
 }
 
 /** Prices are in dollars per token. */
@@ -231,7 +231,7 @@ function litellmPrice(path: string, row: JsonObject): Price {
     (field) => /^input_cost_per_token(_above_(\d+)k_tokens)$/.exec(field) ?? [],
   )
   if (suffix === undefined) return rates('')
-  return { ...rates(''), long: { ...rates(suffix), above: Number(thousands) * 1000 } }
+  return { ...rates(''), long: { ...rates(suffix), aboveTokens: Number(thousands) * 1000 } }
 }
 
 function modelOf(
@@ -240,9 +240,9 @@ function modelOf(
   limits: JsonObject,
   [context, output]: readonly [string, string],
 ): Omit<KnownModel, 'pricedAt'> {
-  const contextWindow = asCount(limits[context]) || DEFAULT_CONTEXT_WINDOW_TOKENS
-  const maxOutputTokens = asCount(limits[output]) || Math.min(DEFAULT_MAX_OUTPUT_TOKENS, contextWindow)
-  return { id, family: familyOf(id) ?? id, contextWindow, maxOutputTokens, price }
+  const contextWindowTokens = asCount(limits[context]) || DEFAULT_CONTEXT_WINDOW_TOKENS
+  const maxOutputTokens = asCount(limits[output]) || Math.min(DEFAULT_MAX_OUTPUT_TOKENS, contextWindowTokens)
+  return { id, family: familyOf(id) ?? id, contextWindowTokens, maxOutputTokens, price }
 }
 
 const MAX_PRICE = 10_000

@@ -267,7 +267,7 @@ export function tokensOutsideText({ overhead, images }: PromptWeight, model: Mod
 }
 
 export function upstreamWindowOf(model: Model): number {
-  return model.upstreamWindow ?? model.contextWindow
+  return model.upstreamWindowTokens ?? model.contextWindowTokens
 }
 
 /** A lone surrogate counts as 3 bytes. */

@@ -24,7 +24,7 @@ export interface UpstreamRequest {
   readonly headers: Readonly<Record<string, string>>
   readonly cancellation: Cancellation
   readonly keyId: string
-  /** Start of `timeouts.total`, in milliseconds since 1970. */
+  /** Start of `timeouts.totalMs`, in milliseconds since 1970. */
   readonly startedAt: number
   readonly attempts: Attempts
   /** Called before a request is sent, with the fields that the route's provider drops. */

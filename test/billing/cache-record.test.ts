@@ -29,7 +29,7 @@ const CHUNK = JSON.stringify({
 })
 
 /** A vendor that rejects requests with `logit_bias`, before it reads the prompt. */
-async function start(savings: { readonly shadow?: number }): Promise<Setting> {
+async function start(savings: { readonly shadowShare?: number }): Promise<Setting> {
   let now = Date.UTC(2026, 0, 5, 12)
   const vendor = new CachingVendor(price, () => now)
   const upstream = await startUpstream({
@@ -39,7 +39,7 @@ async function start(savings: { readonly shadow?: number }): Promise<Setting> {
       return request.stream ? { kind: 'events', items: [{ data: CHUNK }, HANG] } : reply
     },
   })
-  const models = [{ id: 'model', family: 'test', price, contextWindow: 200_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'model', family: 'test', price, contextWindowTokens: 200_000, maxOutputTokens: 1000 }]
   const gateway = createGateway({
     providers: [openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models })],
     margin: 1,
@@ -90,7 +90,7 @@ function conversation(): readonly JsonObject[] {
 describe('the bill of a conversation whose last request the vendor rejected', () => {
   it.each([
     ['a shortened request', {}, 'extreme', undefined],
-    ['a shadow trial', { shadow: 0.1 }, undefined, 'extreme'],
+    ['a shadow trial', { shadowShare: 0.1 }, undefined, 'extreme'],
   ])('has no cached tokens after %s', async (_, savings, rejectedLevel, level) => {
     const { vendor, send } = await start(savings)
     const messages = conversation()

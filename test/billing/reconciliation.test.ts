@@ -79,7 +79,7 @@ async function play(
   const vendor = new CachingVendor(price, () => now)
   const direct = new CachingVendor(price, () => now)
   const upstream = await startUpstream({ reply: vendor.reply })
-  const models = [{ id: 'model', family: 'test', price, contextWindow: 200_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'model', family: 'test', price, contextWindowTokens: 200_000, maxOutputTokens: 1000 }]
   const gateway = createGateway({
     providers: [
       openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models }),

@@ -27,7 +27,7 @@ const MARGIN = 1.5
 const PRICE = { input: 3, output: 15, cacheRead: 0.3 }
 const DEARER = { input: 5, output: 25, cacheRead: 2.5 }
 const USAGE: Usage = { ...NO_USAGE, inputTokens: 500, cacheReadTokens: 4000, outputTokens: 20 }
-const NO_TIERS = { thresholds: { vanishing: 1e9, recursive: 1e9, family: 1e9 } }
+const NO_TIERS = { thresholdTokens: { vanishing: 1e9, recursive: 1e9, family: 1e9 } }
 
 interface Setting {
   readonly gateway: Gateway
@@ -52,7 +52,7 @@ async function start(
   const { price = PRICE, ...others } = options
   const clock = { now: Date.UTC(2026, 0, 5, 12) }
   const upstream = await startUpstream({ reply })
-  const size = { family: 'test', contextWindow: 200_000, maxOutputTokens: 1000 }
+  const size = { family: 'test', contextWindowTokens: 200_000, maxOutputTokens: 1000 }
   const models = [
     { id: 'model', price, ...size },
     { id: 'other', price, ...size },

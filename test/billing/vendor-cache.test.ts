@@ -11,11 +11,11 @@ import { CachingVendor } from '../support/caching-vendor.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 
 const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWrite1h: 6 }
-const limits = { contextWindow: 200_000, maxOutputTokens: 1000, tokenizer: 'o200k' as const }
+const limits = { contextWindowTokens: 200_000, maxOutputTokens: 1000, tokenizer: 'o200k' as const }
 const MARGIN = 1.5
 
 /** Nothing but the pass through the gateway. */
-const OFF: Partial<GatewayOptions> = { cache: false, savings: { promptCache: 'off', thresholds: thresholds(1e9) } }
+const OFF: Partial<GatewayOptions> = { cache: false, savings: { promptCache: 'off', thresholdTokens: thresholds(1e9) } }
 
 interface Setting {
   readonly gateway: Gateway
@@ -70,7 +70,7 @@ describe('the bill of prompts that the vendor caches', () => {
   })
 
   it('keeps the discount of the gateway’s own markers as a saving', async () => {
-    const setting = await start(price, { ...OFF, savings: { thresholds: thresholds(1e9) } })
+    const setting = await start(price, { ...OFF, savings: { thresholdTokens: thresholds(1e9) } })
 
     const billed = await converse(setting, 'messages/model', 12, undefined, { hasPause: false })
     const unmarked = new CachingVendor(price, () => 0)

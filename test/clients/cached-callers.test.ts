@@ -40,7 +40,7 @@ function echo({ path, body }: UpstreamRequest): Reply {
 
 async function stage(): Promise<Stage & { readonly vendorRequests: readonly UpstreamRequest[] }> {
   const vendor = await startUpstream({ reply: echo })
-  const models = [{ id: 'm', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'm', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const connection = { baseUrl: vendor.baseUrl, apiKey: 'sk-vendor-secret', models }
   const started = await startStage({
     cache: {},

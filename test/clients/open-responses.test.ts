@@ -184,7 +184,7 @@ let now = 1_760_000_000_000
 
 beforeAll(async () => {
   upstream = await startUpstream()
-  const models = [{ id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'large', price: PRICE, contextWindowTokens: 200_000, maxOutputTokens: 1000 }]
   stage = await startStage({
     providers: [
       openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models }),

@@ -24,7 +24,7 @@ type VendorReply = (request: UpstreamRequest) => Reply | Promise<Reply>
 async function stage(reply: VendorReply, options: StageOptions = {}): Promise<NativeStage> {
   const vendor = await startUpstream({ reply })
   closing.push(vendor.close)
-  const models = [{ id: 'gpt-x', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'gpt-x', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const started = await startStage({
     providers: [
       openaiCompatible({

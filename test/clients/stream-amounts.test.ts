@@ -241,7 +241,7 @@ describe('the expected price of a prompt', () => {
       reply: () => ({ text: ['Yes.'], usage: { prompt_tokens: 12_000, completion_tokens: 2, total_tokens: 12_002 } }),
     })
     closers.push(upstream.close)
-    const models = [{ id: 'cached', price, contextWindow: 200_000, maxOutputTokens: 1000 }]
+    const models = [{ id: 'cached', price, contextWindowTokens: 200_000, maxOutputTokens: 1000 }]
     const stage = await start({ providers: [openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models })] })
     const amounts: number[] = []
     for (const turns of [11, 13]) {

@@ -141,7 +141,7 @@ describe('an answer of any JSON object from a message upstream', () => {
 })
 
 describe('settings that a model of another format does not support', () => {
-  async function twoVendors(fields: JsonObject, onUntranslatable: 'refuse' | 'drop' = 'refuse') {
+  async function twoVendors(fields: JsonObject, untranslatableFields: 'refuse' | 'drop' = 'refuse') {
     const upstream = await startUpstream()
     closing.push(upstream.close)
     const models = [
@@ -154,7 +154,7 @@ describe('settings that a model of another format does not support', () => {
         openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models }),
       ],
       limits: { maxTemperature: 2 },
-      onUntranslatable,
+      policies: { untranslatableFields },
     })
     const path = 'max_tokens' in fields ? 'messages' : 'chat/completions'
     const answered = await fetch(`${url}/v1/${path}`, {
@@ -186,7 +186,7 @@ describe('settings that a model of another format does not support', () => {
     expect(await twoVendors({ model, ...fields })).toMatchObject({ status: 200, sent: expected, ignored })
   })
 
-  it('are rejected by default, and are dropped and listed with onUntranslatable: drop', async () => {
+  it('are rejected by default, and are dropped and listed with untranslatableFields: drop', async () => {
     const fields = {
       model: 'anthropic/plain',
       logprobs: true,

@@ -65,7 +65,12 @@ describe('money', () => {
   })
 
   it('uses the long prices for a prompt above the limit, including cached tokens', () => {
-    const price = { input: 1, output: 5, cacheRead: 0.1, long: { above: 100, input: 2, output: 10, cacheRead: 0.2 } }
+    const price = {
+      input: 1,
+      output: 5,
+      cacheRead: 0.1,
+      long: { aboveTokens: 100, input: 2, output: 10, cacheRead: 0.2 },
+    }
     const short = { ...NO_USAGE, inputTokens: 60, cacheReadTokens: 40, outputTokens: 10 }
     expect(costOf(short, price)).toBe(60_000 + 4000 + 50_000)
     expect(costOf({ ...short, inputTokens: 61 }, price)).toBe(122_000 + 8000 + 100_000)

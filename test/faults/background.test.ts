@@ -22,7 +22,7 @@ async function start(
 ): Promise<BackgroundStage> {
   const vendor = await startUpstream({ reply })
   closing.push(vendor.close)
-  const models = [{ id: 'gpt-x', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'gpt-x', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const native = openaiCompatible({ name: 'native', baseUrl: vendor.baseUrl, models, responses: true })
   const storedResponse: Provider['storedResponse'] = async (call) => {
     onPoll(call)
@@ -118,7 +118,7 @@ describe('a background response', () => {
     const polls: number[] = []
     const stage = await start(
       ({ method }) => (method === 'POST' ? replyWith('queued') : completed()),
-      ({ timeouts }) => polls.push(timeouts.total),
+      ({ timeouts }) => polls.push(timeouts.totalMs),
     )
     await sendRequest(stage, BODY, { path: PATH })
 

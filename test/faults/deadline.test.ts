@@ -51,7 +51,7 @@ describe('the money of a request', () => {
   it('of a stream without a reader is settled after the deadline, for the received part', async () => {
     const stage = await start({
       key: KEY,
-      timeouts: { total: 300 },
+      timeouts: { totalMs: 300 },
       reply: (request) => ({ kind: 'events', items: flood(request) }),
     })
     await openUnread(stage)
@@ -69,14 +69,14 @@ describe('the money of a request', () => {
 })
 
 describe('time options', () => {
-  it.each([0, 1.5, 86_400_001, Infinity, '600'])('timeouts.total of %s is an error at the start', (total) => {
-    const options = { providers: [extractive()], timeouts: { total } }
-    expect(() => Reflect.apply(createGateway, undefined, [options])).toThrow(/timeouts\.total/)
+  it.each([0, 1.5, 86_400_001, Infinity, '600'])('timeouts.totalMs of %s is an error at the start', (totalMs) => {
+    const options = { providers: [extractive()], timeouts: { totalMs } }
+    expect(() => Reflect.apply(createGateway, undefined, [options])).toThrow(/timeouts\.totalMs/)
   })
 
   it.each<[string, unknown]>([
-    ['failureRate', 0],
-    ['failureRate', 1.1],
+    ['failureShare', 0],
+    ['failureShare', 1.1],
     ['minRequests', 0],
     ['windowMs', 999],
     ['openMs', 1],

@@ -42,7 +42,7 @@ interface Setup {
 async function start(more: JsonObject = {}): Promise<Setup> {
   const vendor = await startUpstream({ reply: () => ({ kind: 'json', value: ANSWER }) })
   closing.push(vendor.close)
-  const models = [{ id: 'gpt-x', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'gpt-x', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const settings = { baseUrl: vendor.baseUrl, apiKey: 'sk-vendor', models, responses: true }
   const stage = await startStage({
     providers: [openaiCompatible({ name: 'native', ...settings }), openaiCompatible({ name: 'second', ...settings })],

@@ -38,7 +38,7 @@ const written: unknown[] = []
 
 beforeAll(async () => {
   upstream = await startUpstream()
-  const models = [{ id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'large', price: PRICE, contextWindowTokens: 200_000, maxOutputTokens: 1000 }]
   stage = await startStage({
     providers: [
       openaiCompatible({
@@ -54,7 +54,7 @@ beforeAll(async () => {
     ],
     log: (record) => written.push(record),
     runtime: { random: () => 0 },
-    timeouts: { idle: 100, firstByte: 2_000, total: 4_000 },
+    timeouts: { idleMs: 100, firstByteMs: 2_000, totalMs: 4_000 },
   })
   other = (await stage.gateway.keys.create({ name: 'other' })).value
   for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace'] as const) {

@@ -45,8 +45,8 @@ const frames = [...events.map((event) => `data: ${JSON.stringify(event)}\n\n`), 
 let gateway: Gateway
 let secret: string
 
-async function start(contextWindow: number, answer: () => Response | Promise<Response>): Promise<void> {
-  const model = { id: 'large', price: { input: 1, output: 2 }, contextWindow, maxOutputTokens: 100 }
+async function start(contextWindowTokens: number, answer: () => Response | Promise<Response>): Promise<void> {
+  const model = { id: 'large', price: { input: 1, output: 2 }, contextWindowTokens, maxOutputTokens: 100 }
   gateway = createGateway({
     providers: [openaiCompatible({ name: 'mock', baseUrl: 'http://upstream/v1', models: [model] })],
     store: memoryStore(),

@@ -374,7 +374,7 @@ describe('a budget', () => {
 
   it('reserves the cost of the more expensive of two providers', async () => {
     const upstream = (await startOne({})).upstream
-    const model = { id: 'large', contextWindow: 200_000, maxOutputTokens: 1000 }
+    const model = { id: 'large', contextWindowTokens: 200_000, maxOutputTokens: 1000 }
     const stage = await startOne(
       {
         budget_limit_cents: 1,

@@ -71,7 +71,9 @@ describe('partial output', () => {
 })
 
 describe('the beta of a million tokens of context', () => {
-  const models = (contextWindow: number) => [{ id: 'large', price: PRICE, contextWindow, maxOutputTokens: 1000 }]
+  const models = (contextWindowTokens: number) => [
+    { id: 'large', price: PRICE, contextWindowTokens, maxOutputTokens: 1000 },
+  ]
   const betaOf = async (windows: readonly number[]): Promise<string | undefined> => {
     const probe = await start()
     const { url } = probe.upstream
@@ -100,7 +102,7 @@ describe('a prompt above the context window', () => {
   const content = Array.from({ length: 30_000 }, (_, at) => `${at % 10}`).join(' ')
 
   it('reserves its own size and not that of the window', async () => {
-    const small = { id: 'large', price: PRICE, contextWindow: 10_000, maxOutputTokens: 1000 }
+    const small = { id: 'large', price: PRICE, contextWindowTokens: 10_000, maxOutputTokens: 1000 }
     const probe = await start()
     const stage = await start({
       providers: [openaiCompatible({ name: 'chat', baseUrl: probe.upstream.baseUrl, models: [small] })],

@@ -44,8 +44,8 @@ describe.each([
   it('is read once: neither its vendor nor another one is called again', async () => {
     const { fetch, calls, sentMib } = createVendors()
     const models = [
-      { id: 'large', price: { input: 1, output: 2 }, contextWindow: 100_000, maxOutputTokens: 1000 },
-      { id: 'embed', kind: 'embedding', price: { input: 1, output: 0 }, contextWindow: 8000, maxOutputTokens: 1 },
+      { id: 'large', price: { input: 1, output: 2 }, contextWindowTokens: 100_000, maxOutputTokens: 1000 },
+      { id: 'embed', kind: 'embedding', price: { input: 1, output: 0 }, contextWindowTokens: 8000, maxOutputTokens: 1 },
     ] as const
     const vendor = (name: string) => openaiCompatible({ name, baseUrl: `http://${name}.test/v1`, models })
     const gateway = createGateway({

@@ -31,7 +31,7 @@ async function startWith(
     embed: never,
     ...provider,
   }
-  const timeouts = { connect: totalMs, firstByte: totalMs, idle: totalMs, total: totalMs }
+  const timeouts = { connectMs: totalMs, firstByteMs: totalMs, idleMs: totalMs, totalMs }
   const runtime = { random: () => 0 }
   const gateway = createGateway({ providers: [own], store, cache: false, timeouts, runtime, passthrough })
   const { value: secret } = await gateway.keys.create({ name: 'k', budget_limit_cents: 1000 })

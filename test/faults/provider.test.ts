@@ -299,7 +299,7 @@ describe('tries', () => {
 })
 
 describe('a slow upstream', () => {
-  const timeouts = { firstByte: 60, idle: 60, total: 120 }
+  const timeouts = { firstByteMs: 60, idleMs: 60, totalMs: 120 }
 
   it.each(FORMAT_PAIRS)('that sends nothing ends with 504 ($name)', async ({ path, body }) => {
     for (const stream of [false, true]) {
@@ -328,7 +328,7 @@ describe('a slow upstream', () => {
     await stage.upstream.last.aborted
   })
 
-  it('that never ends is aborted after timeouts.total', async () => {
+  it('that never ends is aborted after timeouts.totalMs', async () => {
     const stage = await startOne(
       {
         kind: 'by-hand',
@@ -338,7 +338,7 @@ describe('a slow upstream', () => {
           response.once('close', () => clearInterval(timer))
         },
       },
-      { timeouts: { total: 120 } },
+      { timeouts: { totalMs: 120 } },
     )
 
     expectErrorResponse(await sendRequest(stage, CHAT.body), { status: 504, type: 'upstream_error' })

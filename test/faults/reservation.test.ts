@@ -17,7 +17,7 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const PRICE = { input: 1, output: 2 }
-const MODEL = { id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }
+const MODEL = { id: 'large', price: PRICE, contextWindowTokens: 200_000, maxOutputTokens: 1000 }
 const EXCEEDED = { status: 402, type: 'budget_exceeded_error', code: 'budget_exceeded' }
 /** Nano-dollars per cent; a prompt token costs 1,000. */
 const CENT = 10_000_000
@@ -269,7 +269,7 @@ describe('vendor tools', () => {
   })
 
   it.each(works)('is refused with vendorTools: refuse: %s', async (_, path, body) => {
-    const stage = await start({}, { limits: { vendorTools: 'refuse' } })
+    const stage = await start({}, { policies: { vendorTools: 'refuse' } })
     expectErrorResponse(await sendRequest(stage, body, { path }), {
       status: 403,
       type: 'permission_error',
@@ -280,7 +280,7 @@ describe('vendor tools', () => {
   })
 
   it.each(works)('is billed in full with vendorTools: allow: %s', async (_, path, body) => {
-    const stage = await start({ budget_limit_cents: 5 }, { limits: { vendorTools: 'allow' } })
+    const stage = await start({ budget_limit_cents: 5 }, { policies: { vendorTools: 'allow' } })
     expect((await sendRequest(stage, body, { path })).status).toBe(200)
     expect(await stage.store.spent('budget')).toBeGreaterThan(VENDOR_READING * 1000)
   })
@@ -328,7 +328,7 @@ describe('a field that chooses a higher price', () => {
   })
 
   it.each(fields)('is sent where the operator allows it: %s', async (_, { path, body }, field) => {
-    const stage = await start({}, { limits: { surcharges: 'allow' } })
+    const stage = await start({}, { policies: { surcharges: 'allow' } })
     expect((await sendRequest(stage, { ...body, ...field }, { path })).status).toBe(200)
     expect(callCount(stage)).toBe(1)
   })
@@ -374,7 +374,7 @@ describe('audio input, which vendors bill above the price of text', () => {
   })
 
   it('is sent where the operator allows it', async () => {
-    const stage = await start({}, { limits: { surcharges: 'allow' } })
+    const stage = await start({}, { policies: { surcharges: 'allow' } })
     for (const body of bodies) expect((await sendRequest(stage, body)).status).toBe(200)
     expect(callCount(stage)).toBe(2)
   })
@@ -428,7 +428,7 @@ describe('a model that the vendor may choose instead, whose tokens it does not r
     for (const models of [['cheap'], ['cheap', 'large'], ['vendor/cheap'], []]) {
       expect((await sendRequest(stage, { ...CHAT.body, models })).status).toBe(200)
     }
-    const lax = await startVendor({ limits: { surcharges: 'allow' } })
+    const lax = await startVendor({ policies: { surcharges: 'allow' } })
     for (const field of [{ models: ['dear', 'unknown'] }, { preset: 'best' }]) {
       expect((await sendRequest(lax, { ...CHAT.body, ...field })).status).toBe(200)
     }

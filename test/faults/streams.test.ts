@@ -180,7 +180,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('a stream on the $name', (endpoint) => 
         const { before, words } = splitAtText(request)
         return events([...before, ...words.slice(0, 2), HANG])
       },
-      { timeouts: { idle: 300 } },
+      { timeouts: { idleMs: 300 } },
     )
     const received = await stream(stage, endpoint)
 

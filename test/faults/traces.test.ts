@@ -187,7 +187,7 @@ describe('background work', () => {
   })
 
   it('logs an internal error of the trial of a tier, and answers the request', async () => {
-    const stage = await startOne({ savings: { shadow: 1, tiers: bug } })
+    const stage = await startOne({ savings: { shadowShare: 1, tiers: bug } })
     const response = await post(stage, '/v1/messages', {
       body: { model: MESSAGE_MODEL, max_tokens: 5, messages: [{ role: 'user', content: 'Hi' }] },
     })

@@ -24,7 +24,7 @@ afterEach(async () => {
 async function start(items: readonly StreamItem[]): Promise<VendorStage> {
   const vendor = await startUpstream({ reply: () => ({ kind: 'events', items }) })
   closing.push(vendor.close)
-  const models = [{ id: 'large', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'large', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const native = openaiCompatible({ name: 'native', baseUrl: vendor.baseUrl, models, responses: true })
   const stage = await startStage({ providers: [native, anthropic({ baseUrl: vendor.url, apiKey: 'x', models })] })
   closing.push(stage.close)

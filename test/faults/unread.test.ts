@@ -43,24 +43,24 @@ describe('the events of a stream', () => {
   it('contain no heartbeats while the client does not read', () => {
     const { calls, events, runtime, drain } = fullReader()
     events.write('data: 1\n\n')
-    runtime.advance(timeouts.total - 1)
+    runtime.advance(timeouts.totalMs - 1)
     expect(calls).toEqual(['write'])
     drain()
     runtime.advance(DEFAULT_LIMITS.heartbeatMs)
     expect(calls).toEqual(['write', 'write'])
   })
 
-  it('end when the client does not read for timeouts.total', () => {
+  it('end when the client does not read for timeouts.totalMs', () => {
     const { calls, events, runtime } = fullReader()
     events.write('data: 1\n\n')
-    runtime.advance(timeouts.total + DEFAULT_LIMITS.heartbeatMs)
+    runtime.advance(timeouts.totalMs + DEFAULT_LIMITS.heartbeatMs)
     expect(calls).toEqual(['write', 'destroy'])
     expect(runtime.pending()).toBe(0)
   })
 })
 
 describe('the body of gateway.fetch', () => {
-  it('ends when it is not read for timeouts.total', async () => {
+  it('ends when it is not read for timeouts.totalMs', async () => {
     let skippedMs = 0
     stage = await startStage({
       reply: (request) => ({ kind: 'events', items: buildEvents(request, { text: ['One', ' two', ' three'] }) }),
@@ -68,7 +68,7 @@ describe('the body of gateway.fetch', () => {
       limits: { heartbeatMs: 20 },
     })
     const reader = getReader(await post(stage, CHAT.path, { body: STREAM }))
-    skippedMs = timeouts.total
+    skippedMs = timeouts.totalMs
     await expect(reader.closed).rejects.toThrow('ended before it was complete')
   })
 

@@ -112,7 +112,7 @@ type Front = keyof typeof FRONTS
 async function start(vendor: Vendor, front: Front, items: readonly StreamItem[]): Promise<VendorStage> {
   const upstream = await startUpstream({ reply: () => ({ kind: 'events', items }) })
   closing.push(upstream.close)
-  const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindow: 100_000, maxOutputTokens: 5000 }]
+  const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindowTokens: 100_000, maxOutputTokens: 5000 }]
   const provider = {
     chat: () => openaiCompatible({ name: 'vendor', baseUrl: upstream.baseUrl, models }),
     responses: () => openaiCompatible({ name: 'vendor', baseUrl: upstream.baseUrl, models, responses: true }),

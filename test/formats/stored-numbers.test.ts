@@ -20,10 +20,10 @@ async function start(): Promise<{ readonly stage: Stage; readonly vendor: Upstre
   const vendor = await startUpstream({
     reply: ({ path }) => (path.endsWith('/responses') ? { kind: 'json', value: response } : 'Yes.'),
   })
-  const models = [{ id: 'm', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'm', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const options = { baseUrl: vendor.baseUrl, apiKey: 'sk-upstream-secret', models }
   const stage = await startStage({
-    onUntranslatable: 'drop',
+    policies: { untranslatableFields: 'drop' },
     providers: [
       openaiCompatible({ name: 'native', ...options, responses: true }),
       openaiCompatible({ name: 'plain', ...options }),

@@ -8,7 +8,7 @@ import { createTestGovernance, usage, type TestGovernance } from './test-governa
 const model = (id: string, input: number): Model => ({
   id,
   family: 'f',
-  contextWindow: 1_000_000,
+  contextWindowTokens: 1_000_000,
   maxOutputTokens: 1000,
   price: { input, output: 1 },
 })

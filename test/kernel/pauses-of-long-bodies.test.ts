@@ -32,7 +32,7 @@ async function turnsOf(messageCount: number): Promise<readonly number[]> {
       openaiCompatible({
         name: 'test',
         baseUrl: 'http://upstream/v1',
-        models: [{ id: 'large', price, contextWindow: 10_000_000, maxOutputTokens: 100 }],
+        models: [{ id: 'large', price, contextWindowTokens: 10_000_000, maxOutputTokens: 100 }],
       }),
     ],
     runtime: {
@@ -121,7 +121,7 @@ it('lets other requests run between the translation of 9,999 messages and the wr
     providers: [
       anthropic({
         apiKey: 'none',
-        models: [{ id: 'large', price, contextWindow: 10_000_000, maxOutputTokens: 100 }],
+        models: [{ id: 'large', price, contextWindowTokens: 10_000_000, maxOutputTokens: 100 }],
       }),
     ],
     runtime: { fetch: () => Promise.resolve(Response.json(message)) },

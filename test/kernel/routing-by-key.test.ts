@@ -51,7 +51,12 @@ async function start(
       return replies[name]?.(request) ?? `Hello from ${name}.`
     },
   })
-  const models = ['large', 'small'].map((id) => ({ id, price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }))
+  const models = ['large', 'small'].map((id) => ({
+    id,
+    price: PRICE,
+    contextWindowTokens: 200_000,
+    maxOutputTokens: 1000,
+  }))
   const gateway = createGateway({
     providers: (['a', 'b', 'c'] as const).map((name) =>
       openaiCompatible({ name, baseUrl: `${upstream.url}/${name}`, models }),

@@ -89,7 +89,7 @@ it('in any order of events, budgets are not exceeded, accept every request that 
     fc.asyncProperty(fc.scheduler(), acts, fc.array(change, { maxLength: 3 }), async (schedule, requests, changes) => {
       const store = limitCheckingStore(() => NOON)
       const reported = new Map<number, number>()
-      const models = ['large'].map((id) => ({ id, price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }))
+      const models = ['large'].map((id) => ({ id, price: PRICE, contextWindowTokens: 200_000, maxOutputTokens: 1000 }))
       const gateway = createGateway({
         providers: [
           openaiCompatible({ name: 'chat', baseUrl: 'http://upstream/v1', models }),

@@ -56,7 +56,7 @@ beforeAll(async () => {
   const models = ['large', 'small'].map((id) => ({
     id,
     price: PRICE,
-    contextWindow: 200_000,
+    contextWindowTokens: 200_000,
     maxOutputTokens: 1000,
     ...(id === 'large' && { small: 'small' }),
   }))
@@ -72,7 +72,7 @@ beforeAll(async () => {
     margin: 3.25,
     passthrough: { images: { price }, audio: { price } },
     cache: {},
-    savings: { thresholds: { vanishing: 500, recursive: 500, family: 500 } },
+    savings: { thresholdTokens: { vanishing: 500, recursive: 500, family: 500 } },
     key: { name: 'caller' },
   })
 })

@@ -20,7 +20,7 @@ enableTranslation()
 const model: Model = {
   id: 'upstream-model',
   family: 'f',
-  contextWindow: 10_000_000,
+  contextWindowTokens: 10_000_000,
   maxOutputTokens: 1000,
   price: { input: 1, output: 1 },
   imageTokens: 1,

@@ -5,7 +5,7 @@ import { cases, fc } from '../support/properties.ts'
 import { PRICE } from '../support/stage.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 
-const MODEL = { id: 'org/large', price: PRICE, contextWindow: 1_000_000, maxOutputTokens: 1000 }
+const MODEL = { id: 'org/large', price: PRICE, contextWindowTokens: 1_000_000, maxOutputTokens: 1000 }
 const NAME = '"vendor/org/large"'
 
 let upstream: Upstream

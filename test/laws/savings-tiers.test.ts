@@ -42,7 +42,7 @@ async function countFixedTokens(prompt: Prompt): Promise<number> {
 describe.each(steerings)('for any conversation, with %s', (_, steering) => {
   const optimize = async (prompt: Prompt) => {
     const { small } = smallModel((text) => `Facts and values: ${text.slice(0, 200)}`)
-    const waterfall = waterfallOf({ thresholds: { vanishing: 9000, recursive: 14_000, family: 4000 } })
+    const waterfall = waterfallOf({ thresholdTokens: { vanishing: 9000, recursive: 14_000, family: 4000 } })
     return waterfall(jobOf(prompt, { steering, small }))
   }
 

@@ -45,7 +45,7 @@ async function send(
 ): Promise<{ readonly violations: readonly string[]; readonly rewrites: number }> {
   const { small } = smallModel((text) => `Facts and values: ${text.slice(0, 200)}`)
   const thresholds = { vanishing: 9000, recursive: 14_000, family: 4000 }
-  const waterfall = waterfallOf({ thresholds, store: textStore().store, ...options })
+  const waterfall = waterfallOf({ thresholdTokens: thresholds, store: textStore().store, ...options })
   const format = FORMATS[dialect]
   const violations: string[] = []
   let rewrites = 0

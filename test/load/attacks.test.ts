@@ -142,7 +142,7 @@ it('a thousand concurrent attacks are billed at most the budget, and all usage t
   const store = limitCheckingStore(() => NOON)
   const vendor = (upstream = await startUpstream({ reply }))
   const log: LogRecord[] = []
-  const model = { id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }
+  const model = { id: 'large', price: PRICE, contextWindowTokens: 200_000, maxOutputTokens: 1000 }
   const at = (stage = await startStage({
     store,
     margin: 1,

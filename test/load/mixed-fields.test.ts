@@ -22,7 +22,7 @@ const OUTPUT = 2000
 const MODEL = {
   id: 'large',
   price: { input: 1, output: 2, cacheWrite: 1.25, cacheWrite1h: 2 },
-  contextWindow: 200_000,
+  contextWindowTokens: 200_000,
   maxOutputTokens: 1000,
 }
 
@@ -172,7 +172,7 @@ it(`${BODIES} bodies of mixed fields on one budget are billed what the vendor bi
   const at = (stage = await startStage({
     store,
     margin: MARGIN,
-    onUntranslatable: 'drop',
+    policies: { untranslatableFields: 'drop' },
     log: (record) => void log.push(record),
     runtime: { now: () => NOON, random: () => 0 },
     key: { name: 'mixed', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 },

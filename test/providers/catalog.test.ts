@@ -30,7 +30,7 @@ describe.each([
     // Only the first version of GPT-4o has no prompt cache.
     if (model.id !== 'gpt-4o-2024-05-13') expect(model.price.cacheRead).toBeLessThan(model.price.input)
     expect(model.pricedAt).toMatch(/^2026-\d\d-\d\d$/)
-    expect(model.maxOutputTokens).toBeLessThanOrEqual(model.contextWindow)
+    expect(model.maxOutputTokens).toBeLessThanOrEqual(model.contextWindowTokens)
     expect(isSafeModelName(model.id)).toBe(true)
   })
 
@@ -164,7 +164,7 @@ describe('the directory', () => {
 
   it('lists the identifiers of the message gateway with their context windows and defaults', () => {
     const directory = createModelDirectory({ providers: vendors })
-    const windows = anthropicCatalog.aliases.map(({ id }) => [id, directory.resolve(id)?.model.contextWindow])
+    const windows = anthropicCatalog.aliases.map(({ id }) => [id, directory.resolve(id)?.model.contextWindowTokens])
     expect(windows).toEqual([
       ['model-sonnet-4-20250514', 200_000],
       ['model-sonnet-4-20250514-optim', 128_000],
@@ -199,24 +199,24 @@ describe('the directory', () => {
 
   it('lets an operator change the target of an alias, and add an alias', () => {
     const aliases = [
-      { id: 'model-opus-4-20250514', target: 'local/big', contextWindow: 64_000, maxOutputTokens: 1000 },
+      { id: 'model-opus-4-20250514', target: 'local/big', contextWindowTokens: 64_000, maxOutputTokens: 1000 },
       { id: 'fast', target: 'local/small', displayName: 'The fast one', thresholdFactor: 2 },
     ]
     const directory = createModelDirectory({ providers: [local], catalog: { aliases } })
     expect(directory.list().map(({ name }) => name)).toEqual(['model-opus-4-20250514', 'fast'])
     expect(directory.resolve('model-opus-4-20250514')).toMatchObject({
       provider: { name: 'local' },
-      model: { id: 'big', contextWindow: 64_000, maxOutputTokens: 1000 },
+      model: { id: 'big', contextWindowTokens: 64_000, maxOutputTokens: 1000 },
     })
     expect(directory.resolve('fast')?.model).toMatchObject({ displayName: 'The fast one', thresholdFactor: 2 })
   })
 
   it('limits the context window of an alias to that of its target', () => {
     const aliases = [
-      { id: 'a', target: 'anthropic/claude-haiku-4-5', contextWindow: 900_000, maxOutputTokens: 900_000 },
+      { id: 'a', target: 'anthropic/claude-haiku-4-5', contextWindowTokens: 900_000, maxOutputTokens: 900_000 },
     ]
     const model = createModelDirectory({ providers: vendors, catalog: { aliases } }).resolve('a')?.model as Model
-    expect([model.contextWindow, model.maxOutputTokens]).toEqual([200_000, 64_000])
+    expect([model.contextWindowTokens, model.maxOutputTokens]).toEqual([200_000, 64_000])
   })
 
   it('sets no sampling parameters for an alias whose target rejects them', () => {
@@ -233,18 +233,18 @@ describe('the directory', () => {
   it('lets an operator change and add models without changing the provider', () => {
     const models = [
       { id: 'openai/gpt-4o', price: { input: 1, output: 2 } },
-      { id: 'anthropic/claude-next', price: { input: 1, output: 2 }, contextWindow: 10_000 },
+      { id: 'anthropic/claude-next', price: { input: 1, output: 2 }, contextWindowTokens: 10_000 },
     ]
     const directory = createModelDirectory({ providers: vendors, catalog: { models } })
     expect(directory.resolve('openai/gpt-4o')?.model).toMatchObject({
       id: 'gpt-4o',
       price: { input: 1, output: 2 },
-      contextWindow: 128_000,
+      contextWindowTokens: 128_000,
     })
     expect(directory.resolve('anthropic/claude-next')?.model).toEqual({
       id: 'claude-next',
       family: 'claude',
-      contextWindow: 10_000,
+      contextWindowTokens: 10_000,
       maxOutputTokens: 10_000,
       price: { input: 1, output: 2 },
     })
@@ -303,7 +303,7 @@ describe('the directory', () => {
 
 describe('the price of a custom provider', () => {
   const customProvider = (price: unknown, unlisted?: unknown): Provider => {
-    const model = { id: 'm', family: 'f', contextWindow: 1000, maxOutputTokens: 100 }
+    const model = { id: 'm', family: 'f', contextWindowTokens: 1000, maxOutputTokens: 100 }
     return {
       ...extractive({ name: 'custom' }),
       models: [{ ...model, id: 'first', price: { input: 1, output: 1 } }, { ...model, price } as Model],
@@ -316,7 +316,11 @@ describe('the price of a custom provider', () => {
     ['that is NaN', { input: NaN, output: 1 }, 'price.input: expected dollars per million tokens, got NaN'],
     ['that is infinite', { input: 1, output: Infinity }, 'price.output: expected dollars'],
     ['that is negative', { input: 1, output: -1 }, 'price.output: expected dollars'],
-    ['without a price of long prompts', { input: 1, output: 1, long: { above: 9, input: 1 } }, 'price.long.output:'],
+    [
+      'without a price of long prompts',
+      { input: 1, output: 1, long: { aboveTokens: 9, input: 1 } },
+      'price.long.output:',
+    ],
     ['that is missing', undefined, 'price: expected an object, got undefined'],
   ])('%s is rejected at the start by its path', (_name, price, message) => {
     expect(() => createModelDirectory({ providers: [extractive(), customProvider(price)] })).toThrow(

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createCircuitBreaker, type CircuitBreaker, type CircuitPermit } from '../../src/providers/circuit-breaker.ts'
 import { fc } from '../support/properties.ts'
 
-const OPTIONS = { failureRate: 0.5, minRequests: 4, windowMs: 10_000, openMs: 5000, probesPerSecond: 1 }
+const OPTIONS = { failureShare: 0.5, minRequests: 4, windowMs: 10_000, openMs: 5000, probesPerSecond: 1 }
 
 interface Asking {
   readonly key?: string

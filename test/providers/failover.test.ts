@@ -232,7 +232,7 @@ describe('calling candidates', () => {
   })
 
   it('does not wait beyond the deadline of a call', async () => {
-    const { failover, run, waits } = createTestFailover({ timeouts: { ...timeouts, total: 600 } })
+    const { failover, run, waits } = createTestFailover({ timeouts: { ...timeouts, totalMs: 600 } })
     const one = createScriptedProvider('one', failure('upstream'))
     await failureOf(run(failover.complete([one], call())))
     expect([one.calls.length, waits]).toEqual([2, [250]])
@@ -396,11 +396,11 @@ describe('the deadline', () => {
   }
 
   it('limits the time of a request over all calls and candidates', async () => {
-    const { failover, run, runtime } = createTestFailover({ timeouts: { ...timeouts, total: 10_000 } })
+    const { failover, run, runtime } = createTestFailover({ timeouts: { ...timeouts, totalMs: 10_000 } })
     const one = slow('one', 4000, runtime, failure('upstream'), late())
     const two = slow('two', 0, runtime, whole)
     expect((await run(failover.complete([one, two], call()))).route.provider.name).toBe('two')
-    const given = [...one.calls, ...two.calls].map(({ timeouts: { total } }) => total)
+    const given = [...one.calls, ...two.calls].map(({ timeouts: { totalMs: total } }) => total)
     expect(given).toEqual([10_000, 10_000 - 4250, 10_000 - 8250])
   })
 
@@ -408,11 +408,11 @@ describe('the deadline', () => {
     const { failover, run } = createTestFailover()
     const one = createScriptedProvider('one', whole)
     await run(failover.complete([one], call(undefined, 'key', NOW - 60_000)))
-    expect(one.calls[0]?.timeouts.total).toBe(timeouts.total - 60_000)
+    expect(one.calls[0]?.timeouts.totalMs).toBe(timeouts.totalMs - 60_000)
   })
 
   it('prevents calls to other candidates once it has passed', async () => {
-    const { failover, run, runtime } = createTestFailover({ timeouts: { ...timeouts, total: 10_000 } })
+    const { failover, run, runtime } = createTestFailover({ timeouts: { ...timeouts, totalMs: 10_000 } })
     const one = slow('one', 10_000, runtime, late())
     const two = createScriptedProvider('two', whole)
     expect((await failureOf(run(failover.complete([one, two], call())))).kind).toBe('upstream-timeout')
@@ -443,7 +443,7 @@ describe('the deadline', () => {
       stream: async () => ({ ignored: [], answer: { [Symbol.asyncIterator]: () => stuck } }),
     }
     const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call(), createChunkStream))
-    runtime.advance(timeouts.total - 1)
+    runtime.advance(timeouts.totalMs - 1)
     expect(left).toBe(0)
     runtime.advance(1)
     expect(left).toBe(1)
@@ -575,7 +575,7 @@ describe('circuits', () => {
     const outcomes = []
     for (const spent of [0, 6000]) {
       const breaker = createCircuitBreaker({ minRequests: 1 })
-      const fixture = createTestFailover({ tries: 1, breaker, timeouts: { ...timeouts, total: 10_000 } })
+      const fixture = createTestFailover({ tries: 1, breaker, timeouts: { ...timeouts, totalMs: 10_000 } })
       const slow = (name: string, ms: number): Route => {
         const complete: Provider['complete'] = () => {
           fixture.runtime.advance(ms)

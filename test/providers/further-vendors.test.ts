@@ -111,7 +111,7 @@ describe('keys', () => {
 
   it('ends a call whose key never resolves', async () => {
     const provider = openai({ baseUrl: upstream.baseUrl, apiKey: () => new Promise<string>(() => {}) })
-    gateway = createGateway({ providers: [provider], cache: false, timeouts: { total: 50 } })
+    gateway = createGateway({ providers: [provider], cache: false, timeouts: { totalMs: 50 } })
     const key = await gateway.keys.create({ name: 'vendors' })
 
     const response = await gateway.fetch('http://gateway.test/v1/chat/completions', {

@@ -383,7 +383,7 @@ describe('deadlines', () => {
     upstream.reply = () => ({ kind: 'hang' })
     const failure = failureOf(stream())
     const request = await upstream.waitForRequest(1)
-    runtime.advance(timeouts.firstByte - 1)
+    runtime.advance(timeouts.firstByteMs - 1)
     expect(request.isAborted).toBe(false)
     runtime.advance(1)
     expect(await failure).toMatchObject({
@@ -398,7 +398,7 @@ describe('deadlines', () => {
     upstream.reply = () => ({ kind: 'hang' })
     const failure = failureOf(complete())
     const request = await upstream.waitForRequest(1)
-    runtime.advance(timeouts.total - 1)
+    runtime.advance(timeouts.totalMs - 1)
     expect(request.isAborted).toBe(false)
     runtime.advance(1)
     expect(await failure).toMatchObject({
@@ -417,7 +417,7 @@ describe('deadlines', () => {
     provider = create({ transport })
     const answer = complete()
     await begun
-    runtime.advance(timeouts.total - 1)
+    runtime.advance(timeouts.totalMs - 1)
     open()
     expect(textOfCompletion((await answer).answer)).toBe('late')
     expect(runtime.pending()).toBe(0)
@@ -430,7 +430,7 @@ describe('deadlines', () => {
     provider = create({ transport })
     const failure = failureOf(complete())
     await begun
-    runtime.advance(timeouts.total)
+    runtime.advance(timeouts.totalMs)
     expect(await failure).toMatchObject({ kind: 'upstream-timeout', details: { isLocalFault: true } })
     await transport.close()
   })
@@ -443,21 +443,21 @@ describe('deadlines', () => {
         return noNetwork(request, handler)
       },
     })
-    await failureOf(complete({ timeouts: { ...timeouts, total: 700 } }))
+    await failureOf(complete({ timeouts: { ...timeouts, totalMs: 700 } }))
     await failureOf(complete())
-    expect(waits).toEqual([700, timeouts.connect])
+    expect(waits).toEqual([700, timeouts.connectMs])
   })
 
   it('a stream that stalls ends after the idle timeout, counted from the last read', async () => {
     upstream.reply = () => events(say('x'), say('y'), HANG)
     const steps = readChunks((await stream()).answer)
     await steps.next()
-    runtime.advance(timeouts.idle * 3)
+    runtime.advance(timeouts.idleMs * 3)
     expect(textOf([(await steps.next()).value])).toBe('y')
     const failure = failureOf(steps.next())
-    runtime.advance(timeouts.idle - 1)
+    runtime.advance(timeouts.idleMs - 1)
     expect(upstream.last.isAborted).toBe(false)
-    runtime.advance(timeouts.idle)
+    runtime.advance(timeouts.idleMs)
     expect(await failure).toMatchObject({
       kind: 'upstream-timeout',
       message: 'The provider "tiny" did not send more data within 60 seconds.',
@@ -470,7 +470,7 @@ describe('deadlines', () => {
     upstream.reply = () => events(say('x'), HANG)
     const steps = readChunks((await stream()).answer)
     await steps.next()
-    runtime.advance(timeouts.total)
+    runtime.advance(timeouts.totalMs)
     expect(await failureOf(steps.next())).toMatchObject({
       kind: 'upstream-timeout',
       message: 'The provider "tiny" did not finish its answer within 600 seconds.',

@@ -57,8 +57,8 @@ describe('priceList', () => {
       tokenizer: 'o200k',
     })
     expect(provider.model('gpt-of-tomorrow')).toMatchObject({
-      price: { input: 3, output: 12, cacheRead: 0.3, long: { above: 200_000, input: 6, output: 18 } },
-      contextWindow: 1_000_000,
+      price: { input: 3, output: 12, cacheRead: 0.3, long: { aboveTokens: 200_000, input: 6, output: 18 } },
+      contextWindowTokens: 1_000_000,
       maxOutputTokens: 64_000,
       pricedAt,
     })
@@ -72,8 +72,8 @@ describe('priceList', () => {
 
     expect(provider.models.map(({ id }) => id)).toEqual(['vendor/model-1'])
     expect(provider.model('vendor/model-1')).toMatchObject({
-      price: { input: 3, output: 15, cacheRead: 0.3, long: { above: 200_000, input: 6, output: 22.5 } },
-      contextWindow: 1_000_000,
+      price: { input: 3, output: 15, cacheRead: 0.3, long: { aboveTokens: 200_000, input: 6, output: 22.5 } },
+      contextWindowTokens: 1_000_000,
     })
     expect(provider.model('free/model')).toBeUndefined()
   })
@@ -139,7 +139,9 @@ describe('scripts/refresh-catalog', () => {
       source: 'models.dev',
       pricedAt: '2026-11-20',
       models: {
-        groq: [{ id: 'new-llama', contextWindow: 8192, maxOutputTokens: 4096, price: { input: 0.05, output: 0.08 } }],
+        groq: [
+          { id: 'new-llama', contextWindowTokens: 8192, maxOutputTokens: 4096, price: { input: 0.05, output: 0.08 } },
+        ],
       },
     })
   })

@@ -7,7 +7,7 @@ import { echo } from '../types/ports-program.ts'
 
 const api = { afterEach, beforeEach, describe, expect, it }
 const models = [
-  { id: 'large', family: 'mine', price: { input: 1, output: 2 }, contextWindow: 128_000, maxOutputTokens: 4096 },
+  { id: 'large', family: 'mine', price: { input: 1, output: 2 }, contextWindowTokens: 128_000, maxOutputTokens: 4096 },
 ]
 
 let upstream: Upstream

@@ -11,7 +11,7 @@ describe('the small model of the catalog', () => {
     for (const { id, family, price, small } of chatModels) {
       const isCheaper = (other: (typeof models)[number]) =>
         other.family === family &&
-        other.contextWindow >= 16_384 &&
+        other.contextWindowTokens >= 16_384 &&
         other.price.input < price.input &&
         other.price.output < price.output
       if (chatModels.some(isCheaper)) expect(small, id).toBeDefined()

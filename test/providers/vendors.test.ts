@@ -193,18 +193,24 @@ describe('openaiCompatible', () => {
       baseUrl: 'http://localhost:1234/v1',
       models: [
         { id: 'meta-llama/Llama-3.3-70B', price: { input: 0, output: 0 } },
-        { id: 'tiny', price: { input: 0.1, output: 0.2 }, contextWindow: 8000, family: 'own' },
+        { id: 'tiny', price: { input: 0.1, output: 0.2 }, contextWindowTokens: 8000, family: 'own' },
       ],
     })
     expect(provider.models).toEqual([
       {
         id: 'meta-llama/Llama-3.3-70B',
         family: 'llama',
-        contextWindow: 128_000,
+        contextWindowTokens: 128_000,
         maxOutputTokens: 16_384,
         price: { input: 0, output: 0 },
       },
-      { id: 'tiny', family: 'own', contextWindow: 8000, maxOutputTokens: 8000, price: { input: 0.1, output: 0.2 } },
+      {
+        id: 'tiny',
+        family: 'own',
+        contextWindowTokens: 8000,
+        maxOutputTokens: 8000,
+        price: { input: 0.1, output: 0.2 },
+      },
     ])
     expect(provider.model('other')).toBeUndefined()
     expect(provider.model('__proto__')).toBeUndefined()
@@ -335,7 +341,7 @@ describe('invalid options', () => {
 
   it('a model in the options overrides the catalog', () => {
     const provider = openai({ apiKey: 'k', models: [{ id: 'gpt-4o', price: { input: 9, output: 9 } }] })
-    expect(provider.model('gpt-4o')).toMatchObject({ price: { input: 9, output: 9 }, contextWindow: 128_000 })
+    expect(provider.model('gpt-4o')).toMatchObject({ price: { input: 9, output: 9 }, contextWindowTokens: 128_000 })
     expect(provider.model('gpt-4o-2024-08-06')).toMatchObject({
       id: 'gpt-4o-2024-08-06',
       price: { input: 9, output: 9 },

@@ -4,10 +4,13 @@ import { createGateway, memoryStore } from '../../src/index.ts'
 import { gatewayOptions } from '../support/fleet/jobs.ts'
 import { ask, failingStore, gatewayOn, requestsOf } from './failing.ts'
 
-describe("with onStoreFailure 'allow'", () => {
+describe("with policies.storeFailure 'allow'", () => {
   it('serves a known key while the store fails, and bills and audits once after it recovers', async () => {
     const { store, state } = failingStore()
-    const { gateway, id, secret, calls } = await gatewayOn(store, { onStoreFailure: 'allow', keyCacheMs: 0 })
+    const { gateway, id, secret, calls } = await gatewayOn(store, {
+      policies: { storeFailure: 'allow' },
+      keyCacheMs: 0,
+    })
     expect((await ask(gateway, secret)).status).toBe(200)
     state.mode = 'fail'
     for (let n = 0; n < 3; n += 1) expect((await ask(gateway, secret)).status).toBe(200)
@@ -35,7 +38,7 @@ describe("with onStoreFailure 'allow'", () => {
         return isSettled
       },
     }
-    const { gateway, id, secret } = await gatewayOn(losing, { onStoreFailure: 'allow' })
+    const { gateway, id, secret } = await gatewayOn(losing, { policies: { storeFailure: 'allow' } })
     expect((await ask(gateway, secret)).status).toBe(200)
     fails = false
     await gateway.close()
@@ -45,7 +48,7 @@ describe("with onStoreFailure 'allow'", () => {
   it('answers a key that this process has not read with 503, and an expired key with 401', async () => {
     const { store, state } = failingStore()
     let time = Date.now()
-    const { gateway } = await gatewayOn(store, { onStoreFailure: 'allow', runtime: { now: () => time } })
+    const { gateway } = await gatewayOn(store, { policies: { storeFailure: 'allow' }, runtime: { now: () => time } })
     const unseen = await gateway.keys.create({ name: 'unseen' })
     const expired = await gateway.keys.create({ name: 'expired', expires_at: new Date(time + 60_000).toISOString() })
     expect((await ask(gateway, expired.value)).status).toBe(200)
@@ -56,12 +59,12 @@ describe("with onStoreFailure 'allow'", () => {
   })
 
   it('answers /ready with 200 and reports degraded health while the store fails; by default both are 503', async () => {
-    for (const [onStoreFailure, status, health] of [
+    for (const [storeFailure, status, health] of [
       ['allow', 200, 'degraded'],
       ['refuse', 503, 'unhealthy'],
     ] as const) {
       const { store, state } = failingStore()
-      const { gateway } = await gatewayOn(store, { onStoreFailure })
+      const { gateway } = await gatewayOn(store, { policies: { storeFailure } })
       state.mode = 'fail'
       const ready = await gateway.fetch('http://gateway/ready')
       expect(ready.status).toBe(status)

@@ -5,12 +5,12 @@ import { textOfPart, type Prompt } from '../../src/core/prompt.ts'
 import type { ManualRuntime } from './manual-runtime.ts'
 import { readChunks } from './chunk-reader.ts'
 
-export const timeouts: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
+export const timeouts: Timeouts = { connectMs: 10_000, firstByteMs: 120_000, idleMs: 60_000, totalMs: 600_000 }
 
 export const testModel: Model = {
   id: 'model',
   family: 'test',
-  contextWindow: 128_000,
+  contextWindowTokens: 128_000,
   maxOutputTokens: 4096,
   price: { input: 1, output: 2 },
 }

@@ -48,7 +48,7 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
   const models = ['large', 'small'].map((id) => ({
     id,
     price: id === 'small' ? smallPrice : PRICE,
-    contextWindow: 200_000,
+    contextWindowTokens: 200_000,
     maxOutputTokens: 1000,
     ...(tokenizer !== undefined && { tokenizer }),
     ...(id === 'large' && { small: 'small' }),

@@ -60,6 +60,24 @@ describe('an unknown option', () => {
     ['createGateway', createGateway, { ...provider, cache: { ttl: 5 } }, 'cache.ttl', 'ttlSeconds'],
     ['createGateway', createGateway, { ...provider, admin: { keys: 'x' } }, 'admin.keys', 'key'],
     ['createGateway', createGateway, { ...provider, savings: { slidr: 'auto' } }, 'savings.slidr', 'slider'],
+    ['createGateway', createGateway, { ...provider, timeouts: { total: 5 } }, 'timeouts.total', 'totalMs'],
+    ['createGateway', createGateway, { ...provider, timeouts: { firstByte: 5 } }, 'timeouts.firstByte', 'firstByteMs'],
+    ['createGateway', createGateway, { ...provider, savings: { keep: 1 } }, 'savings.keep', 'keepShare'],
+    ['createGateway', createGateway, { ...provider, savings: { shadow: 1 } }, 'savings.shadow', 'shadowShare'],
+    [
+      'createGateway',
+      createGateway,
+      { ...provider, savings: { threshold: {} } },
+      'savings.threshold',
+      'thresholdTokens',
+    ],
+    [
+      'createGateway',
+      createGateway,
+      { ...provider, policies: { surcharge: 'allow' } },
+      'policies.surcharge',
+      'surcharges',
+    ],
   ])('of %s is rejected with its path and the nearest name', async (who, factory, options, path, near) => {
     expect(await messageOf(factory, options)).toBe(`${who}: ${path}: there is no such option. Did you mean ${near}?`)
   })
@@ -127,13 +145,13 @@ describe('a wrong value', () => {
     ],
     [
       createGateway,
-      { ...provider, circuitBreaker: { failureRate: 50 } },
-      'createGateway: circuitBreaker.failureRate: expected a number from 0.01 to 1, got 50. Did you mean 0.5?',
+      { ...provider, circuitBreaker: { failureShare: 50 } },
+      'createGateway: circuitBreaker.failureShare: expected a number from 0.01 to 1, got 50. Did you mean 0.5?',
     ],
     [
       createGateway,
-      { ...provider, savings: { shadow: 10 } },
-      'createGateway: savings.shadow: expected a number from 0 to 1, got 10. Did you mean 0.1?',
+      { ...provider, savings: { shadowShare: 10 } },
+      'createGateway: savings.shadowShare: expected a number from 0 to 1, got 10. Did you mean 0.1?',
     ],
     [
       createGateway,
@@ -147,13 +165,23 @@ describe('a wrong value', () => {
     ],
     [
       createGateway,
-      { ...provider, timeouts: { total: 0 } },
-      'createGateway: timeouts.total: expected an integer from 1 to 86400000 milliseconds, got 0.',
+      { ...provider, timeouts: { totalMs: 0 } },
+      'createGateway: timeouts.totalMs: expected an integer from 1 to 86400000 milliseconds, got 0.',
     ],
     [
       createGateway,
       { ...provider, admin: { key: 'short' } },
       'createGateway: admin.key: expected a string of at least 16 characters, got a string of 5 characters.',
+    ],
+    [
+      createGateway,
+      { ...provider, policies: { vendorTools: 'deny' } },
+      'createGateway: policies.vendorTools: expected "reserve" or "refuse" or "allow", got "deny".',
+    ],
+    [
+      createGateway,
+      { ...provider, policies: { storeFailure: false } },
+      'createGateway: policies.storeFailure: expected "refuse" or "allow", got false.',
     ],
     [memoryStore, { counters: -1 }, 'memoryStore: counters: expected an integer of at least 0, got -1.'],
     [
@@ -180,6 +208,26 @@ describe('a wrong value', () => {
       expect(await messageOf(factory, options)).toBe(text)
     },
   )
+})
+
+it('an undefined option has its default', async () => {
+  const gateway = Reflect.apply(createGateway, undefined, [
+    {
+      ...provider,
+      limits: { bodyBytes: undefined },
+      timeouts: { totalMs: undefined },
+      policies: { surcharges: undefined },
+    },
+  ])
+  const { value } = await gateway.keys.create({ name: 'app' })
+  const response = await gateway.fetch('http://gateway/v1/chat/completions', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${value}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'extractive/extractive', messages: [{ role: 'user', content: 'Hello.' }] }),
+  })
+  await gateway.close()
+
+  expect(response.status).toBe(200)
 })
 
 it('createGateway without options returns an error with an example', async () => {

@@ -36,7 +36,7 @@ import {
 const WORDS: Model = {
   id: 'words',
   family: 'echo',
-  contextWindow: 100_000,
+  contextWindowTokens: 100_000,
   maxOutputTokens: 1000,
   price: { input: 1, output: 2 },
 }

@@ -179,7 +179,7 @@ async function sendResults({ repository, call, key, services }: BatchCall): Prom
   await sendLines(call, repository.results(batch), services)
 }
 
-/** Disconnects a caller that reads no data for `timeouts.total`. */
+/** Disconnects a caller that reads no data for `timeouts.totalMs`. */
 async function sendLines(
   { request, sink }: Call,
   lines: AsyncGenerator<string, void, undefined>,
@@ -194,7 +194,7 @@ async function sendLines(
   }
   request.onDisconnect(disconnect)
   const waitForDrain = async (): Promise<void> => {
-    const cancel = runtime.after(timeouts.total, disconnect)
+    const cancel = runtime.after(timeouts.totalMs, disconnect)
     await new Promise<void>((resolve) => (wake = resolve))
     cancel()
   }

@@ -50,7 +50,7 @@ export function createClaimStreamSearch(
   { runtime, timeouts }: Services,
 ): (() => Promise<LiveStream | undefined>) | undefined {
   const location = locationOf(claim, keyId)
-  return location && createStreamSearch(location, { now: runtime.now, after: runtime.after, idleMs: timeouts.idle })
+  return location && createStreamSearch(location, { now: runtime.now, after: runtime.after, idleMs: timeouts.idleMs })
 }
 
 function locationOf({ streamStore, id }: AnswerClaim, keyId: string): StreamLocation | undefined {

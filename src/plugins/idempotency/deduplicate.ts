@@ -84,7 +84,7 @@ export async function deduplicate(
     fingerprint: sha256(`${request.path}\n${await digestBody(requestBody, parsed)}`),
     subscribers,
     signal: cancellation.signal,
-    timeoutMs: services.timeouts.total,
+    timeoutMs: services.timeouts.totalMs,
   })
   const begun = parsed.prompt.stream ? await beginInTime(claiming, parsed, services) : undefined
   const claimed = await claiming

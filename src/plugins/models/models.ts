@@ -78,7 +78,7 @@ function writeModel({ name, provider, model }: ListedModel): JsonObject {
     created_at: new Date(created * 1000).toISOString(),
     owned_by: provider,
     display_name: model.displayName ?? model.id,
-    context_window: model.contextWindow,
+    context_window: model.contextWindowTokens,
     max_output_tokens: model.maxOutputTokens,
   }
 }

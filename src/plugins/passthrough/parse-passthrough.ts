@@ -307,7 +307,7 @@ function priceOf(
 }
 
 function unlistedModel(id: string, { name }: Provider): Model {
-  return { id, family: name, contextWindow: 1, maxOutputTokens: 1, price: { input: 0, output: 0 } }
+  return { id, family: name, contextWindowTokens: 1, maxOutputTokens: 1, price: { input: 0, output: 0 } }
 }
 
 export function notEnabled(name: PassthroughName): GatewayError {

@@ -55,7 +55,7 @@ async function callVendor(
   const { cancellation } = exchange
   const { runtime, timeouts } = services
   const total = remainingMs(exchange, services)
-  const firstByte = request.isStreamed ? timeouts.firstByte : total
+  const firstByte = request.isStreamed ? timeouts.firstByteMs : total
   if (cancellation.isCanceled) throw canceledError(cancellation.reason)
   try {
     const vendorAnswer = await request.provider.passThrough?.({
@@ -65,7 +65,7 @@ async function callVendor(
       },
       cancellation,
       runtime,
-      timeouts: { ...timeouts, total, firstByte },
+      timeouts: { ...timeouts, totalMs: total, firstByteMs: firstByte },
     })
     if (vendorAnswer !== undefined) return vendorAnswer
     throw upstreamError(request.provider.name, 'has no such endpoint')
@@ -195,7 +195,7 @@ function readBytesOf(
   }
   const delay = remainingMs(exchange, services)
   const cancelTimer = services.runtime.after(delay, () =>
-    stop(timeoutError(request.provider.name, services.timeouts.total)),
+    stop(timeoutError(request.provider.name, services.timeouts.totalMs)),
   )
   let unsubscribe = (): void => {}
   source.read({
@@ -210,7 +210,7 @@ function readBytesOf(
 }
 
 function remainingMs({ startedAt }: Authenticated, { runtime, timeouts }: Services): number {
-  return Math.max(1, timeouts.total - (runtime.now() - startedAt))
+  return Math.max(1, timeouts.totalMs - (runtime.now() - startedAt))
 }
 
 function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {

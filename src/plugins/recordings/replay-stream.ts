@@ -51,7 +51,7 @@ async function prepareReplay(call: Call, key: VirtualKey, replay: ReplayRequest)
   const recording = await findRecording()
   if (recording === undefined) throw messageNotFoundError()
   if (recording === 'elsewhere') {
-    const findStream = await recordings.createStreamSearch(key.id, id, services.timeouts.idle)
+    const findStream = await recordings.createStreamSearch(key.id, id, services.timeouts.idleMs)
     return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
   }
   if ('answer' in recording) {
@@ -75,7 +75,7 @@ async function followRemoteStream(
   replay: ReplayRequest,
 ): Promise<void> {
   const { runtime, timeouts } = replay.services
-  const deadline = runtime.now() + timeouts.total
+  const deadline = runtime.now() + timeouts.totalMs
   let isDisconnected = false
   let wake: () => void = () => {}
   let stopReading: () => void = () => sink.detach()

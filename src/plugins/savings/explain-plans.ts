@@ -94,7 +94,7 @@ export async function explainSavings(
   const clock = { now: runtime.now() }
   const meter = createMeter(createTokenizer(), () => 0)
   const createSetup = ({ name, savings: changes, headers = {} }: CustomPlan): PlanSetup => {
-    const { shadow: _, embedder: __, ...own } = { ...savings, ...changes }
+    const { shadowShare: _, embedder: __, ...own } = { ...savings, ...changes }
     const planRuntime = { ...runtime, now: () => clock.now }
     const dependencies = { store: memoryStore({ now: planRuntime.now }), meter, runtime: planRuntime }
     const observer = { onShadow: () => {}, onShadowFailure: () => {} }
@@ -123,11 +123,14 @@ const BUILT_IN_PLANS: readonly CustomPlan[] = [
   ),
   ...withForced('vanishing', { 'x-vanishing-context': 'true' }),
   ...withForced('recursive', { 'x-svc-rlm': 'true' }),
-  { name: 'family', savings: { tiers: onlyFamilyLock, agents: true, keep: 0 } },
+  { name: 'family', savings: { tiers: onlyFamilyLock, agents: true, keepShare: 0 } },
   { name: 'automatic', savings: { agents: false } },
   { name: 'automatic with agents', savings: { agents: true } },
-  ...[0.9, 0.8].map((keep) => ({ name: `automatic with a floor of ${keep}`, savings: { agents: true, keep } })),
-  { name: 'automatic without a floor', savings: { agents: true, keep: 0 } },
+  ...[0.9, 0.8].map((keep) => ({
+    name: `automatic with a floor of ${keep}`,
+    savings: { agents: true, keepShare: keep },
+  })),
+  { name: 'automatic without a floor', savings: { agents: true, keepShare: 0 } },
 ]
 
 /** Returns the plan as it runs by default, and the one that shortens even if sending everything is cheaper. */

@@ -269,7 +269,7 @@ function isolate(services: Services, meter: Meter, clock: { readonly now: number
     hooks: { ...services.hooks, completeBody: [] },
     smallModel: (route) => simulateSmallModel(services.smallModel(route), meter),
     margin: () => 1,
-    limits: { ...services.limits, vendorTools: 'allow', surcharges: 'allow' },
+    policies: { ...services.policies, vendorTools: 'allow', surcharges: 'allow' },
     recentOutputs: new Map(),
     runtime: { ...services.runtime, now: () => clock.now },
   }

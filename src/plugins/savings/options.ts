@@ -27,7 +27,7 @@ export interface SavingsOptions {
    * Prompt tokens above which tiers 2, 3 and 4 can run without a header, before `Model.thresholdFactor` is applied.
    * @default 50_000, 80_000 and 20_000
    */
-  readonly thresholds?: Partial<Thresholds>
+  readonly thresholdTokens?: Partial<Thresholds>
   /** How tier 5 chooses the content to keep. @default 'auto' */
   readonly slider?: SliderMode
   /**
@@ -39,9 +39,9 @@ export interface SavingsOptions {
    * Size of the prompt that tier 2 builds, as a share of the received prompt and a minimum in tokens. The minimum can
    * depend on the size of the received prompt. Tripled for a question that needs each mention of a subject, such as a
    * summary.
-   * @default { targetShare: 0.01, minTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
+   * @default { targetShare: 0.01, minTargetTokens: [{ aboveTokens: 0, targetTokens: 4096 }, { aboveTokens: 40_000, targetTokens: 16_384 }] }
    */
-  readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
+  readonly vanishing?: { readonly targetShare?: number; readonly minTargetTokens?: MinTarget }
   /**
    * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. Receives the beginnings of the
    * question and of recent messages. If it fails, or none of its calls ends within 3 seconds, the ranking uses words only.
@@ -63,12 +63,12 @@ export interface SavingsOptions {
    *
    * @default 0.97
    */
-  readonly keep?: number
+  readonly keepShare?: number
   /**
    * If set, no tier changes a request without a savings header. The gateway tries the tiers on this share of such
    * requests, from 0 to 1, and logs the rewrites. @default none: the tiers run
    */
-  readonly shadow?: number
+  readonly shadowShare?: number
   /**
    * Adds markers for the prompt cache of vendors that cache marked prefixes (the messages format), if the markers are
    * expected to save money and the caller has set none. @default 'auto'
@@ -79,18 +79,19 @@ export interface SavingsOptions {
 const checkTokens = numberFrom(0, 1e9)
 const checkTarget = numberFrom(200, 1e6)
 const checkTargets = listOf(
-  'a number from 200 to 1000000, or a list of { above, target }',
-  optionsOf({ above: checkTokens, target: checkTarget }, ['above', 'target']),
+  'a number from 200 to 1000000, or a list of { aboveTokens, targetTokens }',
+  optionsOf({ aboveTokens: checkTokens, targetTokens: checkTarget }, ['aboveTokens', 'targetTokens']),
   1,
 )
 
 export const checkSavings: OptionCheck = optionsOf({
-  thresholds: optionsOf({ vanishing: checkTokens, recursive: checkTokens, family: checkTokens }),
+  thresholdTokens: optionsOf({ vanishing: checkTokens, recursive: checkTokens, family: checkTokens }),
   slider: oneOf('auto', 'query', 'stable'),
   summarizer: oneOf('model', 'extractive'),
   vanishing: optionsOf({
     targetShare: numberFrom(0.0001, 1),
-    minTarget: (value, path) => (typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path)),
+    minTargetTokens: (value, path) =>
+      typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path),
   }),
   embedder: checkEmbedder,
   tiers: expects(
@@ -98,8 +99,8 @@ export const checkSavings: OptionCheck = optionsOf({
     (value) => Array.isArray(value) || typeof value === 'function',
   ),
   agents: oneOf(true, false),
-  keep: numberFrom(0, 1),
-  shadow: numberFrom(0, 1),
+  keepShare: numberFrom(0, 1),
+  shadowShare: numberFrom(0, 1),
   promptCache: oneOf('auto', 'off'),
 })
 
@@ -150,7 +151,7 @@ export function createSavings(
   observer: ShadowObserver,
 ): Waterfall {
   const waterfall = lazyWaterfall(options, dependencies)
-  const { shadow: share } = options
+  const { shadowShare: share } = options
   if (share === undefined) return waterfall
   const load = lazy(async () => {
     const { createShadow } = await import('./optimize.ts')
@@ -162,8 +163,8 @@ export function createSavings(
 }
 
 function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: SavingsDependencies): Waterfall {
-  const { shadow: _, promptCache: __, ...others } = options
-  const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
+  const { shadowShare: _, promptCache: __, ...others } = options
+  const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholdTokens }
   const minThreshold = Math.min(...Object.values(thresholds))
   const hasCustomTiers = options.tiers !== undefined
   const load = lazy(async () => {

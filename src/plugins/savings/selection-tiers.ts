@@ -107,7 +107,7 @@ interface VanishingOptions {
   readonly thresholds: Thresholds
   readonly keep: number
   readonly targetShare?: number
-  readonly minTarget?: MinTarget
+  readonly minTargetTokens?: MinTarget
   readonly after: Runtime['after']
 }
 
@@ -115,15 +115,15 @@ interface VanishingOptions {
  * Minimum target in tokens, tripled for a question that needs each mention of a subject, such as a summary. From a list,
  * the entry with the greatest `above` that the prompt's token count exceeds applies. In a conversation of more than two answers, the entry with `above` 0 applies unless a header requests tier 2.
  */
-export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
+export type MinTarget = number | readonly { readonly aboveTokens: number; readonly targetTokens: number }[]
 
 /** A question that needs each mention of a subject, such as a summary, needs more of the conversation than others. */
 export const EVERYTHING_FACTOR: number = 3
 
-/** Without a header, `savings.keep` requires more. */
+/** Without a header, `savings.keepShare` requires more. */
 const DEFAULT_MIN_TARGETS: MinTarget = [
-  { above: 0, target: 4096 },
-  { above: 40_000, target: 16_384 },
+  { aboveTokens: 0, targetTokens: 4096 },
+  { aboveTokens: 40_000, targetTokens: 16_384 },
 ]
 
 const TARGET_SHARE = 0.01
@@ -133,9 +133,15 @@ const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100
 
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
-  const { thresholds, keep, targetShare = TARGET_SHARE, minTarget = DEFAULT_MIN_TARGETS, after } = options
-  /** A size that the operator chose is not bound by `savings.keep`. */
-  const hasOwnSize = options.targetShare !== undefined || options.minTarget !== undefined
+  const {
+    thresholds,
+    keep,
+    targetShare = TARGET_SHARE,
+    minTargetTokens: minTarget = DEFAULT_MIN_TARGETS,
+    after,
+  } = options
+  /** A size that the operator chose is not bound by `savings.keepShare`. */
+  const hasOwnSize = options.targetShare !== undefined || options.minTargetTokens !== undefined
 
   /** A long conversation would pay for a large target on each turn. */
   const minCapFor = (job: TierJob): number => {
@@ -195,8 +201,8 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
 
 function minTargetFor(minTarget: MinTarget, tokens: number): number {
   if (typeof minTarget === 'number') return minTarget
-  const applicable = minTarget.filter(({ above }) => tokens > above || above === 0)
-  return applicable.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? FALLBACK_TARGET
+  const applicable = minTarget.filter(({ aboveTokens: above }) => tokens > above || above === 0)
+  return applicable.toSorted((a, b) => a.aboveTokens - b.aboveTokens).at(-1)?.targetTokens ?? FALLBACK_TARGET
 }
 
 /** Matches "Summarize …", "How many different …", "in what order …", "… throughout our conversations". */

@@ -65,14 +65,14 @@ export interface WaterfallOptions {
   readonly now: Runtime['now']
   readonly after: Runtime['after']
   readonly yieldToEventLoop: () => Promise<void>
-  readonly thresholds?: Partial<Thresholds>
+  readonly thresholdTokens?: Partial<Thresholds>
   readonly slider?: SliderMode
   readonly summarizer?: 'model' | 'extractive'
   readonly embedder?: Embedder
-  readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
+  readonly vanishing?: { readonly targetShare?: number; readonly minTargetTokens?: MinTarget }
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   readonly agents?: boolean
-  readonly keep?: number
+  readonly keepShare?: number
   /** True if each prompt is counted, so that the verdicts state what each tier would keep. @default false */
   readonly explains?: boolean
 }
@@ -102,7 +102,7 @@ export function createWaterfall(options: WaterfallOptions): WaterfallFunctions {
   const pauseIfLong = async ({ prompt }: Pick<TierJob, 'prompt'>): Promise<void> => {
     if (prompt.messages.length > MAX_UNPAUSED_MESSAGES) await options.yieldToEventLoop()
   }
-  const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
+  const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholdTokens }
   const memory = createMemory({ store, now })
   const pauses = new FailurePauses(now)
   const context = createContext(options, thresholds, memory)
@@ -265,7 +265,7 @@ function createContext(
     slider = 'auto',
     summarizer = 'model',
     agents = false,
-    keep = DEFAULT_KEEP,
+    keepShare: keep = DEFAULT_KEEP,
   } = options
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)

@@ -49,7 +49,7 @@ export interface BackgroundResponse {
 
 /**
  * Keeps the reservation while the response is generated, because background work must not exceed the budget. Cancels an
- * unfinished response upstream when the gateway closes, when it can no longer be read, or after `timeouts.total`, because
+ * unfinished response upstream when the gateway closes, when it can no longer be read, or after `timeouts.totalMs`, because
  * the reservation would expire soon after.
  */
 export function settleInBackground(
@@ -97,7 +97,7 @@ class BackgroundWork {
     this.#id = id
     this.#completion = completion
     this.#streamedBill = streamedBill
-    this.#deadline = answered.startedAt + services.timeouts.total
+    this.#deadline = answered.startedAt + services.timeouts.totalMs
     this.registered = turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
   }
 
@@ -141,7 +141,7 @@ class BackgroundWork {
         path: `/${encodeURIComponent(this.#id)}${action}`,
         signal,
         runtime,
-        timeouts: { ...timeouts, total: Math.min(timeouts.total, POLL_TIMEOUT_MS) },
+        timeouts: { ...timeouts, totalMs: Math.min(timeouts.totalMs, POLL_TIMEOUT_MS) },
       })
       const body: unknown = text === undefined ? undefined : JSON.parse(text)
       if (!isJsonObject(body)) return false

@@ -58,6 +58,6 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
 }
 
 export function extractiveModel(id: string, price: Price, fields: Partial<Model> = {}): Model {
-  const size = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
+  const size = { contextWindowTokens: 1_000_000, maxOutputTokens: 8192 }
   return { id, family: 'extractive', kind: 'chat', ...size, price, ...fields }
 }

@@ -30,7 +30,9 @@ export function createCluster(): Cluster {
             name: 'up',
             baseUrl: 'https://upstream.example/v1',
             apiKey: 'sk-upstream',
-            models: [{ id: 'model', price: { input: 1, output: 2 }, contextWindow: 10_000, maxOutputTokens: 1000 }],
+            models: [
+              { id: 'model', price: { input: 1, output: 2 }, contextWindowTokens: 10_000, maxOutputTokens: 1000 },
+            ],
           }),
         ],
         store,

@@ -7,8 +7,8 @@ import { startStage, type Stage } from '../../support/stage.ts'
 let stage: Stage | undefined
 afterEach(() => stage?.close())
 
-it('disconnects a client that reads no batch results for timeouts.total', async () => {
-  const running = (stage = await startStage({ timeouts: { total: 2000 } }))
+it('disconnects a client that reads no batch results for timeouts.totalMs', async () => {
+  const running = (stage = await startStage({ timeouts: { totalMs: 2000 } }))
   const params = { model: MESSAGE.model, max_tokens: 20, messages: [{ role: 'user' as const, content: 'Hello?' }] }
   const requests = ['one', 'two'].map((custom_id) => ({ custom_id, params }))
   const { id } = await running.anthropic.messages.batches.create({ requests })

@@ -38,7 +38,7 @@ async function open(opened: Promise<unknown>, after?: readonly StreamItem[]): Pr
     },
   })
   closers.push(() => upstream.close())
-  const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindow: 200_000, maxOutputTokens: 1_000 }]
+  const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindowTokens: 200_000, maxOutputTokens: 1_000 }]
   const chat = openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, apiKey: 'sk-upstream-secret', models })
   const gateway = createGateway({ providers: [chat], store: memoryStore() })
   closers.push(() => gateway.close())
@@ -153,7 +153,13 @@ it.each([
   ['empty', '', false],
   ['not empty', 'Paris', true],
 ])('a stream that fails after a text that is %s is followed only if it has content', async (_, text, isFollowed) => {
-  const model = { id: 'large', family: 'large', price: { input: 1, output: 2 }, contextWindow: 1, maxOutputTokens: 1 }
+  const model = {
+    id: 'large',
+    family: 'large',
+    price: { input: 1, output: 2 },
+    contextWindowTokens: 1,
+    maxOutputTokens: 1,
+  }
   const provider = openaiCompatible({ name: 'chat', baseUrl: 'http://upstream/v1', models: [model] })
   const message = { id: 'msg_1', model: 'large', usage: {} }
   const events = [

@@ -35,7 +35,7 @@ async function fingerprintOf(
   }
   turn()
   await deduplicate(parsed as never as Parsed, { claim: claim as never }, {
-    timeouts: { total: 1 },
+    timeouts: { totalMs: 1 },
   } as never as Services)
   isRunning = false
   return { fingerprint, turns }

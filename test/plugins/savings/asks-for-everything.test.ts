@@ -33,7 +33,7 @@ describe('a question that needs each mention of a subject', () => {
 
 const SUBJECT = 'the harbour, ledger, invoice, compiler, orchard, glacier, reservoir, telescope and passport'
 
-async function sizeOf(question: string, vanishing?: { readonly minTarget: number }): Promise<number> {
+async function sizeOf(question: string, vanishing?: { readonly minTargetTokens: number }): Promise<number> {
   const past = Array.from({ length: 240 }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 180))])
   const prompt = promptOf([...past.flat(), user(question)], 'openai')
   const waterfall = waterfallOf(vanishing === undefined ? {} : { vanishing })
@@ -53,7 +53,7 @@ describe('tier 2', () => {
   })
 
   it('triples a configured size as well', async () => {
-    const size = await sizeOf(`Summarize everything about ${SUBJECT}.`, { minTarget: 4096 })
+    const size = await sizeOf(`Summarize everything about ${SUBJECT}.`, { minTargetTokens: 4096 })
 
     expect(size).toBeGreaterThan(11_500)
     expect(size).toBeLessThanOrEqual(12_288)

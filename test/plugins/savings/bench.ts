@@ -12,7 +12,7 @@ export const meter: Meter = createMeter(createTokenizer())
 export const MODEL: Model = {
   id: 'large',
   family: 'mock',
-  contextWindow: 1_000_000,
+  contextWindowTokens: 1_000_000,
   maxOutputTokens: 1000,
   price: { input: 3, output: 15 },
 }
@@ -38,7 +38,7 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): (job: Tier
     after: () => () => undefined,
     yieldToEventLoop,
     agents: true,
-    keep: 0,
+    keepShare: 0,
     ...options,
   })
   return async (job) => {

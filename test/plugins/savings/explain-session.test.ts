@@ -27,7 +27,7 @@ import { everyNth } from '../../support/full.ts'
 import { recordingStore, type RecordingStore } from '../../support/recording-store.ts'
 
 const PRICE = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 }
-const ENTRY = { id: 'model', family: 'test', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }
+const ENTRY = { id: 'model', family: 'test', price: PRICE, contextWindowTokens: 200_000, maxOutputTokens: 1000 }
 const START = Date.UTC(2026, 0, 5, 12)
 
 const gateways: Gateway[] = []
@@ -150,7 +150,7 @@ const SETTINGS = [
     savings: {},
     headers: { 'x-savings-level': 'extreme', 'x-svc-force': 'true' },
   },
-  { plan: 'automatic with a floor of 0.8', savings: { agents: true, keep: 0.8 }, headers: {} },
+  { plan: 'automatic with a floor of 0.8', savings: { agents: true, keepShare: 0.8 }, headers: {} },
   { plan: 'vanishing', savings: {}, headers: { 'x-vanishing-context': 'true' } },
   { plan: 'recursive', savings: {}, headers: { 'x-svc-rlm': 'true' } },
 ]

@@ -231,7 +231,7 @@ describe('savings.embedder', () => {
 })
 
 function upstream(): ReturnType<typeof openaiCompatible> {
-  const size = { contextWindow: 1_000_000, maxOutputTokens: 1000 }
+  const size = { contextWindowTokens: 1_000_000, maxOutputTokens: 1000 }
   return openaiCompatible({
     name: 'mock',
     baseUrl: 'http://mock/v1',

@@ -24,7 +24,7 @@ export async function playSession(
   { agents, steering = NO_HEADER, model = MODEL }: { agents: boolean; steering?: Steering; model?: Model },
 ): Promise<readonly PlayedTurn[]> {
   const { small } = smallModel((words) => `Facts and values: ${words.slice(100, 400)}`)
-  const waterfall = waterfallOf({ thresholds: THRESHOLDS, store: textStore().store, agents })
+  const waterfall = waterfallOf({ thresholdTokens: THRESHOLDS, store: textStore().store, agents })
   const format = FORMATS[dialect]
   const played: PlayedTurn[] = []
   for (const [turn, count] of turns.entries()) {

@@ -107,7 +107,7 @@ afterEach(async () => {
 /** A gateway whose vendor of the message format bills cached prefixes by markers. */
 async function start(options: StageOptions & { readonly models?: 'both' } = {}): Promise<Stage> {
   const vendor: Upstream = await startUpstream()
-  const models = [{ id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }]
+  const models = [{ id: 'large', price: PRICE, contextWindowTokens: 200_000, maxOutputTokens: 1000 }]
   const stage = await startStage({
     providers: [
       anthropic({ baseUrl: vendor.url, apiKey: 'sk-upstream-secret', models }),

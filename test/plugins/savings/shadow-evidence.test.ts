@@ -44,7 +44,7 @@ async function start(reply: (request: UpstreamRequest) => Reply): Promise<{ stag
   const records: LogRecord[] = []
   const stage = await startStage({
     reply,
-    savings: { shadow: 1, tiers: [lastOnly], agents: true },
+    savings: { shadowShare: 1, tiers: [lastOnly], agents: true },
     log: (record) => void records.push(record),
   })
   stages.push(stage)

@@ -111,7 +111,7 @@ const newestOnly: Tier = {
 describe('a shadow trial', () => {
   it('reports the sizes and the cost of a rewrite', async () => {
     const prompt = chat()
-    const { trial } = savingsOf({ shadow: 1, tiers: [newestOnly] }, memoryStore())
+    const { trial } = savingsOf({ shadowShare: 1, tiers: [newestOnly] }, memoryStore())
 
     expect(await trial(jobOf(prompt))).toEqual({
       strategy: 'Newest only',
@@ -126,7 +126,7 @@ describe('a shadow trial', () => {
 
   it('reports nothing without a rewrite', async () => {
     const { store, written } = watchedStore()
-    const { waterfall, records } = savingsOf({ shadow: 1, tiers: [] }, store)
+    const { waterfall, records } = savingsOf({ shadowShare: 1, tiers: [] }, store)
     await waterfall(jobOf(chat()))
     await written
     await new Promise((resolve) => setImmediate(resolve))
@@ -138,11 +138,11 @@ describe('a shadow trial', () => {
     const store = memoryStore()
     const tried = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
-    await savingsOf({ shadow: 1, keep: 0 }, store).trial(jobOf(prompt, { small: tried.small }))
+    await savingsOf({ shadowShare: 1, keepShare: 0 }, store).trial(jobOf(prompt, { small: tried.small }))
     expect(tried.modelCalls).toHaveLength(1)
 
     const real = smallModel('Facts and values: the real one says 1234.')
-    const { waterfall } = savingsOf({ keep: 0 }, store)
+    const { waterfall } = savingsOf({ keepShare: 0 }, store)
     const { rewrite } = await waterfall(jobOf(next(prompt), { small: real.small }))
     expect(rewrite?.tier).toBe(4)
     const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join()
@@ -156,7 +156,7 @@ describe('a shadow trial', () => {
   ])('is recorded as sent unchanged: the next request has a cached prefix if this one is %s', async (_, random) => {
     const { store, written } = watchedStore()
     const prompt = chat()
-    const shadowed = savingsOf({ shadow: 0.5, tiers: [newestOnly] }, store, random)
+    const shadowed = savingsOf({ shadowShare: 0.5, tiers: [newestOnly] }, store, random)
     // A model without a cache price, because a conversation that another process may have sent is not tried.
     const job = jobOf(prompt, { model: MODEL })
     if (random < 0.5) await shadowed.trial(job)
@@ -172,7 +172,7 @@ describe('a shadow trial', () => {
   })
 
   it('continues the trial of the last turn, so its summary is paid once', async () => {
-    const { trial } = savingsOf({ shadow: 1, keep: 0 }, memoryStore())
+    const { trial } = savingsOf({ shadowShare: 1, keepShare: 0 }, memoryStore())
     const { small, modelCalls } = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
     await trial(jobOf(prompt, { small }))

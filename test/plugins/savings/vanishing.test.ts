@@ -69,11 +69,14 @@ describe('the size of the prompt of tier 2', () => {
 
   it('follows the configured sizes', async () => {
     const minTarget = [
-      { above: 0, target: 2000 },
-      { above: 30_000, target: 8000 },
+      { aboveTokens: 0, targetTokens: 2000 },
+      { aboveTokens: 30_000, targetTokens: 8000 },
     ]
     const prompt = chat(160)
-    const sizes = [await sizeOf(prompt, ORDERED, { minTarget }), await sizeOf(prompt, ORDERED, { minTarget: 2000 })]
+    const sizes = [
+      await sizeOf(prompt, ORDERED, { minTargetTokens: minTarget }),
+      await sizeOf(prompt, ORDERED, { minTargetTokens: 2000 }),
+    ]
     expect(sizes[0]).toBeGreaterThan(7500)
     expect(sizes[0]).toBeLessThanOrEqual(8000)
     expect(sizes[1]).toBeGreaterThan(1500)

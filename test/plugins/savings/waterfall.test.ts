@@ -289,7 +289,7 @@ describe('the state of a conversation', () => {
   })
 
   it('lets tier 4 extend its summary by new messages only', async () => {
-    const waterfall = waterfallOf({ thresholds: { family: 6000 } })
+    const waterfall = waterfallOf({ thresholdTokens: { family: 6000 } })
     const { small, modelCalls } = smallModel('Facts and values: the first summary says 4711.')
     let prompt = await chatOf(7000)
     for (let turn = 0; turn < 16; turn++) {

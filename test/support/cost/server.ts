@@ -36,7 +36,7 @@ const gateway = createGateway({
     openaiCompatible({
       name: 'cost',
       baseUrl,
-      models: [{ id: 'model', price: { input: 1, output: 2 }, contextWindow: 100_000, maxOutputTokens: 1000 }],
+      models: [{ id: 'model', price: { input: 1, output: 2 }, contextWindowTokens: 100_000, maxOutputTokens: 1000 }],
     }),
   ],
   store: countedStore,

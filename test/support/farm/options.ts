@@ -11,7 +11,7 @@ export function farmOptions(store: Store, upstream: string, batches: BatchOption
         name: 'up',
         baseUrl: upstream,
         apiKey: 'sk-upstream',
-        models: [{ id: 'model', price: { input: 1, output: 2 }, contextWindow: 10_000, maxOutputTokens: 1000 }],
+        models: [{ id: 'model', price: { input: 1, output: 2 }, contextWindowTokens: 10_000, maxOutputTokens: 1000 }],
       }),
     ],
     store,

@@ -56,7 +56,7 @@ export function gatewayOptions(store: Store): GatewayOptions {
 
 /** Returns the options of a gateway with an upstream and a cache that other processes share. */
 export function cachingOptions(store: Store, upstream: string, cache: CacheOptions): GatewayOptions {
-  const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindow: 200_000, maxOutputTokens: 1_000 }]
+  const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindowTokens: 200_000, maxOutputTokens: 1_000 }]
   const chat = openaiCompatible({ name: 'chat', baseUrl: upstream, apiKey: 'sk-upstream-secret', models })
   return { providers: [chat], store, cache, runtime: { random: () => 0 } }
 }
