@@ -19,14 +19,13 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
 /**
  * Returns an Express handler that answers every request.
  *
- * ```ts
- * const gateway = createGateway({ basePath: '/ai', … })
- * app.use('/ai', toExpress(gateway))
- * ```
- *
  * The gateway receives the full path, so its `basePath` must be the mount path. Mount the handler before
  * `express.json()`. Otherwise, Express itself rejects requests with invalid JSON or large bodies, and the gateway
  * serializes the parsed bodies again.
+ *
+ * @example
+ * const gateway = createGateway({ basePath: '/ai', providers: [openai()] })
+ * app.use('/ai', toExpress(gateway))
  */
 export function toExpress(gateway: Served): ExpressHandler {
   const handle = nodeHandlerOf('toExpress', gateway)

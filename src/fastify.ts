@@ -34,13 +34,12 @@ export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
 /**
  * Returns a Fastify plugin that answers every request under its prefix.
  *
- * ```ts
- * const gateway = createGateway({ basePath: '/ai', … })
- * app.register(toFastify(gateway), { prefix: '/ai' })
- * ```
- *
  * The gateway receives the full path, so its `basePath` must be the prefix. The plugin removes the body parsers of
  * its own scope only.
+ *
+ * @example
+ * const gateway = createGateway({ basePath: '/ai', providers: [openai()] })
+ * app.register(toFastify(gateway), { prefix: '/ai' })
  */
 export function toFastify(gateway: Served): FastifyPlugin {
   const handle = nodeHandlerOf('toFastify', gateway)

@@ -115,6 +115,16 @@ export interface Gateway {
 /**
  * Creates a gateway. Starts no server: pass the gateway to an adapter, or call its `fetch`. Throws GatewayError
  * `invalid-request` for an invalid option. The message contains the path of the option and what is expected.
+ *
+ * @example
+ * const gateway = createGateway({ providers: [openai(), anthropic()], store: memoryStore(), margin: 1.5 })
+ * const { value: apiKey } = await gateway.keys.create({ name: 'my app', budgetLimitCents: 1000 })
+ * const response = await gateway.fetch('http://gateway/v1/chat/completions', {
+ *   method: 'POST',
+ *   headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+ *   body: JSON.stringify({ model: 'openai/gpt-5-mini', messages: [{ role: 'user', content: 'Hello' }] }),
+ * })
+ * console.log(response.headers.get('x-svc-billed-amount'))
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)

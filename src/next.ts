@@ -11,14 +11,13 @@ export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 
 export type NextHandler = (request: Request) => Promise<Response>
 
 /**
- * Returns the handlers for a catch-all route in the Next.js App Router, `app/ai/[...path]/route.ts`:
- *
- * ```ts
- * const gateway = createGateway({ basePath: '/ai', … })
- * export const { GET, POST, PUT, DELETE } = toNext(gateway)
- * ```
+ * Returns the handlers for a catch-all route in the Next.js App Router, `app/ai/[...path]/route.ts`.
  *
  * The gateway receives the full path, so its `basePath` must be the URL path of the folder, `/ai`.
+ *
+ * @example
+ * const gateway = createGateway({ basePath: '/ai', providers: [openai()] })
+ * export const { GET, POST, PUT, DELETE } = toNext(gateway)
  */
 export function toNext(gateway: Served): Readonly<Record<NextMethod, NextHandler>> {
   const respond = webHandlerOf('toNext', gateway)

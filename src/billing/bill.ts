@@ -289,7 +289,13 @@ export interface ResponseBill {
   readonly isEstimated: boolean
 }
 
-/** Reads the bill from the `X-Svc-*` headers of a response. Returns undefined for a response without these headers. */
+/**
+ * Reads the bill from the `X-Svc-*` headers of a response. Returns undefined for a response without these headers.
+ *
+ * @example
+ * const bill = readBill(response)
+ * if (bill !== undefined) console.log(bill.billedUsd, bill.isEstimated)
+ */
 export function readBill({
   headers,
 }: {

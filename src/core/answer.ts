@@ -232,7 +232,15 @@ export function isContentOrEnd(part: StreamPart): boolean {
   }
 }
 
-/** Returns a whole response as the chunks of a stream, for a provider whose upstream cannot stream. */
+/**
+ * Returns a whole response as the chunks of a stream, for a provider whose upstream cannot stream.
+ *
+ * @example
+ * const stream: Provider['stream'] = async (call) => {
+ *   const { answer, ignored } = await provider.complete(call)
+ *   return { answer: toAsyncIterable(toStreamChunks(answer)), ignored }
+ * }
+ */
 export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion
   const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]

@@ -116,7 +116,12 @@ export async function measureInSlices(text: string, measure: (text: string) => n
   return sum
 }
 
-/** Cancels a request. An AbortSignal is created only when `signal` is first read. */
+/**
+ * Cancels a request. An AbortSignal is created only when `signal` is first read.
+ *
+ * @example
+ * const unsubscribe = call.cancellation?.onCancel(() => socket.close())
+ */
 export class Cancellation {
   #isCanceled = false
   #reason: unknown

@@ -65,7 +65,16 @@ export interface FailureDetails {
   readonly cause?: unknown
 }
 
-/** The error of a failed call. The message is sent to the caller and contains no secrets. */
+/**
+ * The error of a failed call. The message is sent to the caller and contains no secrets.
+ *
+ * @example
+ * try {
+ *   await gateway.keys.create({ name: 'app', budgetLimitCents: -1 })
+ * } catch (error) {
+ *   if (GatewayError.is(error)) console.log(error.kind, error.message)
+ * }
+ */
 export class GatewayError extends Error {
   readonly kind: FailureKind
   readonly details: FailureDetails

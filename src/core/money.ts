@@ -53,7 +53,12 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 }
 
-/** Rounds a number of billionths of a dollar to a whole one. */
+/**
+ * Rounds a number of billionths of a dollar to a whole one.
+ *
+ * @example
+ * const cost: NanoUsd = toNanoUsd(1_500_000) // $0.0015
+ */
 export function toNanoUsd(value: number): NanoUsd {
   return Math.min(Number.MAX_SAFE_INTEGER, Math.max(Number.MIN_SAFE_INTEGER, Math.round(value))) as NanoUsd
 }

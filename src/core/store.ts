@@ -203,7 +203,12 @@ export function quotaOf(kind: QuotaKind, keyId: string): Quota {
   return { name: `${kind}:${keyId}`, ...QUOTA_BOUNDS[kind] }
 }
 
-/** Creates the error with which a store rejects a value that does not fit in its quota. */
+/**
+ * Creates the error with which a store rejects a value that does not fit in its quota.
+ *
+ * @example
+ * if (quota !== undefined && bytes > quota.maxBytes) throw quotaExceededError(quota)
+ */
 export function quotaExceededError({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',

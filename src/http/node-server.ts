@@ -55,6 +55,14 @@ export interface RunningServer {
 /**
  * Serves a gateway, or any object with a Web-standard `fetch`, with node:http, with limits that are suitable for the public internet: 10 s for the headers of a
  * request, 60 s for the complete request, and 200 headers. Rejects if an argument is invalid or the address is unavailable.
+ *
+ * @example
+ * const server = await serve(gateway, { port: 8787 })
+ * console.log(`http://localhost:${server.port}/v1`)
+ * process.once('SIGTERM', async () => {
+ *   await server.close()
+ *   await gateway.close()
+ * })
  */
 export async function serve(gateway: Served, options: ServeOptions): Promise<RunningServer> {
   const handling = nodeHandlingOf('serve', gateway)
@@ -164,7 +172,12 @@ async function waitUntilQuiet(connections: ConnectionTracker, deadline: number):
 /** Answers one request of node:http. Never rejects. Resolves after the response, or when the client disconnects. */
 export type NodeHandler = (incoming: NodeIncoming, outgoing: ServerResponse) => Promise<void>
 
-/** Returns a request listener for node:http: `http.createServer(toNodeHandler(gateway))`. */
+/**
+ * Returns a request listener for node:http: `http.createServer(toNodeHandler(gateway))`.
+ *
+ * @example
+ * createServer(toNodeHandler(gateway)).listen(8787)
+ */
 export function toNodeHandler(gateway: Served): NodeHandler {
   return nodeHandlerOf('toNodeHandler', gateway)
 }

@@ -47,6 +47,9 @@ const bedrockSchema: z.ZodMiniType<BedrockOptions> = z.strictObject({
 /**
  * Creates a provider for Amazon Bedrock. The catalog has no Bedrock prices. Throws `invalid-request` for invalid
  * options.
+ *
+ * @example
+ * const gateway = createGateway({ providers: [bedrock({ region: 'us-east-1', models: [{ id: 'amazon.nova-pro-v1:0', price: { input: 0.8, output: 3.2 } }] })] })
  */
 export function bedrock(options: BedrockOptions): Provider {
   const parsed = parseOptions('bedrock', bedrockSchema, options)

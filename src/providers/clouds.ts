@@ -46,6 +46,13 @@ const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
 /**
  * Creates a provider for Azure OpenAI. The model id is the deployment name. The catalog has no Azure prices. Throws
  * `invalid-request` for invalid options.
+ *
+ * @example
+ * const azure = azureOpenai({
+ *   resource: 'my-resource',
+ *   models: [{ id: 'my-deployment', price: { input: 0.25, output: 2 } }],
+ * })
+ * const gateway = createGateway({ providers: [azure] }) // azure/my-deployment
  */
 export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const parsed = parseOptions('azureOpenai', azureSchema, options)
@@ -86,6 +93,9 @@ function deploymentUrls(root: string, apiVersion: string): HttpProviderOptions['
 /**
  * Creates a provider for Gemini models. Without `apiKey`, the key is read from GEMINI_API_KEY or GOOGLE_API_KEY. Throws
  * `invalid-request` for invalid options.
+ *
+ * @example
+ * const gateway = createGateway({ providers: [gemini()] }) // gemini/gemini-2.5-flash, …
  */
 export function gemini(options: VendorOptions = {}): Provider {
   const parsed = parseOptions('gemini', vendorSchema, options)
@@ -130,6 +140,14 @@ const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
 /**
  * Creates a provider for Google and Anthropic models on Vertex AI. The catalog has no Vertex prices. Throws
  * `invalid-request` for invalid options.
+ *
+ * @example
+ * const claude = vertex({
+ *   project: 'my-project',
+ *   publisher: 'anthropic',
+ *   models: [{ id: 'claude-sonnet-4-5', price: { input: 3, output: 15 } }],
+ * })
+ * const gateway = createGateway({ providers: [claude] })
  */
 export function vertex(options: VertexOptions): Provider {
   const parsed = parseOptions('vertex', vertexSchema, options)

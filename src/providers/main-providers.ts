@@ -55,7 +55,19 @@ const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject(
   family: z.exactOptional(nonEmptySchema),
 })
 
-/** Creates a provider for a service with the chat-completions format. Throws `invalid-request` for invalid options. */
+/**
+ * Creates a provider for a service with the chat-completions format. Throws `invalid-request` for invalid options.
+ *
+ * @example
+ * const local = openaiCompatible({
+ *   name: 'local',
+ *   baseUrl: 'http://127.0.0.1:8000/v1',
+ *   models: [
+ *     { id: 'qwen', family: 'qwen', contextWindowTokens: 32_768, maxOutputTokens: 4096, price: { input: 0.1, output: 0.3 } },
+ *   ],
+ * })
+ * const gateway = createGateway({ providers: [local] }) // local/qwen
+ */
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   const parsed = parseOptions('openaiCompatible', compatibleSchema, options)
   if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
@@ -110,7 +122,12 @@ const OPENAI_CATALOG = [
   ...readCatalog(openaiCatalog.embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' }),
 ]
 
-/** Creates a provider for OpenAI. `apiKey` defaults to OPENAI_API_KEY. Throws `invalid-request` for invalid options. */
+/**
+ * Creates a provider for OpenAI. `apiKey` defaults to OPENAI_API_KEY. Throws `invalid-request` for invalid options.
+ *
+ * @example
+ * const gateway = createGateway({ providers: [openai()] }) // openai/gpt-5-mini, …
+ */
 export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', openaiSchema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
@@ -140,6 +157,9 @@ export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCata
 /**
  * Creates a provider for Anthropic or another service with the messages format. Without `apiKey`, the key is read from
  * ANTHROPIC_API_KEY. Throws `invalid-request` for invalid options.
+ *
+ * @example
+ * const gateway = createGateway({ providers: [anthropic()] }) // anthropic/claude-sonnet-4-5, …
  */
 export function anthropic(options: AnthropicOptions = {}): Provider {
   const parsed = parseOptions('anthropic', anthropicSchema, options)
@@ -193,6 +213,14 @@ const loadInternalCalls = lazy(() => import('./internal-calls.ts'))
 /**
  * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` if the answer does not
  * have one vector of the expected length for each text. Throws `invalid-request` for invalid options.
+ *
+ * @example
+ * const embedder = openaiEmbedder({
+ *   baseUrl: 'https://api.openai.com/v1',
+ *   model: 'text-embedding-3-small',
+ *   apiKey: process.env['OPENAI_API_KEY'],
+ * })
+ * const gateway = createGateway({ providers: [openai()], cache: { embedder } })
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
   const parsed = parseOptions('openaiEmbedder', embedderSchema, options)

@@ -124,6 +124,11 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
  * media models, models that models.dev marks as deprecated, models without a price per token, and models whose prices
  * are 0, which both files also use for unknown prices. Throws `invalid-request` for an unknown file format. A provider
  * throws `invalid-request` for an invalid price of its vendor.
+ *
+ * @example
+ * const file: unknown = JSON.parse(await readFile('model_prices_and_context_window.json', 'utf8'))
+ * const prices = priceList(file, { pricedAt: '2026-11-01' })
+ * const gateway = createGateway({ providers: [groq({ prices })] })
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, checkPriceListOptions)

@@ -97,6 +97,9 @@ const CHECK = optionsOf({
 /**
  * Creates a store in the memory of this process. Limits and budgets apply to this process only, and a restart loses all
  * data.
+ *
+ * @example
+ * const gateway = createGateway({ providers: [openai()], store: memoryStore() })
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
   checkOptions('memoryStore', options, CHECK)

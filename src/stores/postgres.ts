@@ -54,6 +54,11 @@ const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['c
 /**
  * Creates a store in PostgreSQL 14 or newer. Each operation is one function call, so any number of processes can share
  * exact limits and budgets. With the server's default settings, a committed operation survives a power failure.
+ *
+ * @example
+ * const store = postgresStore({ client: pool }) // a Pool of pg, or postgres(url) of postgres.js
+ * await store.migrate() // or: npx sluice migrate
+ * const gateway = createGateway({ providers: [openai()], store })
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
@@ -122,7 +127,14 @@ export interface PostgresAnswerStore extends AnswerStore {
 
 const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
-/** Creates an answer store in the tables of `postgresStore`. All processes with the same schema share the answers. */
+/**
+ * Creates an answer store in the tables of `postgresStore`. All processes with the same schema share the answers.
+ *
+ * @example
+ * const answers = postgresAnswerStore({ client: pool })
+ * const index = postgresVectorIndex({ client: pool })
+ * const gateway = createGateway({ providers: [openai()], store: postgresStore({ client: pool }), cache: { answers, index } })
+ */
 export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
   checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options

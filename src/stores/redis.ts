@@ -55,6 +55,10 @@ const DEFAULT_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIM
  * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Lua scripts update counters atomically, so any number of
  * processes can share exact limits and budgets. Enable the append-only file, because without it a server restart loses
  * writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
+ *
+ * @example
+ * const client = new Redis({ socketTimeout: 5_000 }) // ioredis, node-redis or Upstash
+ * const gateway = createGateway({ providers: [openai()], store: redisStore({ client }) })
  */
 export function redisStore(options: RedisStoreOptions): Store {
   checkOptions('redisStore', options, CHECK)
@@ -119,7 +123,14 @@ export interface RedisAnswerStoreOptions
 
 const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
-/** Creates an answer store in Redis for the semantic cache of all processes with the same prefix. */
+/**
+ * Creates an answer store in Redis for the semantic cache of all processes with the same prefix.
+ *
+ * @example
+ * const client = new Redis({ socketTimeout: 5_000 }) // ioredis
+ * const cache = { answers: redisAnswerStore({ client }), index: redisVectorIndex({ client }) }
+ * const gateway = createGateway({ providers: [openai()], store: redisStore({ client }), cache })
+ */
 export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
   checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options

@@ -57,6 +57,10 @@ const CHECK = optionsOf(
 /**
  * Creates a store in one SQLite file, which survives restarts and can be shared by several processes on one host. Each
  * write is one transaction. Creates or migrates the schema immediately.
+ *
+ * @example
+ * const store = sqliteStore({ database: new DatabaseSync('gateway.db') }) // node:sqlite
+ * const gateway = createGateway({ providers: [openai()], store })
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)

@@ -10,7 +10,14 @@ export interface IndexLimits {
 
 const LATER = 1_000_000
 
-/** Declares the tests that every `VectorIndex` must pass. */
+/**
+ * Declares the tests that every `VectorIndex` must pass.
+ *
+ * @example
+ * testVectorIndex('myIndex', async (clock) => myIndex({ now: clock.now }), { dimensions: 8, entries: 1000 }, {
+ *   afterEach, beforeEach, describe, expect, it,
+ * })
+ */
 export function testVectorIndex(
   name: string,
   make: (clock: TestClock) => Promise<VectorIndex>,
@@ -141,7 +148,12 @@ export function testVectorIndex(
 
 const TEXTS = ['What is the capital of France?', 'How do I boil an egg?', '法国的首都是什么？', 'x', 'a '.repeat(5000)]
 
-/** Declares the tests that every `Embedder` must pass. */
+/**
+ * Declares the tests that every `Embedder` must pass.
+ *
+ * @example
+ * testEmbedder('myEmbedder', () => myEmbedder(), { describe, expect, it })
+ */
 export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestApi, 'beforeEach' | 'afterEach'>): void {
   const { describe, expect, it } = api
   describe(`${name} fulfills the embedder contract`, () => {
@@ -195,7 +207,12 @@ function answer(id: string, overrides: Partial<CachedAnswer> = {}): CachedAnswer
   }
 }
 
-/** Declares the tests that every `AnswerStore` must pass. */
+/**
+ * Declares the tests that every `AnswerStore` must pass.
+ *
+ * @example
+ * testAnswerStore('myAnswers', async () => myAnswers(), { afterEach, beforeEach, describe, expect, it })
+ */
 export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, api: TestApi): void {
   const { beforeEach, describe, expect, it } = api
 

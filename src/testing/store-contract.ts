@@ -13,12 +13,8 @@ import {
 /**
  * Declares the tests that every `Store` must pass.
  *
- * ```ts
- * import { testStore } from 'sluice/testing'
- * import { afterEach, beforeEach, describe, expect, it } from 'vitest'
- *
+ * @example
  * testStore('myStore', async (clock) => myStore({ now: clock.now }), { afterEach, beforeEach, describe, expect, it })
- * ```
  */
 export function testStore(name: string, make: MakeStore, api: TestApi): void {
   const { describe, expect, it } = api

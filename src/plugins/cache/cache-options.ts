@@ -139,6 +139,9 @@ export interface VerifyHit {
 /**
  * Returns a verifier that asks the small model of the requested model's family. It can accept free paraphrases, which
  * the guard rejects, and it can be wrong. Without a small model, every paraphrase is a miss.
+ *
+ * @example
+ * const gateway = createGateway({ providers: [openai()], cache: { verifyHit: smallModelVerifier() } })
  */
 export function smallModelVerifier(): VerifyHit {
   const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> =>

@@ -35,7 +35,13 @@ const CHECK_INDEX = optionsOf(
   ['client'],
 )
 
-/** Creates a vector index in PostgreSQL with pgvector 0.8 or newer. A lookup takes one call. */
+/**
+ * Creates a vector index in PostgreSQL with pgvector 0.8 or newer. A lookup takes one call.
+ *
+ * @example
+ * const index = postgresVectorIndex({ client: pool, dimensions: 1024 })
+ * await index.migrate()
+ */
 export function postgresVectorIndex(options: PostgresVectorIndexOptions): PostgresVectorIndex {
   checkOptions('postgresVectorIndex', options, CHECK_INDEX)
   const { client, schema = 'sluice', dimensions = 1024 } = options

@@ -37,6 +37,9 @@ const DEFAULT_MAX_PER_COPIED_SCOPE = 256
 /**
  * Creates a vector index in Redis. Each scope has a separate vector set (Redis 8), which a lookup searches in one call.
  * On a server without vector sets, a scope has by default at most 256 vectors, which each process copies and compares.
+ *
+ * @example
+ * const index = redisVectorIndex({ client: new Redis(), dimensions: 1024 })
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)

@@ -25,6 +25,9 @@ export const extractiveSchema: z.ZodMiniType<ExtractiveOptions> = z.strictObject
  * have list prices, so bills, budgets and savings work as with a real provider.
  *
  * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (up to 1024 dimensions).
+ *
+ * @example
+ * const gateway = createGateway({ providers: [extractive()] }) // extractive/extractive
  */
 export function extractive(options: ExtractiveOptions = {}): Provider {
   const { name = 'extractive', price, smallPrice } = parseOptions('extractive', extractiveSchema, options)

@@ -1,0 +1,155 @@
+import { readdirSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const entries = readdirSync(`${root}src`)
+  .filter((name) => name.endsWith('.ts') && name !== 'gateway.ts' && name !== 'options.ts')
+  .map((name) => `${root}src/${name}`)
+
+/** What the examples use besides the exports of the package, declared for the examples that do not declare it. */
+const CONTEXT: Readonly<Record<string, string>> = {
+  gateway: `declare const gateway: import('sluice').Gateway`,
+  provider: `declare const provider: import('sluice/provider').Provider`,
+  response: `declare const response: Response`,
+  app: `declare const app: import('express').Express & import('fastify').FastifyInstance`,
+  pool: `declare const pool: import('pg').Pool`,
+  Redis: `import { Redis } from 'ioredis'`,
+  DatabaseSync: `declare const DatabaseSync: new (path: string) => import('sluice/sqlite').SqliteDatabase`,
+  createServer: `import { createServer } from 'node:http'`,
+  readFile: `import { readFile } from 'node:fs/promises'`,
+  call: `declare const call: import('sluice/provider').ProviderCall`,
+  socket: `declare const socket: { close(): void }`,
+  quota: `declare const quota: import('sluice/store').Quota | undefined`,
+  bytes: `declare const bytes: number`,
+  providers: `declare const providers: readonly import('sluice').Provider[]`,
+  fake: `declare const fake: { readonly url: string }`,
+  mine: `declare const mine: (options: { readonly baseUrl: string }) => import('sluice').Provider`,
+  myStore: `declare const myStore: (options: { readonly now: () => number }) => import('sluice/store').Store`,
+  myIndex: `declare const myIndex: (options: { readonly now: () => number }) => import('sluice/store').VectorIndex`,
+  myAnswers: `declare const myAnswers: () => import('sluice/store').AnswerStore`,
+  myEmbedder: `declare const myEmbedder: () => import('sluice').Embedder`,
+  redactEmails: `declare const redactEmails: () => import('sluice').Plugin`,
+  toAsyncIterable: `declare const toAsyncIterable: <T>(values: Iterable<T>) => AsyncIterable<T>`,
+  ...Object.fromEntries(
+    ['afterEach', 'beforeEach', 'describe', 'expect', 'it'].map((name) => [name, `import { ${name} } from 'vitest'`]),
+  ),
+}
+
+interface Documented {
+  readonly name: string
+  readonly isFunction: boolean
+  readonly description: string
+  readonly examples: readonly string[]
+}
+
+const config = ts.getParsedCommandLineOfConfigFile(
+  `${root}tsconfig.json`,
+  {},
+  {
+    ...ts.sys,
+    onUnRecoverableConfigFileDiagnostic: ({ messageText }) => {
+      throw new Error(ts.flattenDiagnosticMessageText(messageText, '\n'))
+    },
+  },
+)
+const options: ts.CompilerOptions = { ...config?.options, noUnusedLocals: false, isolatedDeclarations: false }
+const program = ts.createProgram(entries, options)
+const checker = program.getTypeChecker()
+const specifiers = new Map<string, string>()
+const documented = entries.flatMap(documentedExports)
+
+function documentedExports(entry: string): readonly Documented[] {
+  const source = program.getSourceFile(entry)
+  const module = source && checker.getSymbolAtLocation(source)
+  if (module === undefined) return []
+  const subpath = entry.slice(entry.lastIndexOf('/') + 1, -'.ts'.length)
+  return checker.getExportsOfModule(module).flatMap((exported) => {
+    if (specifiers.has(exported.name)) return []
+    specifiers.set(exported.name, subpath === 'index' ? 'sluice' : `sluice/${subpath}`)
+    const symbol = exported.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(exported) : exported
+    const declaration = symbol.declarations?.[0]
+    if (declaration === undefined) return []
+    const members = ts.isInterfaceDeclaration(declaration) ? declaration.members : []
+    const nodes: readonly ts.Node[] = [declaration, ...members]
+    return [
+      {
+        name: exported.name,
+        isFunction: ts.isFunctionDeclaration(declaration) || ts.isClassDeclaration(declaration),
+        description: ts.displayPartsToString(symbol.getDocumentationComment(checker)),
+        examples: nodes.flatMap(examplesOf),
+      },
+    ]
+  })
+}
+
+function examplesOf(node: ts.Node): readonly string[] {
+  return ts
+    .getJSDocTags(node)
+    .filter(({ tagName }) => tagName.text === 'example')
+    .map(({ comment }) => ts.getTextOfJSDocComment(comment) ?? '')
+}
+
+/** Returns the example as a module that imports or declares all that it uses. */
+function moduleOf(code: string): string {
+  const source = ts.createSourceFile('example.ts', code, ts.ScriptTarget.Latest, true)
+  const declared = new Set<string>()
+  const used = new Set<string>()
+  const visit = (node: ts.Node): void => {
+    if (ts.isVariableDeclaration(node) || ts.isBindingElement(node) || ts.isParameter(node)) {
+      if (ts.isIdentifier(node.name)) declared.add(node.name.text)
+    }
+    if (ts.isIdentifier(node)) used.add(node.text)
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  const needed = [...used].filter((name) => !declared.has(name))
+  const lines = needed.flatMap((name) => {
+    const context = CONTEXT[name]
+    if (context !== undefined) return [context]
+    const specifier = specifiers.get(name)
+    return specifier === undefined ? [] : [`import { ${name} } from '${specifier}'`]
+  })
+  return `${lines.join('\n')}\n${code}\nexport {}\n`
+}
+
+function problemsOf(modules: ReadonlyMap<string, string>): readonly string[] {
+  const host = ts.createCompilerHost(options, true)
+  const { getSourceFile, fileExists, readFile } = host
+  host.fileExists = (name) => modules.has(name) || fileExists(name)
+  host.readFile = (name) => modules.get(name) ?? readFile(name)
+  host.getSourceFile = (name, ...rest) => {
+    const text = modules.get(name)
+    const known = text === undefined ? program.getSourceFile(name) : undefined
+    return text === undefined ? (known ?? getSourceFile(name, ...rest)) : ts.createSourceFile(name, text, rest[0], true)
+  }
+  const compiled = ts.createProgram([...modules.keys()], { ...options, verbatimModuleSyntax: false }, host)
+  return [...modules.keys()].flatMap((name) =>
+    ts.getPreEmitDiagnostics(compiled, compiled.getSourceFile(name)).map(({ messageText, file, start = 0 }) => {
+      const line = file?.getLineAndCharacterOfPosition(start).line ?? 0
+      return `${name.slice(root.length)}: ${file?.text.split('\n')[line]}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`
+    }),
+  )
+}
+
+describe('the doc comments of the public entries', () => {
+  it('describe every export', () => {
+    expect(documented.filter(({ description }) => description === '').map(({ name }) => name)).toEqual([])
+  })
+
+  it('have an example for every function and class', () => {
+    const missing = documented.filter(({ isFunction, examples }) => isFunction && examples.length === 0)
+
+    expect(missing.map(({ name }) => name)).toEqual([])
+  })
+
+  it('have examples that compile', () => {
+    const modules = documented.flatMap(({ name, examples }) =>
+      examples.map((code, index) => [`${root}test/types/example-${name}-${index}.ts`, moduleOf(code)] as const),
+    )
+
+    expect(modules.length).toBeGreaterThan(39)
+    expect(problemsOf(new Map(modules))).toEqual([])
+  })
+})
