@@ -92,7 +92,7 @@ export interface Gateway {
      */
     readonly explain: (input: ExplainInput, options?: ExplainSavingsOptions) => Promise<SavingsExplanation>
   }
-  /** The semantic cache. Neither method has an effect if the cache is disabled. */
+  /** The semantic cache. Neither method has an effect with `cache: false`. */
   readonly cache: {
     /** Removes all stored answers, or those of the key with the id `keyId`. */
     readonly clear: (filter?: { readonly keyId?: string }) => Promise<void>
@@ -101,7 +101,7 @@ export interface Gateway {
   }
   /**
    * Processes message batches until no more items can currently be processed. For hosts that are suspended between
-   * requests. On other hosts, requests start the processing.
+   * requests. On other hosts, requests start the processing. No effect with `batches: false`.
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
@@ -128,7 +128,7 @@ export interface Gateway {
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
-  const { basePath = '', publicUrl, admin, savings = {}, streams } = options
+  const { basePath = '', publicUrl, admin, cache: cacheOptions = {}, savings = {}, streams } = options
   const runtime = createRuntime(options.runtime)
   const store = createStore(options, runtime)
   const directory = createModelDirectory({ providers: options.providers, catalog: options.catalog })
@@ -154,8 +154,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const { now, after, uuid } = runtime
   const audit = createAudit({ store })
   const metrics = new Metrics(now())
-  const cache =
-    options.cache === false ? undefined : createCache({ pause: yieldToEventLoop, ...options.cache, runtime })
+  const cache = cacheOptions === false ? undefined : createCache({ pause: yieldToEventLoop, ...cacheOptions, runtime })
   const reports = createMetricsReports({
     metrics,
     now,
@@ -163,14 +162,14 @@ export function createGateway(options: GatewayOptions): Gateway {
     drops: () => ({ log: requestLog.dropped(), audit: audit.dropped(), settlement: ledger.settlementCounts().dropped }),
     waitingSettlements: () => ledger.settlementCounts().waiting,
   })
-  const batches = createBatches(options.batches ?? {}, { store, findKeyById, basePath, publicUrl })
+  const batches = createBatches(options.batches, { store, findKeyById, basePath, publicUrl })
 
   // The order of the hooks: what may refuse a request comes before what answers it, and both before what costs money.
   const plugins: readonly BuiltInPlugin[] = [
     ...(options.plugins === undefined ? [] : [customPlugins(options.plugins, { runtime, log })]),
     explainPlugin(cache !== undefined),
-    batches.plugin,
-    recordingsPlugin({ ...(streams === false ? { isEnabled: false } : streams), store, now, after, uuid }),
+    ...(batches === undefined ? [] : [batches.plugin]),
+    recordingsPlugin(streams, { store, now, after, uuid }),
     storedResponsesPlugin(store),
     idempotencyPlugin({ store, now, uuid, after }),
     ...(cache === undefined ? [] : [cache.plugin]),
@@ -206,7 +205,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     policies,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
     bodyCapacity: new BodyCapacity({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after }),
-    eventCapacity: new EventCapacity(streams === false ? {} : (streams ?? {})),
+    eventCapacity: new EventCapacity(streams || {}),
     detached,
     requestTracker: new RequestTracker(),
     timeouts,
@@ -215,16 +214,23 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 
   const logStoreWarnings = createWarningLogger(
-    [store, options.cache === false ? undefined : options.cache?.index],
+    [store, cacheOptions === false ? undefined : cacheOptions.index],
     (warning) => log.warning('store warning', { warning }),
   )
   const handle = createHandler(services, basePath, () => {
-    batches.start(services)
+    batches?.start(services)
     logStoreWarnings()
   })
   const close = inSequence(() =>
     closeAll(
-      [batches.stop, () => detached.close(), ...services.hooks.close, runtime.close, ledger.retry, () => store.close()],
+      [
+        async () => batches?.stop(),
+        () => detached.close(),
+        ...services.hooks.close,
+        runtime.close,
+        ledger.retry,
+        () => store.close(),
+      ],
       (cause) => log.failure('a shutdown step failed', cause),
     ),
   )
@@ -246,7 +252,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       clear: async (filter) => cache?.clear(filter),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
     },
-    batches: { work: () => batches.work(services) },
+    batches: { work: async () => batches?.work(services) },
     close,
   }
 }

@@ -2,6 +2,7 @@ import { after, defaultTransport } from '#transport'
 import { checkMargin } from './billing/bill.ts'
 import { checkCache, type SemanticCacheOptions } from './plugins/cache/cache-options.ts'
 import {
+  checkFlag,
   GatewayError,
   functionCheck,
   checkOptions,
@@ -131,18 +132,18 @@ export interface GatewayOptions {
   readonly plugins?: readonly Plugin[]
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
-  /** Options for tiers 2 to 5. @default the tiers run if they save money */
-  readonly savings?: SavingsOptions
-  /** Options for tier 1, the semantic cache. `false` disables it. @default on, in memory, separate for each key */
+  /** Options for tiers 2 to 5 and the prompt cache. `false` switches all of them off. @default on, where they save money */
+  readonly savings?: false | SavingsOptions
+  /** Options for tier 1, the semantic cache. `false` switches it off. @default on, in memory, separate for each key */
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that are created or updated at startup. */
   readonly governance?: GovernanceConfiguration
   /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions | undefined
-  /** Recordings that let clients resume a stream. `false` disables them. @default on, for one hour */
+  /** Recordings that let clients resume a stream. `false` switches them off. @default on, for one hour */
   readonly streams?: false | StreamsOptions
-  /** Options of this process's worker for message batches. */
-  readonly batches?: BatchOptions
+  /** Options of message batches. With `false`, their paths respond with 404, and no worker runs. @default on */
+  readonly batches?: false | BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string | undefined
   /**
@@ -159,8 +160,8 @@ export interface GatewayOptions {
   readonly passthrough?: PassthroughOptions
   /** In milliseconds. @default { connectMs: 10_000, firstByteMs: 120_000, idleMs: 60_000, totalMs: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
-  /** Options of the circuit breaker, which skips a provider's failing models. See docs/operating.md. */
-  readonly circuitBreaker?: CircuitBreakerOptions
+  /** Options of the circuit breaker, which skips a provider's failing models. `false` switches it off. See docs/operating.md. @default on */
+  readonly circuitBreaker?: false | CircuitBreakerOptions
   /** Receives each log record. Its errors are ignored. @default no log */
   readonly log?: ((record: LogRecord) => void) | undefined
   /** Replaces platform functions: the clock, random numbers, UUIDs and `fetch`. */
@@ -179,7 +180,7 @@ const checkEndpointFields = optionsOf({
   provider: expects('the name of a provider', (value) => typeof value === 'string'),
   price: functionCheck('price(request) that returns dollars'),
   finalPrice: functionCheck('finalPrice(request, answer) that returns dollars'),
-  free: oneOf(true, false),
+  free: checkFlag,
 })
 
 const checkEndpoint: OptionCheck = (value, path) => {
@@ -240,22 +241,24 @@ const checkGateway = optionsOf(
     keyCacheMs: integerFrom(0, 5_000, 'milliseconds'),
     margin: (value, path) => (typeof value === 'function' ? undefined : checkMargin(value, path)),
     billing: optionsOf({ cachedTokens: oneOf('vendor', 'list') }),
-    headers: optionsOf({ margin: oneOf(true, false) }),
+    headers: optionsOf({ margin: checkFlag }),
     plugins: checkPlugins,
     catalog: unchecked,
-    savings: checkSavings,
+    savings: falseOr(checkSavings),
     cache: falseOr(checkCache),
     governance: unchecked,
     admin: optionsOf({
       key: expects('a string of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
       authorize: functionCheck('authorize(request)'),
     }),
-    batches: optionsOf({
-      concurrency: integerFrom(0, 1000),
-      leaseMs: integerFrom(1000),
-      waitUntil: functionCheck('waitUntil(promise)'),
-    }),
-    streams: checkStreams,
+    batches: falseOr(
+      optionsOf({
+        concurrency: integerFrom(0, 1000),
+        leaseMs: integerFrom(1000),
+        waitUntil: functionCheck('waitUntil(promise)'),
+      }),
+    ),
+    streams: falseOr(checkStreams),
     basePath: expects(
       'a path such as /ai, without a trailing slash',
       (value) => typeof value === 'string' && /^(\/[\w.~-]+)*$/.test(value),
@@ -290,7 +293,7 @@ const checkGateway = optionsOf(
       idleMs: milliseconds,
       totalMs: milliseconds,
     }),
-    circuitBreaker: checkCircuitBreaker,
+    circuitBreaker: falseOr(checkCircuitBreaker),
     log: functionCheck('log(record)'),
     runtime: optionsOf({
       now: functionCheck('now()'),

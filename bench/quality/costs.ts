@@ -79,7 +79,7 @@ export interface MarkerFigures {
 
 /**
  * Simulates whole conversations, sent unchanged, with a vendor that caches only marked prefixes: with the markers that
- * `savings.promptCache: 'auto'` places, and without markers.
+ * `savings.promptCache: true` places, and without markers.
  */
 export async function measureMarkers(options: CostOptions): Promise<MarkerFigures> {
   const { root, kind, table, secondsBetween, step = 1, requests = Number.POSITIVE_INFINITY } = options

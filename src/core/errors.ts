@@ -189,9 +189,16 @@ export function listOf(expected: string, check: OptionCheck, min = 0): OptionChe
   }
 }
 
+/** For options that `false` switches off. */
 export function falseOr(check: OptionCheck): OptionCheck {
-  return (value, path) => (value === false ? undefined : check(value, path))
+  return (value, path) => {
+    if (value === false) return undefined
+    const problem = check(value, path)
+    return problem?.path === path ? { path, text: problem.text.replace('expected', 'expected false or') } : problem
+  }
 }
+
+export const checkFlag: OptionCheck = oneOf(true, false)
 
 export function integerFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, unit?: string): OptionCheck {
   const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`

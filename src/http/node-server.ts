@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { checkOptions, expects, optionsOf, integerFrom } from '../core/errors.ts'
+import { checkOptions, expects, falseOr, optionsOf, integerFrom } from '../core/errors.ts'
 import { type NodeHandling, toNodeHandling } from './node-fetch.ts'
 import { type NodeIncoming, NodeRequest, NodeSink } from './node-http.ts'
 import { type Served, servesFetch } from './served.ts'
@@ -16,10 +16,10 @@ export interface ServeOptions {
   readonly drainMs?: number
   /**
    * Idle timeout of a connection, in milliseconds. It must be longer than the idle timeout of any proxy in front of the
-   * server, commonly 60 s. Otherwise, the proxy may reuse a connection that was just closed, and report a reset. 0
-   * disables the timeout. @default 75_000
+   * server, commonly 60 s. Otherwise, the proxy may reuse a connection that was just closed, and report a reset.
+   * `false` switches the timeout off. @default 75_000
    */
-  readonly keepAliveMs?: number
+  readonly keepAliveMs?: false | number
 }
 
 /** Longer delays overflow. */
@@ -30,7 +30,7 @@ const checkServeOptions = optionsOf(
     port: integerFrom(0, 65_535),
     hostname: expects('a host name or an address', (value) => typeof value === 'string'),
     drainMs: checkMs,
-    keepAliveMs: checkMs,
+    keepAliveMs: falseOr(integerFrom(1, MAX_TIMER_MS, 'milliseconds')),
   },
   ['port'],
 )
@@ -69,7 +69,7 @@ export async function serve(gateway: Served, options: ServeOptions): Promise<Run
   checkOptions('serve', options, checkServeOptions)
   const { drainMs = 30_000, keepAliveMs = 75_000 } = options
   const server = createServer({
-    keepAliveTimeout: keepAliveMs,
+    keepAliveTimeout: keepAliveMs === false ? 0 : keepAliveMs,
     headersTimeout: 10_000,
     requestTimeout: 60_000,
     connectionsCheckingInterval: 5_000,

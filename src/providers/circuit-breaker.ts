@@ -62,7 +62,9 @@ export const checkCircuitBreaker: OptionCheck = optionsOf({
   probesPerSecond: numberFrom(1, 1000),
 })
 
-export function createCircuitBreaker(options: CircuitBreakerOptions = {}): CircuitBreaker {
+/** @param given `false` opens no circuit. */
+export function createCircuitBreaker(given: false | CircuitBreakerOptions = {}): CircuitBreaker {
+  const options = given === false ? { minRequests: Infinity } : given
   const { openMs = 30_000, probesPerSecond = 1 } = options
   const probeEveryMs = 1000 / probesPerSecond
   const circuits = new Map<string, Circuit>()

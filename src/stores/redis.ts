@@ -1,5 +1,5 @@
 import type { AnswerStore } from '../core/cache.ts'
-import { checkOptions, expects, oneOf, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { checkFlag, checkOptions, expects, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import {
   type BulkLimits,
@@ -47,7 +47,7 @@ export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCh
   now: STORE_CHECKS.now,
 }
 
-const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByOwner: oneOf(true, false) }, ['client'])
+const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByOwner: checkFlag }, ['client'])
 const DEFAULT_LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 const DEFAULT_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT }
 

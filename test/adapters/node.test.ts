@@ -143,8 +143,18 @@ describe('serve', () => {
     expect(headers.get('keep-alive')).toBe(`timeout=${seconds}`)
   })
 
+  it('keeps an idle connection without a limit with keepAliveMs false', async () => {
+    const server = await start(ok, { keepAliveMs: false })
+
+    const { headers } = await fetch(server.url)
+
+    expect(headers.get('connection')).toBe('keep-alive')
+    expect(headers.get('keep-alive')).toBeNull()
+  })
+
   it.each([
     [{ keepAliveMs: -1 }, 'keepAliveMs'],
+    [{ keepAliveMs: 0 }, 'keepAliveMs'],
     [{ keepAliveMs: Number.NaN }, 'keepAliveMs'],
     [{ drainMs: 1.5 }, 'drainMs'],
   ])('rejects the options %j', async (options, param) => {

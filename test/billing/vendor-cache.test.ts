@@ -15,7 +15,7 @@ const limits = { contextWindowTokens: 200_000, maxOutputTokens: 1000, tokenizer:
 const MARGIN = 1.5
 
 /** Nothing but the pass through the gateway. */
-const OFF: Partial<GatewayOptions> = { cache: false, savings: { promptCache: 'off', thresholdTokens: thresholds(1e9) } }
+const OFF: Partial<GatewayOptions> = { cache: false, savings: { promptCache: false, thresholdTokens: thresholds(1e9) } }
 
 interface Setting {
   readonly gateway: Gateway

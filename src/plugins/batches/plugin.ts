@@ -18,7 +18,11 @@ export interface Batches {
 }
 
 /** Accepts message batches and processes their items. */
-export function createBatches(options: BatchOptions, { store, findKeyById, ...baseUrls }: BatchSources): Batches {
+export function createBatches(
+  options: false | BatchOptions = {},
+  { store, findKeyById, ...baseUrls }: BatchSources,
+): Batches | undefined {
+  if (options === false) return undefined
   let processing: Promise<BatchProcessing> | undefined
   const load = async (services: Services): Promise<BatchProcessing> => {
     try {

@@ -1,4 +1,5 @@
 import {
+  checkFlag,
   functionCheck,
   expects,
   numberFrom,
@@ -16,8 +17,6 @@ import { checkEmbedder } from '../../core/check-embedder.ts'
 
 /** All settings of the semantic cache, including those that `createGateway` fills in. */
 export interface SemanticCacheOptions {
-  /** Enables the cache. @default true */
-  readonly enabled?: boolean
   /** Lifetime of an answer, in seconds. @default 3600 */
   readonly ttlSeconds?: number
   /**
@@ -68,25 +67,20 @@ const checkTtl = expects(`a number of seconds above 0, at most ${YEAR_SECONDS}`,
   isWithin(value, YEAR_SECONDS),
 )
 
-export const checkCache: OptionCheck = optionsOf(
-  {
-    enabled: oneOf(true, false),
-    ttlSeconds: checkTtl,
-    freshTtlSeconds: checkTtl,
-    similar: oneOf(true, false),
-    similarityThreshold: numberFrom(MIN_THRESHOLD, 1),
-    scope: oneOf('key', 'global'),
-    maxEntries: integerFrom(1),
-    maxBytes: integerFrom(1),
-    embedder: checkEmbedder,
-    index: objectWith('a vector index, such as redisVectorIndex({ … })', ['add', 'nearest']),
-    answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
-    verifyHit: functionCheck('verifyHit(query, entry, call)'),
-    timeoutMs: expects('a number of milliseconds above 0', (value) => isWithin(value, Infinity)),
-  },
-  [],
-  'false or an object with options',
-)
+export const checkCache: OptionCheck = optionsOf({
+  ttlSeconds: checkTtl,
+  freshTtlSeconds: checkTtl,
+  similar: checkFlag,
+  similarityThreshold: numberFrom(MIN_THRESHOLD, 1),
+  scope: oneOf('key', 'global'),
+  maxEntries: integerFrom(1),
+  maxBytes: integerFrom(1),
+  embedder: checkEmbedder,
+  index: objectWith('a vector index, such as redisVectorIndex({ … })', ['add', 'nearest']),
+  answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
+  verifyHit: functionCheck('verifyHit(query, entry, call)'),
+  timeoutMs: expects('a number of milliseconds above 0', (value) => isWithin(value, Infinity)),
+})
 
 function isWithin(value: unknown, max: number): boolean {
   return typeof value === 'number' && value > 0 && value <= max

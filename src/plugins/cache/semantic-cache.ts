@@ -168,7 +168,7 @@ function isLocal({ answers, index }: SemanticCacheOptions): boolean {
 function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
   const { options, tallies } = context
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
-  if (options.enabled === false || (!directives.allowsRead && !directives.allowsWrite)) return UNCACHEABLE
+  if (!directives.allowsRead && !directives.allowsWrite) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
   const exactKey = cacheKeyOf(query.prompt, { owner, modelName, headers: query.headers, isLocal: isLocal(options) })
   if (exactKey === undefined) return UNCACHEABLE

@@ -1,4 +1,4 @@
-import { falseOr, integerFrom, type OptionCheck, optionsOf } from '../../core/errors.ts'
+import { integerFrom, type OptionCheck, optionsOf } from '../../core/errors.ts'
 
 /** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit of text. */
 export interface StreamsOptions {
@@ -17,15 +17,9 @@ const positiveInteger = integerFrom(1)
 /** A year. */
 const MAX_RETENTION_SECONDS = 366 * 24 * 3600
 
-export const checkStreams: OptionCheck = falseOr(
-  optionsOf(
-    {
-      retentionSeconds: integerFrom(1, MAX_RETENTION_SECONDS, 'seconds'),
-      entries: positiveInteger,
-      bytes: positiveInteger,
-      maxBytesPerStream: positiveInteger,
-    },
-    [],
-    'false or an object with retentionSeconds, entries, bytes and maxBytesPerStream',
-  ),
-)
+export const checkStreams: OptionCheck = optionsOf({
+  retentionSeconds: integerFrom(1, MAX_RETENTION_SECONDS, 'seconds'),
+  entries: positiveInteger,
+  bytes: positiveInteger,
+  maxBytesPerStream: positiveInteger,
+})

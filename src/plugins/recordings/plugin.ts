@@ -2,12 +2,18 @@ import { lazy } from '../../core/async.ts'
 import { readCacheDirectives } from '../../http/cache-directives.ts'
 import type { Answered } from '../../kernel/exchange.ts'
 import type { BuiltInPlugin, Services } from '../../kernel/services.ts'
+import type { StreamsOptions } from './options.ts'
 import type { Recordings, RecordingsOptions } from './recordings.ts'
 
 /** Records responses, so that a client can resume a stream. */
-export function recordingsPlugin(options: RecordingsOptions): BuiltInPlugin {
+export function recordingsPlugin(
+  streams: false | StreamsOptions | undefined,
+  dependencies: Pick<RecordingsOptions, 'store' | 'now' | 'after' | 'uuid'>,
+): BuiltInPlugin {
   let loaded: Recordings | undefined
-  const load = lazy(async () => (loaded = new (await import('./replay-stream.ts')).Recordings(options)))
+  const load = lazy(
+    async () => (loaded = new (await import('./replay-stream.ts')).Recordings({ ...streams, ...dependencies })),
+  )
   const record = (answered: Answered, { log }: Services, write: (recordings: Recordings) => void): void => {
     if (loaded !== undefined) return write(loaded)
     const report = (cause: unknown): void =>
@@ -16,7 +22,7 @@ export function recordingsPlugin(options: RecordingsOptions): BuiltInPlugin {
   }
   /** Batch items, which have no subscribers, store their results themselves. */
   const isRecorded = ({ format, subscribers, request }: Answered): boolean => {
-    if (options.isEnabled === false || subscribers === undefined || format.answerId === undefined) return false
+    if (streams === false || subscribers === undefined || format.answerId === undefined) return false
     return readCacheDirectives((name) => request.header(name)).allowsWrite
   }
   return {

@@ -30,7 +30,6 @@ interface Registration {
 
 export interface RecordingsOptions extends Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
-  readonly isEnabled?: boolean
   readonly retentionSeconds?: number
   readonly maxBytesPerStream?: number
 }
@@ -43,7 +42,6 @@ const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 /** Stores answers that can be streamed again, by owner (key id) and id. */
 export class Recordings {
-  readonly isEnabled: boolean
   readonly #options: RecordingsOptions
   readonly #retentionMs: number
   readonly #maxBytes: number
@@ -51,16 +49,15 @@ export class Recordings {
   readonly #writes = new Map<string, Promise<unknown>>()
 
   constructor(options: RecordingsOptions) {
-    const { isEnabled = true, retentionSeconds = HOUR_SECONDS, maxBytesPerStream = MAX_BYTES_PER_STREAM } = options
+    const { retentionSeconds = HOUR_SECONDS, maxBytesPerStream = MAX_BYTES_PER_STREAM } = options
     this.#options = options
-    this.isEnabled = isEnabled
     this.#retentionMs = retentionSeconds * 1000
     this.#maxBytes = maxBytesPerStream
   }
 
   register(recording: Recording, registration: Registration): void {
     const { owner, id, subscribers, isDetached } = registration
-    if (!this.isEnabled || !SAFE_ID.test(id)) return
+    if (!SAFE_ID.test(id)) return
     const name = nameOf(owner, id)
     if (this.#live.get(name)?.buffer === recording) return
     const live = { buffer: recording, subscribers }
@@ -70,7 +67,7 @@ export class Recordings {
   }
 
   storeAnswer(answer: StoredAnswer, owner: string, id: string): void {
-    const text = this.isEnabled && SAFE_ID.test(id) ? this.#serialize(answer) : undefined
+    const text = SAFE_ID.test(id) ? this.#serialize(answer) : undefined
     if (text !== undefined) void this.#trackWrite(nameOf(owner, id), this.#put(owner, id, text))
   }
 

@@ -27,7 +27,7 @@ export type ExplainInput = LoggedBody | Iterable<LoggedBody | LoggedRequest> | A
 /** A plan of your own for `gateway.savings.explain`. */
 export interface CustomPlan {
   readonly name: string
-  /** Replaces these options of the gateway. @default the options of the gateway */
+  /** Replaces these options of the gateway, or of the defaults if its savings are off. @default the options of the gateway */
   readonly savings?: SavingsOptions
   /** Savings headers of each request, such as `{ 'X-Savings-Level': 'med' }`. @default none */
   readonly headers?: Readonly<Record<string, string>>
@@ -79,22 +79,24 @@ const checkExplain: OptionCheck = optionsOf({
 })
 
 interface ExplainDependencies {
-  readonly savings: SavingsOptions
+  readonly savings: false | SavingsOptions
   readonly services: Services
 }
 
 export async function explainSavings(
   input: ExplainInput,
   options: ExplainSavingsOptions,
-  { savings, services }: ExplainDependencies,
+  { savings: configured, services }: ExplainDependencies,
 ): Promise<SavingsExplanation> {
   checkOptions('gateway.savings.explain', options, checkExplain)
   const { plans: chosen = BUILT_IN_PLANS, secondsBetween = 30, maxRequests = 1000, signal } = options
   const { runtime } = services
+  const savings = configured === false ? {} : configured
   const clock = { now: runtime.now() }
   const meter = createMeter(createTokenizer(), () => 0)
   const createSetup = ({ name, savings: changes, headers = {} }: CustomPlan): PlanSetup => {
-    const { shadowShare: _, embedder: __, ...own } = { ...savings, ...changes }
+    const isOff = configured === false && name === CONFIGURED.name
+    const { shadowShare: _, embedder: __, ...own } = { ...(isOff ? NO_SAVINGS : savings), ...changes }
     const planRuntime = { ...runtime, now: () => clock.now }
     const dependencies = { store: memoryStore({ now: planRuntime.now }), meter, runtime: planRuntime }
     const observer = { onShadow: () => {}, onShadowFailure: () => {} }
@@ -108,6 +110,9 @@ export async function explainSavings(
   return { ...totals, assumptions: assumptionsOf(savings) }
 }
 
+const CONFIGURED: CustomPlan = { name: 'configured' }
+const NO_SAVINGS: SavingsOptions = { tiers: [], promptCache: false }
+
 const OFF: CustomPlan = { name: 'off', headers: { 'x-savings-level': 'off' } }
 
 const onlyFamilyLock = (builtIn: readonly Tier[]): readonly Tier[] => builtIn.filter(({ tier }) => tier === 4)
@@ -116,8 +121,8 @@ const FORCED = { 'x-svc-force': 'true' }
 
 const BUILT_IN_PLANS: readonly CustomPlan[] = [
   OFF,
-  { name: 'markers', savings: { tiers: [], promptCache: 'auto' } },
-  { name: 'configured' },
+  { name: 'markers', savings: { tiers: [], promptCache: true } },
+  CONFIGURED,
   ...(['min', 'med', 'max', 'extreme'] as const).flatMap((level) =>
     withForced(`level ${level}`, { 'x-savings-level': level }),
   ),

@@ -1,5 +1,14 @@
 import { lazy } from '../../core/async.ts'
-import { expects, listOf, numberFrom, oneOf, type OptionCheck, optionsOf } from '../../core/errors.ts'
+import {
+  checkFlag,
+  expects,
+  falseOr,
+  listOf,
+  numberFrom,
+  oneOf,
+  type OptionCheck,
+  optionsOf,
+} from '../../core/errors.ts'
 import type { Embedder } from '../../core/cache.ts'
 import type { Meter, Runtime, Model } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
@@ -28,8 +37,8 @@ export interface SavingsOptions {
    * @default 50_000, 80_000 and 20_000
    */
   readonly thresholdTokens?: Partial<Thresholds>
-  /** How tier 5 chooses the content to keep. @default 'auto' */
-  readonly slider?: SliderMode
+  /** How tier 5 chooses the content to keep. `false` switches the tier off. @default 'auto' */
+  readonly slider?: false | SliderMode
   /**
    * Source of the summaries in tiers 3 and 4: sentences copied from the conversation at no cost (`extractive`), or a
    * small model of the requested model's family (`model`, or `extractive` if it is missing or fails). @default 'model'
@@ -38,10 +47,14 @@ export interface SavingsOptions {
   /**
    * Size of the prompt that tier 2 builds, as a share of the received prompt and a minimum in tokens. The minimum can
    * depend on the size of the received prompt. Tripled for a question that needs each mention of a subject, such as a
-   * summary.
+   * summary. `false` switches tier 2 off.
    * @default { targetShare: 0.01, minTargetTokens: [{ aboveTokens: 0, targetTokens: 4096 }, { aboveTokens: 40_000, targetTokens: 16_384 }] }
    */
-  readonly vanishing?: { readonly targetShare?: number; readonly minTargetTokens?: MinTarget }
+  readonly vanishing?: false | { readonly targetShare?: number; readonly minTargetTokens?: MinTarget }
+  /** Tier 3, summaries of the oldest parts. `false` switches it off. @default true */
+  readonly recursive?: boolean
+  /** Tier 4, running summaries by a small model. `false` switches it off. @default true */
+  readonly family?: boolean
   /**
    * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. Receives the beginnings of the
    * question and of recent messages. If it fails, or none of its calls ends within 3 seconds, the ranking uses words only.
@@ -71,9 +84,9 @@ export interface SavingsOptions {
   readonly shadowShare?: number
   /**
    * Adds markers for the prompt cache of vendors that cache marked prefixes (the messages format), if the markers are
-   * expected to save money and the caller has set none. @default 'auto'
+   * expected to save money and the caller has set none. `false` adds none. @default true
    */
-  readonly promptCache?: 'auto' | 'off'
+  readonly promptCache?: boolean
 }
 
 const checkTokens = numberFrom(0, 1e9)
@@ -86,22 +99,26 @@ const checkTargets = listOf(
 
 export const checkSavings: OptionCheck = optionsOf({
   thresholdTokens: optionsOf({ vanishing: checkTokens, recursive: checkTokens, family: checkTokens }),
-  slider: oneOf('auto', 'query', 'stable'),
+  slider: falseOr(oneOf('auto', 'query', 'stable')),
   summarizer: oneOf('model', 'extractive'),
-  vanishing: optionsOf({
-    targetShare: numberFrom(0.0001, 1),
-    minTargetTokens: (value, path) =>
-      typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path),
-  }),
+  vanishing: falseOr(
+    optionsOf({
+      targetShare: numberFrom(0.0001, 1),
+      minTargetTokens: (value, path) =>
+        typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path),
+    }),
+  ),
+  recursive: checkFlag,
+  family: checkFlag,
   embedder: checkEmbedder,
   tiers: expects(
     'a list of tiers, or a function that receives the built-in tiers and returns a list',
     (value) => Array.isArray(value) || typeof value === 'function',
   ),
-  agents: oneOf(true, false),
+  agents: checkFlag,
   keepShare: numberFrom(0, 1),
   shadowShare: numberFrom(0, 1),
-  promptCache: oneOf('auto', 'off'),
+  promptCache: checkFlag,
 })
 
 export interface SavingsDependencies {
@@ -136,7 +153,7 @@ export function createPromptMarker(
   options: SavingsOptions,
   { store, runtime }: Pick<SavingsDependencies, 'store' | 'runtime'>,
 ): MarkPrompt | undefined {
-  if (options.promptCache === 'off') return undefined
+  if (options.promptCache === false) return undefined
   const load = lazy(async () => {
     const { createMemory, markForCache } = await import('./optimize.ts')
     const memory = createMemory({ store, now: runtime.now })

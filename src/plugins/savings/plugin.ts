@@ -16,16 +16,18 @@ export interface PromptSavings {
 
 /** Shortens long prompts, and adds markers for the vendor's prompt cache, where that saves money. */
 export function savingsPlugin(
-  options: SavingsOptions,
+  options: false | SavingsOptions,
   dependencies: SavingsDependencies,
   observer: ShadowObserver,
 ): BuiltInPlugin {
+  const checkHeaders: BuiltInPlugin['checkHeaders'] = (request) => void readSteeringHeaders(request)
+  if (options === false) return { checkHeaders }
   const savings: PromptSavings = {
     waterfall: createSavings(options, dependencies, observer),
     markPrompt: createPromptMarker(options, dependencies),
   }
   return {
-    checkHeaders: (request) => void readSteeringHeaders(request),
+    checkHeaders,
     transformPrompt: (reserved, plan, services) => {
       const steering = reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED
       // A dry run has a memory of its own, which it must not share with later ones.

@@ -66,10 +66,12 @@ export interface WaterfallOptions {
   readonly after: Runtime['after']
   readonly yieldToEventLoop: () => Promise<void>
   readonly thresholdTokens?: Partial<Thresholds>
-  readonly slider?: SliderMode
+  readonly slider?: false | SliderMode
+  readonly vanishing?: false | { readonly targetShare?: number; readonly minTargetTokens?: MinTarget }
+  readonly recursive?: boolean
+  readonly family?: boolean
   readonly summarizer?: 'model' | 'extractive'
   readonly embedder?: Embedder
-  readonly vanishing?: { readonly targetShare?: number; readonly minTargetTokens?: MinTarget }
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   readonly agents?: boolean
   readonly keepShare?: number
@@ -263,6 +265,9 @@ function createContext(
     now,
     embedder,
     slider = 'auto',
+    vanishing,
+    recursive = true,
+    family = true,
     summarizer = 'model',
     agents = false,
     keepShare: keep = DEFAULT_KEEP,
@@ -272,10 +277,10 @@ function createContext(
   const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(meter, pause), pause }
   const summarizerOf = ({ small }: TierJob): SmallModel | undefined => (summarizer === 'model' ? small : undefined)
   const builtIn: readonly Tier[] = [
-    createSlider(tools, memory, slider),
-    createVanishing(tools, memory, { ...options.vanishing, thresholds, keep, after }),
-    createRecursive(tools, memory, { thresholds, keep, summarizerOf }),
-    createFamilyLock(tools, memory, { thresholds, keep, summarizerOf }),
+    ...(slider === false ? [] : [createSlider(tools, memory, slider)]),
+    ...(vanishing === false ? [] : [createVanishing(tools, memory, { ...vanishing, thresholds, keep, after })]),
+    ...(recursive ? [createRecursive(tools, memory, { thresholds, keep, summarizerOf })] : []),
+    ...(family ? [createFamilyLock(tools, memory, { thresholds, keep, summarizerOf })] : []),
   ]
   const tiers = typeof options.tiers === 'function' ? options.tiers(builtIn) : (options.tiers ?? builtIn)
   const ranker = embedder && new SemanticRanker({ embedder, after, estimate, now, pause })

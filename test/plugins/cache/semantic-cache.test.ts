@@ -283,14 +283,6 @@ describe('the semantic cache', () => {
     expect(found).toEqual(['x', 'x', 'x', 'x'])
     expect(cache.stats().entries).toBe(4)
   })
-
-  it('stores and returns nothing if it is disabled', async () => {
-    const { ask, cache, teach } = createFixture({ enabled: false })
-
-    expect(await teach(CAPITAL, 'Paris')).toBe(false)
-    expect((await ask(CAPITAL)).hit).toBe(false)
-    expect(cache.stats()).toMatchObject({ totalRequests: 0, hitRate: 0 })
-  })
 })
 
 describe('cache directives', () => {

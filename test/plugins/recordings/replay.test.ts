@@ -325,10 +325,7 @@ it.each([
     { lifetime: 3 },
     'createGateway: streams.lifetime: there is no such option. The options are retentionSeconds, entries, bytes, maxBytesPerStream.',
   ],
-  [
-    true,
-    'createGateway: streams: expected false or an object with retentionSeconds, entries, bytes and maxBytesPerStream, got true.',
-  ],
+  [true, 'createGateway: streams: expected false or an object with options, got true.'],
 ])('rejects invalid options of streams by name: %j', (streams, words) => {
   expect(() => createGateway({ providers: [extractive()], streams } as GatewayOptions)).toThrow(words)
 })

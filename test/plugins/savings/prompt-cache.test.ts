@@ -193,7 +193,7 @@ describe('savings.promptCache', () => {
   })
 
   it.each<[string, StageOptions, JsonObject]>([
-    ['it is switched off', { savings: { promptCache: 'off' } }, { system: LONG }],
+    ['it is switched off', { savings: { promptCache: false } }, { system: LONG }],
     ['the prompt is shorter than what the vendor caches', {}, { system: 'Be brief.' }],
   ])('places no markers if %s', async (_, options, shared) => {
     const stage = await start(options)
