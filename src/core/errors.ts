@@ -162,19 +162,44 @@ export function optionsOf(
   required: readonly string[] = [],
   expected = 'an object with options',
 ): OptionCheck {
+  return firstProblem(
+    (value, path) => {
+      const unknown = isJsonObject(value) && Object.keys(value).find((name) => !Object.hasOwn(checks, name))
+      if (typeof unknown !== 'string') return undefined
+      return { path: fieldPath(path, unknown), text: unknownOptionText(unknown, Object.keys(checks)) }
+    },
+    fieldsOf(checks, required, expected),
+  )
+}
+
+/** Ignores other fields. */
+export function fieldsOf(
+  checks: Readonly<Record<string, OptionCheck>>,
+  required: readonly string[],
+  expected: string,
+): OptionCheck {
   return (value, path) => {
     if (!isJsonObject(value)) return { path, text: expectedText(expected, value, path) }
-    const names = Object.keys(checks)
-    const prefix = path === '' ? '' : `${path}.`
-    for (const [name, field] of Object.entries(value)) {
-      const fieldPath = prefix + name
-      const check = Object.hasOwn(checks, name) ? checks[name] : undefined
-      if (check === undefined) return { path: fieldPath, text: unknownOptionText(name, names) }
-      const problem = field === undefined ? undefined : check(field, fieldPath)
+    for (const [name, check] of Object.entries(checks)) {
+      const field = value[name]
+      const problem = field === undefined && !required.includes(name) ? undefined : check(field, fieldPath(path, name))
       if (problem !== undefined) return problem
     }
-    const missing = required.find((name) => value[name] === undefined)
-    return missing === undefined ? undefined : checks[missing]?.(undefined, prefix + missing)
+    return undefined
+  }
+}
+
+export function fieldPath(path: string, name: string): string {
+  return path === '' ? name : `${path}.${name}`
+}
+
+export function firstProblem(...checks: readonly OptionCheck[]): OptionCheck {
+  return (value, path) => {
+    for (const check of checks) {
+      const problem = check(value, path)
+      if (problem !== undefined) return problem
+    }
+    return undefined
   }
 }
 
@@ -229,6 +254,20 @@ export function oneOf(...values: readonly unknown[]): OptionCheck {
   return expects(values.map((value) => describeValue(value, '')).join(' or '), (value) => values.includes(value))
 }
 
+/** @param noun What the pattern describes, such as `a region such as us-east-1`. */
+export function matching(pattern: RegExp, noun: string): OptionCheck {
+  return expects(noun, (value) => typeof value === 'string' && pattern.test(value))
+}
+
+export const checkDate: OptionCheck = expects('a date, YYYY-MM-DD', isDate)
+
+export function isDate(value: unknown): boolean {
+  if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d$/.test(value)) return false
+  const time = Date.parse(value)
+  // Some platforms read February 30 as March 2.
+  return !Number.isNaN(time) && new Date(time).toISOString().startsWith(value)
+}
+
 export function functionCheck(signature: string): OptionCheck {
   return expects(`a function ${signature}`, (value) => typeof value === 'function')
 }
@@ -248,14 +287,6 @@ export function unknownOptionText(name: string, names: readonly string[], noun: 
 
 export function expectedText(expected: string, value: unknown, path: string): string {
   return `expected ${expected}, got ${describeValue(value, path)}.`
-}
-
-/** Returns a path such as `providers[0].apiKey`. */
-export function pathText(path: readonly PropertyKey[]): string {
-  return path
-    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`))
-    .join('')
-    .replace(/^\./, '')
 }
 
 /** Strings at these paths are omitted from messages. */

@@ -1,18 +1,16 @@
 import { AwsV4Signer } from 'aws4fetch'
-import * as z from 'zod/mini'
+import { checkOptions, functionCheck, matching, oneOf, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'
 import { bodyText, type SignRequest } from './http-request.ts'
 import {
   type Credentials,
-  functionSchema,
   keyCredentials,
   missingKey,
-  parseOptions,
   readEnvironment,
   trimTrailingSlashes,
 } from './provider-options.ts'
-import { pricedModels, vendorFields, type VendorOptions, vendorProvider } from './vendor.ts'
+import { pricedModels, VENDOR_CHECKS, type VendorOptions, vendorProvider } from './vendor.ts'
 
 /** The access keys of an AWS account or role. */
 export interface AwsCredentials {
@@ -36,13 +34,13 @@ export interface BedrockOptions extends VendorOptions {
   readonly sign?: SignRequest
 }
 
-const bedrockSchema: z.ZodMiniType<BedrockOptions> = z.strictObject({
-  ...vendorFields,
-  region: z.exactOptional(z.string().check(z.regex(/^[a-z0-9-]+$/, { error: 'expected a region such as us-east-1' }))),
-  api: z.exactOptional(z.enum(['chat', 'messages'], { error: 'expected chat or messages' })),
-  credentials: z.exactOptional(functionSchema<NonNullable<BedrockOptions['credentials']>>()),
-  sign: z.exactOptional(functionSchema<SignRequest>()),
-})
+const checkBedrock: OptionCheck = optionsOf({
+  ...VENDOR_CHECKS,
+  region: matching(/^[a-z0-9-]+$/, 'a region such as us-east-1'),
+  api: oneOf('chat', 'messages'),
+  credentials: functionCheck('credentials() that returns the access keys'),
+  sign: functionCheck('sign(request)'),
+} satisfies Record<keyof BedrockOptions, OptionCheck>)
 
 /**
  * Creates a provider for Amazon Bedrock. The catalog has no Bedrock prices. Throws `invalid-request` for invalid
@@ -52,22 +50,22 @@ const bedrockSchema: z.ZodMiniType<BedrockOptions> = z.strictObject({
  * const gateway = createGateway({ providers: [bedrock({ region: 'us-east-1', models: [{ id: 'amazon.nova-pro-v1:0', price: { input: 0.8, output: 3.2 } }] })] })
  */
 export function bedrock(options: BedrockOptions): Provider {
-  const parsed = parseOptions('bedrock', bedrockSchema, options)
-  const { name = 'bedrock', api = 'chat' } = parsed
-  const region = parsed.region ?? readEnvironment(['AWS_REGION']) ?? 'us-east-1'
+  checkOptions('bedrock', options, checkBedrock)
+  const { name = 'bedrock', api = 'chat' } = options
+  const region = options.region ?? readEnvironment(['AWS_REGION']) ?? 'us-east-1'
   const isChat = api === 'chat'
   const host = isChat ? `bedrock-runtime.${region}.amazonaws.com` : `bedrock-mantle.${region}.api.aws`
-  const root = trimTrailingSlashes(parsed.baseUrl ?? `https://${host}`)
-  return vendorProvider(parsed, {
+  const root = trimTrailingSlashes(options.baseUrl ?? `https://${host}`)
+  return vendorProvider(options, {
     functionName: 'bedrock',
     name,
     family: 'bedrock',
-    known: pricedModels('bedrock', 'bedrock', parsed),
+    known: pricedModels('bedrock', 'bedrock', options),
     format: isChat ? CHAT_FORMAT : MESSAGES_FORMAT,
     urls: { create: isChat ? `${root}/openai/v1/chat/completions` : `${root}/anthropic/v1/messages` },
     forwardedHeaders: isChat ? [] : ['anthropic-version', 'anthropic-beta'],
     headers: isChat ? {} : { 'anthropic-version': '2023-06-01' },
-    credentials: bedrockCredentials(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' }),
+    credentials: bedrockCredentials(name, options, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' }),
   })
 }
 

@@ -1,23 +1,32 @@
-import * as z from 'zod/mini'
 import type { AnswerSource, StreamChunk } from '../core/answer.ts'
 import { isAnswerSource } from '../upstream/attempts.ts'
 import { closeIterator } from '../core/async.ts'
-import { GatewayError } from '../core/errors.ts'
+import {
+  checkFlag,
+  checkOptions,
+  expects,
+  fieldsOf,
+  firstProblem,
+  GatewayError,
+  listOf,
+  matching,
+  type OptionCheck,
+  optionsOf,
+} from '../core/errors.ts'
 import { isSafeModelName, splitModelName, stemOf } from '../core/prompt.ts'
 import type { Provider, Route, Model } from '../core/ports.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }
 import {
-  modelEntrySchema,
-  modelIdSchema,
-  nonEmptySchema,
+  checkModelEntry,
+  checkModelId,
+  checkNonEmpty,
+  checkPrice,
+  checkProviderName,
+  checkSampling,
+  checkThresholdFactor,
+  checkTokenCount,
   optionError,
-  parseOptions,
-  priceSchema,
-  providerNameSchema,
-  samplingSchema,
-  thresholdFactorSchema,
-  tokenCountSchema,
   type ModelEntry,
 } from './provider-options.ts'
 import { completeModel, PRICE_REMEDY } from './vendor.ts'
@@ -64,46 +73,48 @@ export interface ModelDirectory {
   list(): readonly CatalogRoute[]
 }
 
-const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
-  id: z
-    .string()
-    .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected 1 to 200 letters, digits and . : @ + / _ -' })),
-  target: modelIdSchema.check(
-    z.refine((name) => splitModelName(name) !== undefined, { error: 'expected <provider>/<model_id>' }),
-  ),
-  displayName: z.exactOptional(nonEmptySchema),
-  contextWindowTokens: z.exactOptional(tokenCountSchema),
-  maxOutputTokens: z.exactOptional(tokenCountSchema),
-  defaults: z.exactOptional(samplingSchema),
-  thresholdFactor: z.exactOptional(thresholdFactorSchema),
-  cacheSimilar: z.exactOptional(z.boolean()),
-})
-
-const catalogSchema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObject({
-  catalog: z.strictObject({
-    models: z.exactOptional(z.array(modelEntrySchema)),
-    aliases: z.exactOptional(z.array(aliasSchema)),
-  }),
-})
-
-const pricesSchema = z.object({
-  providers: z.array(z.object({ models: z.array(z.object({ price: priceSchema })) })),
-})
+const checkAlias = optionsOf(
+  {
+    id: matching(/^[\w.:@+/-]{1,200}$/, '1 to 200 letters, digits and . : @ + / _ -'),
+    target: firstProblem(
+      checkModelId,
+      expects('<provider>/<model_id>', (name) => splitModelName(String(name)) !== undefined),
+    ),
+    displayName: checkNonEmpty,
+    contextWindowTokens: checkTokenCount,
+    maxOutputTokens: checkTokenCount,
+    defaults: checkSampling,
+    thresholdFactor: checkThresholdFactor,
+    cacheSimilar: checkFlag,
+  } satisfies Record<keyof CatalogAlias, OptionCheck>,
+  ['id', 'target'],
+)
 
 /** The models of a custom provider or price list are checked nowhere else. A wrong price would make requests free. */
-function checkPrices(providers: readonly Provider[]): void {
-  parseOptions('createGateway', pricesSchema, {
-    providers: providers.map(({ models }) => ({ models: models.map(({ price }) => ({ price })) })),
-  })
-}
+const checkProvider = fieldsOf(
+  {
+    name: checkProviderName,
+    models: listOf('a list of models', fieldsOf({ price: checkPrice }, ['price'], 'a model')),
+  },
+  ['name', 'models'],
+  'a provider, such as openai()',
+)
+
+const checkDirectory = optionsOf({
+  catalog: optionsOf({
+    models: listOf('a list of models', checkModelEntry),
+    aliases: listOf('a list of aliases', checkAlias),
+  } satisfies Record<keyof CatalogOptions, OptionCheck>),
+  providers: listOf('a list of providers', checkProvider),
+})
 
 export function createModelDirectory(options: {
   readonly providers: readonly Provider[]
   readonly catalog?: CatalogOptions | undefined
 }): ModelDirectory {
-  const { catalog } = parseOptions('createGateway', catalogSchema, { catalog: options.catalog ?? {} })
+  checkOptions('createGateway', options, checkDirectory)
+  const { catalog = {} } = options
   const providers = providersByName(options.providers)
-  checkPrices(options.providers)
   const configured = configuredModels(catalog.models ?? [], providers)
   const configuredByStem = undatedModels(configured)
   /** Without this, `-latest` or a date would select the price that `catalog.models` replaces. */
@@ -154,11 +165,6 @@ function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Pr
   const named = new Map<string, Provider>()
   for (const [index, provider] of providers.entries()) {
     const { name } = provider
-    if (!providerNameSchema.safeParse(name).success) {
-      throw catalogError(
-        `providers[${index}].name: expected a letter or digit, then up to 63 letters, digits, . _ -, got "${name}"`,
-      )
-    }
     if (named.has(name)) {
       throw catalogError(`providers[${index}]: the name "${name}" is used by another provider. Set a different name`)
     }
@@ -261,7 +267,7 @@ function enforceDeadlines(provider: Provider): Provider {
     },
     model: (id) => {
       const model = provider.model(id)
-      return model && (priceSchema.safeParse(model.price).success ? model : throwInvalidPrice(name, id))
+      return model && (checkPrice(model.price, '') === undefined ? model : throwInvalidPrice(name, id))
     },
     complete: addDeadline((call) => provider.complete(call)),
     stream: addDeadline(

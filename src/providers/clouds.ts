@@ -1,4 +1,4 @@
-import * as z from 'zod/mini'
+import { checkOptions, functionCheck, matching, oneOf, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
 import { setMembers } from '../core/splice-json.ts'
 import type { UpstreamFormatModule, WrittenPrompt } from '../formats/format.ts'
@@ -10,17 +10,9 @@ import {
   MESSAGES_FORMAT,
 } from './http-provider.ts'
 import { bodyText, type SignRequest } from './http-request.ts'
-import {
-  type ApiKey,
-  apiKeyOptionSchema,
-  functionSchema,
-  keyCredentials,
-  optionError,
-  parseOptions,
-  trimTrailingSlashes,
-} from './provider-options.ts'
-import { pricedModels, vendorFields, type VendorOptions, vendorProvider } from './vendor.ts'
-import { knownModelsOf, vendorSchema } from './vendors.ts'
+import { type ApiKey, checkApiKey, keyCredentials, optionError, trimTrailingSlashes } from './provider-options.ts'
+import { pricedModels, VENDOR_CHECKS, type VendorOptions, vendorProvider } from './vendor.ts'
+import { checkVendor, knownModelsOf } from './vendors.ts'
 
 /** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
@@ -32,16 +24,12 @@ export interface AzureOpenaiOptions extends VendorOptions {
   readonly token?: ApiKey | undefined
 }
 
-const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
-  ...vendorFields,
-  resource: z.exactOptional(
-    z.string().check(z.regex(/^[a-z0-9][a-z0-9-]*$/i, { error: 'expected the name of an Azure resource' })),
-  ),
-  apiVersion: z.exactOptional(
-    z.string().check(z.regex(/^[\w-]+$/, { error: 'expected a version such as 2024-10-21' })),
-  ),
-  token: z.exactOptional(apiKeyOptionSchema),
-})
+const checkAzure: OptionCheck = optionsOf({
+  ...VENDOR_CHECKS,
+  resource: matching(/^[a-z0-9][a-z0-9-]*$/i, 'the name of an Azure resource'),
+  apiVersion: matching(/^[\w-]+$/, 'a version such as 2024-10-21'),
+  token: checkApiKey,
+} satisfies Record<keyof AzureOpenaiOptions, OptionCheck>)
 
 /**
  * Creates a provider for Azure OpenAI. The model id is the deployment name. The catalog has no Azure prices. Throws
@@ -55,17 +43,17 @@ const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
  * const gateway = createGateway({ providers: [azure] }) // azure/my-deployment
  */
 export function azureOpenai(options: AzureOpenaiOptions): Provider {
-  const parsed = parseOptions('azureOpenai', azureSchema, options)
-  const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey } = parsed
+  checkOptions('azureOpenai', options, checkAzure)
+  const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey } = options
   if (resource === undefined && baseUrl === undefined)
     throw optionError('azureOpenai', 'resource: expected the name of the resource, got undefined')
   const root = trimTrailingSlashes(baseUrl ?? `https://${resource}.openai.azure.com`)
   const variables = ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY']
-  return vendorProvider(parsed, {
+  return vendorProvider(options, {
     functionName: 'azureOpenai',
     name,
     family: 'gpt',
-    known: pricedModels('azureOpenai', 'azure', parsed),
+    known: pricedModels('azureOpenai', 'azure', options),
     format: CHAT_FORMAT,
     urls: apiVersion === undefined ? v1Urls(root) : deploymentUrls(root, apiVersion),
     credentials:
@@ -98,15 +86,15 @@ function deploymentUrls(root: string, apiVersion: string): HttpProviderOptions['
  * const gateway = createGateway({ providers: [gemini()] }) // gemini/gemini-2.5-flash, …
  */
 export function gemini(options: VendorOptions = {}): Provider {
-  const parsed = parseOptions('gemini', vendorSchema, options)
-  const { name = 'gemini', apiKey, baseUrl = 'https://generativelanguage.googleapis.com' } = parsed
+  checkOptions('gemini', options, checkVendor)
+  const { name = 'gemini', apiKey, baseUrl = 'https://generativelanguage.googleapis.com' } = options
   const root = `${trimTrailingSlashes(baseUrl).replace(/\/v1beta$/, '')}/v1beta`
   const variables = ['GEMINI_API_KEY', 'GOOGLE_API_KEY']
-  return vendorProvider(parsed, {
+  return vendorProvider(options, {
     functionName: 'gemini',
     name,
     family: 'gemini',
-    known: pricedModels('gemini', 'gemini', parsed, knownModelsOf('gemini')),
+    known: pricedModels('gemini', 'gemini', options, knownModelsOf('gemini')),
     format: GEMINI_FORMAT,
     urls: { create: generateContentUrl(`${root}/models`), ping: `${root}/models?pageSize=1` },
     credentials: keyCredentials({ provider: name, header: 'x-goog-api-key', apiKey, variables }),
@@ -125,17 +113,18 @@ export interface VertexOptions extends VendorOptions {
   readonly sign?: SignRequest
 }
 
-const resourceLabelSchema = z
-  .string()
-  .check(z.regex(/^[\w-]+$/, { error: 'expected letters, digits, dashes and underscores' }))
+const checkLabel = matching(/^[\w-]+$/, 'letters, digits, dashes and underscores')
 
-const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
-  ...vendorFields,
-  project: resourceLabelSchema,
-  location: z.exactOptional(resourceLabelSchema),
-  publisher: z.exactOptional(z.enum(['google', 'anthropic'], { error: 'expected google or anthropic' })),
-  sign: z.exactOptional(functionSchema<SignRequest>()),
-})
+const checkVertex: OptionCheck = optionsOf(
+  {
+    ...VENDOR_CHECKS,
+    project: checkLabel,
+    location: checkLabel,
+    publisher: oneOf('google', 'anthropic'),
+    sign: functionCheck('sign(request)'),
+  } satisfies Record<keyof VertexOptions, OptionCheck>,
+  ['project'],
+)
 
 /**
  * Creates a provider for Google and Anthropic models on Vertex AI. The catalog has no Vertex prices. Throws
@@ -150,17 +139,17 @@ const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
  * const gateway = createGateway({ providers: [claude] })
  */
 export function vertex(options: VertexOptions): Provider {
-  const parsed = parseOptions('vertex', vertexSchema, options)
-  const { name = 'vertex', project, location = 'global', publisher = 'google', apiKey, sign } = parsed
+  checkOptions('vertex', options, checkVertex)
+  const { name = 'vertex', project, location = 'global', publisher = 'google', apiKey, sign } = options
   const host = location === 'global' ? 'aiplatform.googleapis.com' : `${location}-aiplatform.googleapis.com`
-  const root = trimTrailingSlashes(parsed.baseUrl ?? `https://${host}`)
+  const root = trimTrailingSlashes(options.baseUrl ?? `https://${host}`)
   const modelsUrl = `${root}/v1/projects/${project}/locations/${location}/publishers/${publisher}/models`
   const isGoogle = publisher === 'google'
-  return vendorProvider(parsed, {
+  return vendorProvider(options, {
     functionName: 'vertex',
     name,
     family: isGoogle ? 'gemini' : 'claude',
-    known: pricedModels('vertex', 'vertex', parsed),
+    known: pricedModels('vertex', 'vertex', options),
     format: isGoogle ? GEMINI_FORMAT : MESSAGES_ON_VERTEX,
     urls: {
       create: isGoogle

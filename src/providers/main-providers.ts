@@ -1,7 +1,7 @@
-import * as z from 'zod/mini'
 import { defaultTransport } from '#transport'
 import { lazy } from '../core/async.ts'
 import type { Embedder } from '../core/cache.ts'
+import { checkDate, checkFlag, checkOptions, integerFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'
@@ -9,26 +9,23 @@ import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
 import openaiCatalog from './models/openai.json' with { type: 'json' }
 import {
   type ApiKey,
-  apiKeySchema,
-  baseUrlSchema,
-  dimensionsSchema,
-  dollarsSchema,
-  fetchSchema,
-  headersSchema,
+  checkBaseUrl,
+  checkFetch,
+  checkHeaders,
+  checkKey,
+  checkNonEmpty,
+  checkUsd,
+  definedFields,
   keyCredentials,
-  millisecondsSchema,
-  nonEmptySchema,
   optionError,
-  parseOptions,
-  providerNameSchema,
   trimTrailingSlashes,
 } from './provider-options.ts'
 import {
-  commonFields,
+  COMMON_CHECKS,
   type KnownModel,
   pricedModels,
   readCatalog,
-  vendorFields,
+  VENDOR_CHECKS,
   type VendorOptions,
   vendorProvider,
 } from './vendor.ts'
@@ -47,13 +44,13 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
   readonly family?: string | undefined
 }
 
-const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
-  ...vendorFields,
-  name: providerNameSchema,
-  baseUrl: baseUrlSchema,
-  responses: z.exactOptional(z.boolean()),
-  family: z.exactOptional(nonEmptySchema),
-})
+const checkCompatible: OptionCheck = optionsOf(
+  { ...VENDOR_CHECKS, responses: checkFlag, family: checkNonEmpty } satisfies Record<
+    keyof OpenaiCompatibleOptions,
+    OptionCheck
+  >,
+  ['name', 'baseUrl'],
+)
 
 /**
  * Creates a provider for a service with the chat-completions format. Throws `invalid-request` for invalid options.
@@ -69,14 +66,15 @@ const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject(
  * const gateway = createGateway({ providers: [local] }) // local/qwen
  */
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
-  const parsed = parseOptions('openaiCompatible', compatibleSchema, options)
-  if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
+  checkOptions('openaiCompatible', options, checkCompatible)
+  const { name, models = [], defaultPrice, prices } = options
+  if (models.length === 0 && defaultPrice === undefined && prices === undefined) {
     throw optionError(
       'openaiCompatible',
       'models: expected at least one model unless defaultPrice or prices is set, got none',
     )
   }
-  return chatProvider('openaiCompatible', parsed, parsed.prices?.applyTo([], parsed.name) ?? [])
+  return chatProvider('openaiCompatible', options, prices?.applyTo([], name) ?? [])
 }
 
 export function chatProvider(
@@ -108,7 +106,7 @@ export function chatProvider(
 /** Options of `openai()`. */
 export type OpenaiOptions = Omit<VendorOptions, 'headers'>
 
-const openaiSchema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
+const checkOpenai: OptionCheck = optionsOf(COMMON_CHECKS)
 
 export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(openaiCatalog.models, {
   family: 'gpt',
@@ -129,10 +127,10 @@ const OPENAI_CATALOG = [
  * const gateway = createGateway({ providers: [openai()] }) // openai/gpt-5-mini, …
  */
 export function openai(options: OpenaiOptions = {}): Provider {
-  const parsed = parseOptions('openai', openaiSchema, options)
-  const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
-  const completeOptions = { ...parsed, name, family: 'gpt', baseUrl, responses: true }
-  const known = pricedModels('openai', 'openai', parsed, OPENAI_CATALOG)
+  checkOptions('openai', options, checkOpenai)
+  const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = options
+  const completeOptions = { ...options, name, family: 'gpt', baseUrl, responses: true }
+  const known = pricedModels('openai', 'openai', options, OPENAI_CATALOG)
   return chatProvider('openai', completeOptions, known, ['OPENAI_API_KEY'])
 }
 
@@ -144,10 +142,7 @@ export interface AnthropicOptions extends Omit<VendorOptions, 'headers'> {
   readonly version?: string | undefined
 }
 
-const anthropicSchema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
-  ...commonFields,
-  version: z.exactOptional(z.iso.date({ error: 'expected a date, YYYY-MM-DD' })),
-})
+const checkAnthropic: OptionCheck = optionsOf({ ...COMMON_CHECKS, version: checkDate })
 
 export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCatalog.models, {
   family: 'claude',
@@ -162,14 +157,14 @@ export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCata
  * const gateway = createGateway({ providers: [anthropic()] }) // anthropic/claude-sonnet-4-5, …
  */
 export function anthropic(options: AnthropicOptions = {}): Provider {
-  const parsed = parseOptions('anthropic', anthropicSchema, options)
-  const { name = 'anthropic', apiKey, baseUrl = 'https://api.anthropic.com', version = '2023-06-01' } = parsed
+  checkOptions('anthropic', options, checkAnthropic)
+  const { name = 'anthropic', apiKey, baseUrl = 'https://api.anthropic.com', version = '2023-06-01' } = options
   const root = `${trimTrailingSlashes(baseUrl).replace(/\/v1$/, '')}/v1`
-  return vendorProvider(parsed, {
+  return vendorProvider(options, {
     functionName: 'anthropic',
     name,
     family: 'claude',
-    known: pricedModels('anthropic', 'anthropic', parsed, ANTHROPIC_MODELS),
+    known: pricedModels('anthropic', 'anthropic', options, ANTHROPIC_MODELS),
     format: MESSAGES_FORMAT,
     urls: { create: `${root}/messages`, count: `${root}/messages/count_tokens`, ping: `${root}/models?limit=1` },
     headers: { 'anthropic-version': version },
@@ -197,16 +192,19 @@ export interface OpenaiEmbedderOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-const embedderSchema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
-  baseUrl: baseUrlSchema,
-  model: nonEmptySchema,
-  apiKey: z.exactOptional(apiKeySchema),
-  dimensions: z.exactOptional(dimensionsSchema),
-  price: z.exactOptional(dollarsSchema),
-  headers: z.exactOptional(headersSchema),
-  timeoutMs: z.exactOptional(millisecondsSchema),
-  fetch: z.exactOptional(fetchSchema),
-})
+const checkOpenaiEmbedder: OptionCheck = optionsOf(
+  {
+    baseUrl: checkBaseUrl,
+    model: checkNonEmpty,
+    apiKey: checkKey,
+    dimensions: integerFrom(1),
+    price: checkUsd,
+    headers: checkHeaders,
+    timeoutMs: integerFrom(1, undefined, 'milliseconds'),
+    fetch: checkFetch,
+  } satisfies Record<keyof OpenaiEmbedderOptions, OptionCheck>,
+  ['baseUrl', 'model'],
+)
 
 const loadInternalCalls = lazy(() => import('./internal-calls.ts'))
 
@@ -223,13 +221,13 @@ const loadInternalCalls = lazy(() => import('./internal-calls.ts'))
  * const gateway = createGateway({ providers: [openai()], cache: { embedder } })
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
-  const parsed = parseOptions('openaiEmbedder', embedderSchema, options)
-  const { baseUrl, model, apiKey, dimensions = 1024, headers, timeoutMs = 5000, fetch, price } = parsed
+  checkOptions('openaiEmbedder', options, checkOpenaiEmbedder)
+  const { baseUrl, model, apiKey, dimensions = 1024, headers = {}, timeoutMs = 5000, fetch, price } = options
   const endpoint = {
     url: `${trimTrailingSlashes(baseUrl)}/embeddings`,
     model,
     dimensions,
-    headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }), ...headers },
+    headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }), ...definedFields(headers) },
     timeoutMs,
     transport: fetch === undefined ? defaultTransport() : fetchTransport(fetch),
   }

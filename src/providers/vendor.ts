@@ -1,4 +1,4 @@
-import * as z from 'zod/mini'
+import { listOf, objectWith, type OptionCheck } from '../core/errors.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider, Model, Route } from '../core/ports.ts'
 import { stemOf } from '../core/prompt.ts'
@@ -12,16 +12,17 @@ import {
 } from './http-provider.ts'
 import {
   type ApiKey,
-  apiKeyOptionSchema,
-  baseUrlSchema,
+  checkApiKey,
+  checkBaseUrl,
+  checkFetch,
+  checkHeaders,
+  checkModelEntry,
+  checkPrice,
+  checkProviderName,
   type Credentials,
-  fetchSchema,
-  headersSchema,
+  definedFields,
   type ModelEntry,
-  modelEntrySchema,
   optionError,
-  priceSchema,
-  providerNameSchema,
 } from './provider-options.ts'
 
 /** The options of every vendor. */
@@ -44,27 +45,19 @@ export interface VendorOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-type OptionFields<O> = {
-  readonly [Field in keyof O]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<O[Field]>>>
+export const COMMON_CHECKS: Readonly<Record<Exclude<keyof VendorOptions, 'headers'>, OptionCheck>> = {
+  name: checkProviderName,
+  apiKey: checkApiKey,
+  baseUrl: checkBaseUrl,
+  models: listOf('a list of models', checkModelEntry),
+  prices: objectWith('the result of priceList()', ['applyTo']),
+  defaultPrice: checkPrice,
+  fetch: checkFetch,
 }
 
-export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
-  name: z.exactOptional(providerNameSchema),
-  apiKey: z.exactOptional(apiKeyOptionSchema),
-  baseUrl: z.exactOptional(baseUrlSchema),
-  models: z.exactOptional(z.array(modelEntrySchema)),
-  prices: z.exactOptional(
-    z.custom<PriceList>((value) => typeof value === 'object' && value !== null && 'applyTo' in value, {
-      error: 'expected the result of priceList()',
-    }),
-  ),
-  defaultPrice: z.exactOptional(priceSchema),
-  fetch: z.exactOptional(fetchSchema),
-}
-
-export const vendorFields: OptionFields<VendorOptions> = {
-  ...commonFields,
-  headers: z.exactOptional(headersSchema),
+export const VENDOR_CHECKS: Readonly<Record<keyof VendorOptions, OptionCheck>> = {
+  ...COMMON_CHECKS,
+  headers: checkHeaders,
 }
 
 interface VendorDefinition extends Pick<HttpProviderOptions, 'name' | 'format' | 'urls' | 'forwardedHeaders'> {
@@ -77,14 +70,15 @@ interface VendorDefinition extends Pick<HttpProviderOptions, 'name' | 'format' |
 
 export function vendorProvider(options: VendorOptions, vendor: VendorDefinition): Provider {
   const { credentials = {}, headers, ...endpoint } = vendor
-  const { headers: extraHeaders, fetch } = options
+  const { fetch } = options
+  const extraHeaders = definedFields(options.headers ?? {})
   const signedValues: string[] = []
   const keys = Object.values(credentials.headers ?? {}).map(withoutScheme)
   return httpProvider({
     ...endpoint,
     ...createProviderModels(options, vendor),
     headers: { ...headers, ...credentials.headers, ...extraHeaders },
-    secrets: () => secretsIn([...keys, ...signedValues], Object.values(extraHeaders ?? {}).map(withoutScheme)),
+    secrets: () => secretsIn([...keys, ...signedValues], Object.values(extraHeaders).map(withoutScheme)),
     sign: credentials.sign && recordSignedValues(credentials.sign, signedValues),
     ...(fetch !== undefined && { transport: fetchTransport(fetch) }),
   })
@@ -216,7 +210,7 @@ export function completeModel(
   family: string,
   defaultPrice?: Price,
 ): Model | undefined {
-  const model = { ...known, ...entry }
+  const model = { ...known, ...definedFields(entry) }
   const { price = defaultPrice, contextWindowTokens = DEFAULT_CONTEXT_WINDOW_TOKENS } = model
   if (price === undefined) return undefined
   return {

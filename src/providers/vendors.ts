@@ -1,11 +1,10 @@
-import * as z from 'zod/mini'
 import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Price } from '../core/money.ts'
-import { checkOptions, expects, optionsOf } from '../core/errors.ts'
+import { checkDate, checkOptions, type OptionCheck, optionsOf } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
 import { chatProvider } from './main-providers.ts'
 import catalog from './models/vendors.json' with { type: 'json' }
-import { optionError, parseOptions } from './provider-options.ts'
+import { optionError } from './provider-options.ts'
 import {
   DEFAULT_CONTEXT_WINDOW_TOKENS,
   DEFAULT_MAX_OUTPUT_TOKENS,
@@ -14,7 +13,7 @@ import {
   type PriceList,
   pricedModels,
   readCatalog,
-  vendorFields,
+  VENDOR_CHECKS,
   type VendorOptions,
 } from './vendor.ts'
 
@@ -55,7 +54,9 @@ function cheapestSibling(model: KnownModel, known: readonly KnownModel[]): Known
   return siblings.toSorted((a, b) => cost(a) - cost(b))[0]
 }
 
-export const vendorSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
+export const checkVendor: OptionCheck = optionsOf(VENDOR_CHECKS)
+
+const FREE: Price = { input: 0, output: 0 }
 
 /** Creates the provider of a vendor. Throws `invalid-request` for invalid options. */
 export type VendorProvider = (options?: VendorOptions) => Provider
@@ -63,10 +64,13 @@ export type VendorProvider = (options?: VendorOptions) => Provider
 /** @param keyVariable Absent for local servers, which need no key and are free by default. */
 function vendor(vendorName: string, vendorUrl: string, keyVariable?: string): VendorProvider {
   return (options = {}) => {
-    const parsed = parseOptions(vendorName, vendorSchema, options)
-    const { name = vendorName, baseUrl = vendorUrl } = parsed
-    const localDefaults = keyVariable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
-    const completeOptions = { ...localDefaults, ...parsed, name, baseUrl }
+    checkOptions(vendorName, options, checkVendor)
+    const {
+      name = vendorName,
+      baseUrl = vendorUrl,
+      defaultPrice = keyVariable === undefined ? FREE : undefined,
+    } = options
+    const completeOptions = { ...options, name, baseUrl, ...(defaultPrice !== undefined && { defaultPrice }) }
     const known = pricedModels(vendorName, vendorName, completeOptions, knownModelsOf(vendorName))
     return chatProvider(vendorName, completeOptions, known, keyVariable === undefined ? [] : [keyVariable])
   }
@@ -105,10 +109,7 @@ export interface PriceListOptions {
   readonly pricedAt: string
 }
 
-const checkPriceListOptions = optionsOf(
-  { pricedAt: expects('a date, YYYY-MM-DD', (day) => typeof day === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(day)) },
-  ['pricedAt'],
-)
+const checkPriceListOptions = optionsOf({ pricedAt: checkDate }, ['pricedAt'])
 
 /** Further names of a vendor in price files: first models.dev, then LiteLLM. */
 const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {

@@ -1,6 +1,6 @@
 import { sha256 } from '#hash'
 import * as z from 'zod/mini'
-import { GatewayError, expectedText, pathText, unknownOptionText } from '../../core/errors.ts'
+import { GatewayError, expectedText, unknownOptionText } from '../../core/errors.ts'
 import type { WireForm } from '../../core/field-names.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { DURATION_CODES } from '../../core/store.ts'
@@ -243,6 +243,13 @@ function describeIssue(
     input,
   )
   return { path, problem: expectedText(expectation, value, path.map(String).join('.')) }
+}
+
+function pathText(path: readonly PropertyKey[]): string {
+  return path
+    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`))
+    .join('')
+    .slice(1)
 }
 
 export interface ParsedConfiguration {

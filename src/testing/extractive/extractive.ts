@@ -1,7 +1,7 @@
-import * as z from 'zod/mini'
+import { checkOptions, type OptionCheck, optionsOf } from '../../core/errors.ts'
 import type { Price } from '../../core/money.ts'
 import type { Provider, Model } from '../../core/ports.ts'
-import { parseOptions, priceSchema, providerNameSchema } from '../../providers/provider-options.ts'
+import { checkPrice, checkProviderName } from '../../providers/provider-options.ts'
 
 /** Options of `extractive()`. */
 export interface ExtractiveOptions {
@@ -13,11 +13,11 @@ export interface ExtractiveOptions {
   readonly smallPrice?: Price
 }
 
-export const extractiveSchema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
-  name: z.exactOptional(providerNameSchema),
-  price: z.exactOptional(priceSchema),
-  smallPrice: z.exactOptional(priceSchema),
-})
+const checkExtractive: OptionCheck = optionsOf({
+  name: checkProviderName,
+  price: checkPrice,
+  smallPrice: checkPrice,
+} satisfies Record<keyof ExtractiveOptions, OptionCheck>)
 
 /**
  * Creates an offline provider for tests and demonstrations. Answers usually consist of the sentences of the prompt that
@@ -30,7 +30,8 @@ export const extractiveSchema: z.ZodMiniType<ExtractiveOptions> = z.strictObject
  * const gateway = createGateway({ providers: [extractive()] }) // extractive/extractive
  */
 export function extractive(options: ExtractiveOptions = {}): Provider {
-  const { name = 'extractive', price, smallPrice } = parseOptions('extractive', extractiveSchema, options)
+  checkOptions('extractive', options, checkExtractive)
+  const { name = 'extractive', price, smallPrice } = options
   const models = [
     extractiveModel('extractive', price ?? { input: 0.5, output: 2 }, { small: 'extractive-small' }),
     extractiveModel('extractive-small', smallPrice ?? { input: 0.05, output: 0.2 }),

@@ -83,7 +83,9 @@ describe('savings.keepShare', () => {
     expect(spent).toBe(0)
     for (const { tier, outcome, reason } of verdicts.filter((verdict) => verdict.tier === 2 || verdict.tier === 4)) {
       expect([tier, outcome]).toEqual([tier, 'below-floor'])
-      expect(reason).toMatch(/^keeps less than savings\.keepShare \(99\.9%\): about \d+\.\d% of the evidence in \d+ tokens$/)
+      expect(reason).toMatch(
+        /^keeps less than savings\.keepShare \(99\.9%\): about \d+\.\d% of the evidence in \d+ tokens$/,
+      )
     }
   })
 
