@@ -118,7 +118,7 @@ export class TermCollector {
       await pause()
     }
     const counts = { ...sorted.toArrays(), length: this.#length }
-    return { counts, termParts: partsByTerm(counts.ranks, this.#pairs) }
+    return { counts, termParts: await partsByTerm(counts.ranks, this.#pairs, pause) }
   }
 }
 
@@ -153,26 +153,40 @@ class SortedTerms {
   }
 }
 
-function partsByTerm(ranks: Int32Array, pairs: readonly number[]): TermParts {
+/** Elements per step. A step reads and writes memory in random order, so it takes some milliseconds. */
+const STEP_LENGTH = 32_768
+
+async function partsByTerm(ranks: Int32Array, pairs: readonly number[], pause: Pause): Promise<TermParts> {
   const sizes = new Int32Array(ranks.length)
-  for (let index = 0; index < pairs.length; index += 2) {
+  await inSteps(pairs.length, pause, (index) => {
+    if (index % 2 === 1) return
     const rank = pairs[index] ?? 0
     sizes[rank] = (sizes[rank] ?? 0) + 1
-  }
+  })
   const offsets = new Int32Array(ranks.length + 1)
   const next = new Int32Array(ranks.length)
   let offset = 0
-  for (const [position, rank] of ranks.entries()) {
+  await inSteps(ranks.length, pause, (position) => {
+    const rank = ranks[position] ?? 0
     next[rank] = offset
     offset += sizes[rank] ?? 0
     offsets[position + 1] = offset
-  }
+  })
   const parts = new Int32Array(offset)
-  for (let index = 0; index < pairs.length; index += 2) {
+  await inSteps(pairs.length, pause, (index) => {
+    if (index % 2 === 1) return
     const rank = pairs[index] ?? 0
     const place = next[rank] ?? 0
     parts[place] = pairs[index + 1] ?? 0
     next[rank] = place + 1
-  }
+  })
   return { offsets, parts }
+}
+
+async function inSteps(length: number, pause: Pause, visit: (index: number) => void): Promise<void> {
+  for (let start = 0; start < length; start += STEP_LENGTH) {
+    if (start > 0) await pause()
+    const end = Math.min(length, start + STEP_LENGTH)
+    for (let index = start; index < end; index++) visit(index)
+  }
 }
