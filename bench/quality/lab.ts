@@ -35,7 +35,7 @@ export function newWaterfall(options: Partial<WaterfallOptions> = {}): (job: Tie
     return () => clearTimeout(timer)
   }
   const fixed = { meter, store, now: () => START, after, yieldToEventLoop }
-  const waterfall = createWaterfall({ ...fixed, agents: true, keepShare: 0, ...options })
+  const waterfall = createWaterfall({ ...fixed, agents: true, keep: 0, ...options })
   return async (job) => {
     const result = await waterfall(job)
     await result.reportSent?.()

@@ -171,7 +171,7 @@ function addCurve(what: string, { received, count, points }: CurveFigures): void
 async function runningFigures(kind: RunningKind, half: 0 | 1, table: CacheTable): Promise<void> {
   const modes = [
     ['default', { agents: false, keep: DEFAULT_KEEP }],
-    ['agents: true, keepShare: 0', { agents: true, keepShare: 0 }],
+    ['agents: true, keep: 0', { agents: true, keep: 0 }],
   ] as const
   for (const [name, waterfall] of modes) {
     const one = await measureRunning({ root, kind, half, locomo, table, waterfall, ...limits })
@@ -192,7 +192,7 @@ async function familyFloors(half: 0 | 1): Promise<void> {
   const table = CACHE_TABLES.find(({ read }) => read === 1)
   if (table === undefined) return
   for (const keep of FAMILY_FLOORS) {
-    const waterfall = { keepShare: keep, tiers: (own: readonly Tier[]) => own.filter(({ tier }) => tier === 4) }
+    const waterfall = { keep, tiers: (own: readonly Tier[]) => own.filter(({ tier }) => tier === 4) }
     const one = await measureRunning({ root, kind: 'chats', half, locomo, table, waterfall, ...limits })
     addRow(`running chats, half ${half}, tier 4 with keep ${keep}: needed text kept, % / cost, % of list`, {
       naive: `100 / ${round(one.plainShare)} (everything)`,

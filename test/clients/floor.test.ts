@@ -35,7 +35,7 @@ beforeAll(async () => {
     smallPrice,
     reply: ({ body }: { body: Record<string, unknown> }) => (body['model'] === 'small' ? SUMMARY : 'Yes.'),
   }
-  stages.set('triggers', await startStage({ ...shared, savings: { keepShare: 0, agents: true } }))
+  stages.set('triggers', await startStage({ ...shared, savings: { keep: 0, agents: true } }))
   stages.set('default', await startStage(shared))
 })
 afterAll(async () => {
@@ -56,7 +56,7 @@ const SIZES = [
   [81_000, /^Vanishing-Context/],
 ] as const
 
-describe('savings: { keepShare: 0, agents: true }', () => {
+describe('savings: { keep: 0, agents: true }', () => {
   it.each(SIZES)('starts a tier at %d tokens', async (tokens, strategy) => {
     expect(await strategyOf('triggers', { messages: await conversationOf(tokens, tokens) })).toMatch(strategy)
   })
@@ -71,7 +71,7 @@ describe('savings: { keepShare: 0, agents: true }', () => {
     const stage = await startStage({
       smallPrice,
       reply: ({ body }) => (body['model'] === 'small' ? SUMMARY : 'Yes.'),
-      savings: { keepShare: 0, agents: true, tiers: (own) => own.filter(({ tier }) => tier === 3) },
+      savings: { keep: 0, agents: true, tiers: (own) => own.filter(({ tier }) => tier === 3) },
     })
     stages.set('recursive', stage)
     expect(await strategyOf('recursive', { messages: await conversationOf(79_000, 3) })).toMatch(PASSTHROUGH)
@@ -79,7 +79,7 @@ describe('savings: { keepShare: 0, agents: true }', () => {
   })
 })
 
-describe('the default savings.keepShare', () => {
+describe('the default savings.keep', () => {
   it('is named in the explanation of a tier that would keep less', async () => {
     const stage = stages.get('default')
     const response = await fetch(`${stage?.url}/v1/chat/completions`, {
@@ -95,7 +95,7 @@ describe('the default savings.keepShare', () => {
       tier: {
         chosen: null,
         verdicts: expect.arrayContaining([
-          { tier: 4, outcome: 'below-floor', reason: expect.stringContaining('savings.keepShare (97.0%)') },
+          { tier: 4, outcome: 'below-floor', reason: expect.stringContaining('savings.keep (97.0%)') },
         ]),
       },
     })

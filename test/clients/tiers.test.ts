@@ -31,7 +31,7 @@ const reply = ({ body }: UpstreamRequest): string => (body['model'] === 'small' 
 let stage: Stage
 beforeAll(async () => {
   const smallPrice = { input: 0.1, output: 0.2 }
-  stage = await startStage({ smallPrice, reply, savings: { keepShare: 0 } })
+  stage = await startStage({ smallPrice, reply, savings: { keep: 0 } })
 })
 afterAll(() => stage.close())
 

@@ -89,7 +89,7 @@ describe.each(ENDPOINTS)(
     })
 
     it('are not billed when the size of the prompt caused them', async () => {
-      const savings = { thresholdTokens: { vanishing: 5000 }, keepShare: 0 }
+      const savings = { thresholdTokens: { vanishing: 5000 }, keep: 0 }
       const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }), { savings })
       await sendRequest(stage, body, { path: endpoint.path })
 
@@ -101,7 +101,7 @@ describe.each(ENDPOINTS)(
     it.each([{ 'x-svc-rlm': 'true' }, {}])(
       'are billed when the caller disconnects during them (headers: %j)',
       async (headers) => {
-        const savings = { thresholdTokens: { vanishing: 1e9, recursive: 5000, family: 1e9 }, keepShare: 0 }
+        const savings = { thresholdTokens: { vanishing: 1e9, recursive: 5000, family: 1e9 }, keep: 0 }
         const stage = await startOne(() => ({ kind: 'hang' }), { savings, smallPrice: { input: 0.1, output: 0.2 } })
         const controller = new AbortController()
         const left = post(stage, endpoint.path, { body, headers, signal: controller.signal })

@@ -29,7 +29,7 @@ function createProcess(entries: Map<string, string>): Run {
   }
   const thresholds = { vanishing: 9000, recursive: 14_000, family: 4000 }
   const options = { meter, store, thresholds, now: () => 1e12, after: () => () => {}, yieldToEventLoop }
-  const waterfall = createWaterfall({ ...options, agents: true, keepShare: 0 })
+  const waterfall = createWaterfall({ ...options, agents: true, keep: 0 })
   return async (job) => {
     await waterfall.passUnchanged(job, 1e9)
     await meter.prepare(job.prompt)

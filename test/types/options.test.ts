@@ -62,7 +62,7 @@ describe('an unknown option', () => {
     ['createGateway', createGateway, { ...provider, savings: { slidr: 'auto' } }, 'savings.slidr', 'slider'],
     ['createGateway', createGateway, { ...provider, timeouts: { total: 5 } }, 'timeouts.total', 'totalMs'],
     ['createGateway', createGateway, { ...provider, timeouts: { firstByte: 5 } }, 'timeouts.firstByte', 'firstByteMs'],
-    ['createGateway', createGateway, { ...provider, savings: { keep: 1 } }, 'savings.keep', 'keepShare'],
+    ['createGateway', createGateway, { ...provider, savings: { keeps: 1 } }, 'savings.keeps', 'keep'],
     ['createGateway', createGateway, { ...provider, savings: { shadow: 1 } }, 'savings.shadow', 'shadowShare'],
     [
       'createGateway',

@@ -32,7 +32,7 @@ const VANISHING = { 'x-vanishing-context': 'true', 'x-svc-force': 'true' }
 const RECURSIVE = { 'x-svc-rlm': 'true', 'x-svc-force': 'true' }
 /** Without a header, so that tier 4 runs. */
 const UNSTEERED = {}
-const EAGER = { summarizer: 'extractive', keepShare: 0, thresholdTokens: { family: 3000 } } as const
+const EAGER = { summarizer: 'extractive', keep: 0, thresholdTokens: { family: 3000 } } as const
 
 describe('false switches off', () => {
   it('the cache', async () => {

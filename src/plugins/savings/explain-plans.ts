@@ -128,14 +128,14 @@ const BUILT_IN_PLANS: readonly CustomPlan[] = [
   ),
   ...withForced('vanishing', { 'x-vanishing-context': 'true' }),
   ...withForced('recursive', { 'x-svc-rlm': 'true' }),
-  { name: 'family', savings: { tiers: onlyFamilyLock, agents: true, keepShare: 0 } },
+  { name: 'family', savings: { tiers: onlyFamilyLock, agents: true, keep: 0 } },
   { name: 'automatic', savings: { agents: false } },
   { name: 'automatic with agents', savings: { agents: true } },
   ...[0.9, 0.8].map((keep) => ({
     name: `automatic with a floor of ${keep}`,
-    savings: { agents: true, keepShare: keep },
+    savings: { agents: true, keep: keep },
   })),
-  { name: 'automatic without a floor', savings: { agents: true, keepShare: 0 } },
+  { name: 'automatic without a floor', savings: { agents: true, keep: 0 } },
 ]
 
 /** Returns the plan as it runs by default, and the one that shortens even if sending everything is cheaper. */

@@ -192,7 +192,7 @@ export const CURVE_SIZES: readonly number[] = Object.values(CURVES)
 /** Explains the verdict to the operator. */
 export function lossOf(kept: KeptEvidence | undefined, keep: number): string {
   const amount = kept === undefined ? '' : `: about ${percentOf(kept.share)} of the evidence in ${kept.tokens} tokens`
-  return `keeps less than savings.keepShare (${percentOf(keep)})${amount}`
+  return `keeps less than savings.keep (${percentOf(keep)})${amount}`
 }
 
 function percentOf(share: number): string {

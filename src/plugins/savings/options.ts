@@ -76,7 +76,7 @@ export interface SavingsOptions {
    *
    * @default 0.97
    */
-  readonly keepShare?: number
+  readonly keep?: number
   /**
    * If set, no tier changes a request without a savings header. The gateway tries the tiers on this share of such
    * requests, from 0 to 1, and logs the rewrites. @default none: the tiers run
@@ -116,7 +116,7 @@ export const checkSavings: OptionCheck = optionsOf({
     (value) => Array.isArray(value) || typeof value === 'function',
   ),
   agents: checkFlag,
-  keepShare: numberFrom(0, 1),
+  keep: numberFrom(0, 1),
   shadowShare: numberFrom(0, 1),
   promptCache: checkFlag,
 })

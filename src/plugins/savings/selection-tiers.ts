@@ -120,7 +120,7 @@ export type MinTarget = number | readonly { readonly aboveTokens: number; readon
 /** A question that needs each mention of a subject, such as a summary, needs more of the conversation than others. */
 export const EVERYTHING_FACTOR: number = 3
 
-/** Without a header, `savings.keepShare` requires more. */
+/** Without a header, `savings.keep` requires more. */
 const DEFAULT_MIN_TARGETS: MinTarget = [
   { aboveTokens: 0, targetTokens: 4096 },
   { aboveTokens: 40_000, targetTokens: 16_384 },
@@ -140,7 +140,7 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     minTargetTokens: minTarget = DEFAULT_MIN_TARGETS,
     after,
   } = options
-  /** A size that the operator chose is not bound by `savings.keepShare`. */
+  /** A size that the operator chose is not bound by `savings.keep`. */
   const hasOwnSize = options.targetShare !== undefined || options.minTargetTokens !== undefined
 
   /** A long conversation would pay for a large target on each turn. */

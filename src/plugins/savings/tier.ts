@@ -96,7 +96,7 @@ export interface Tier {
   readonly tier: TierNumber
   /** Returns true if a header or the size of the prompt selects this tier. */
   wants(job: TierJob): boolean
-  /** Without a header, the tier runs only if it keeps `savings.keepShare`. @default not bound by it */
+  /** Without a header, the tier runs only if it keeps `savings.keep`. @default not bound by it */
   keeps?(job: TierJob): KeptEvidence | undefined
   /** Predicts the cost, which decides whether the tier runs without a header. @default runs at any cost */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>

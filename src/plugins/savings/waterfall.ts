@@ -74,7 +74,7 @@ export interface WaterfallOptions {
   readonly embedder?: Embedder
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   readonly agents?: boolean
-  readonly keepShare?: number
+  readonly keep?: number
   /** True if each prompt is counted, so that the verdicts state what each tier would keep. @default false */
   readonly explains?: boolean
 }
@@ -270,7 +270,7 @@ function createContext(
     family = true,
     summarizer = 'model',
     agents = false,
-    keepShare: keep = DEFAULT_KEEP,
+    keep = DEFAULT_KEEP,
   } = options
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)

@@ -38,7 +38,7 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): (job: Tier
     after: () => () => undefined,
     yieldToEventLoop,
     agents: true,
-    keepShare: 0,
+    keep: 0,
     ...options,
   })
   return async (job) => {

@@ -150,7 +150,7 @@ const SETTINGS = [
     savings: {},
     headers: { 'x-savings-level': 'extreme', 'x-svc-force': 'true' },
   },
-  { plan: 'automatic with a floor of 0.8', savings: { agents: true, keepShare: 0.8 }, headers: {} },
+  { plan: 'automatic with a floor of 0.8', savings: { agents: true, keep: 0.8 }, headers: {} },
   { plan: 'vanishing', savings: {}, headers: { 'x-vanishing-context': 'true' } },
   { plan: 'recursive', savings: {}, headers: { 'x-svc-rlm': 'true' } },
 ]

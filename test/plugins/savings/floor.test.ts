@@ -70,22 +70,20 @@ describe('the curves', () => {
   })
 })
 
-describe('savings.keepShare', () => {
+describe('savings.keep', () => {
   it('is 0.97 by default', async () => {
-    const waterfall = waterfallOf({ keepShare: DEFAULT_KEEP, tiers: onlyTier(4) })
+    const waterfall = waterfallOf({ keep: DEFAULT_KEEP, tiers: onlyTier(4) })
     const { rewrite, verdicts } = await waterfall(jobOf(chat(100), { small }))
     expect(rewrite).toBeUndefined()
     expect(verdicts).toEqual([{ tier: 4, outcome: 'below-floor', reason: expect.stringContaining('97.0%') }])
   })
 
   it('declines with the share and the size that a tier could reach', async () => {
-    const { verdicts, spent } = await waterfallOf({ keepShare: 0.999 })(jobOf(chat(250), { small }))
+    const { verdicts, spent } = await waterfallOf({ keep: 0.999 })(jobOf(chat(250), { small }))
     expect(spent).toBe(0)
     for (const { tier, outcome, reason } of verdicts.filter((verdict) => verdict.tier === 2 || verdict.tier === 4)) {
       expect([tier, outcome]).toEqual([tier, 'below-floor'])
-      expect(reason).toMatch(
-        /^keeps less than savings\.keepShare \(99\.9%\): about \d+\.\d% of the evidence in \d+ tokens$/,
-      )
+      expect(reason).toMatch(/^keeps less than savings\.keep \(99\.9%\): about \d+\.\d% of the evidence in \d+ tokens$/)
     }
   })
 
@@ -93,7 +91,7 @@ describe('savings.keepShare', () => {
     const prompt = chat(400)
     const sizes: number[] = []
     for (const keep of [0, 0.75, 0.85]) {
-      const { rewrite } = await waterfallOf({ keepShare: keep, tiers: onlyTier(number) })(jobOf(prompt, { small }))
+      const { rewrite } = await waterfallOf({ keep, tiers: onlyTier(number) })(jobOf(prompt, { small }))
       sizes.push(rewrite?.tokens ?? 0)
     }
     const method = number === 4 ? 'running' : 'by-question'
@@ -105,7 +103,7 @@ describe('savings.keepShare', () => {
   })
 
   it('does not bind headers', async () => {
-    const waterfall = waterfallOf({ keepShare: 1 })
+    const waterfall = waterfallOf({ keep: 1 })
     const prompt = chat(250)
     const level = { level: 'extreme', vanishing: false, recursive: false } as const
     const vanishing = { vanishing: true, recursive: false }
@@ -120,7 +118,7 @@ describe('savings.keepShare', () => {
   })
 
   it('does not bind a size that the operator chose', async () => {
-    const waterfall = waterfallOf({ keepShare: 1, vanishing: { minTargetTokens: 4096 } })
+    const waterfall = waterfallOf({ keep: 1, vanishing: { minTargetTokens: 4096 } })
     const { rewrite } = await waterfall(jobOf(chat(250), { small }))
     expect(rewrite?.tier).toBe(2)
     expect(rewrite?.tokens).toBeLessThanOrEqual(4096)
@@ -136,7 +134,7 @@ describe('savings.keepShare', () => {
         return { rewrite, spent: small.price(0, 0) }
       },
     }
-    const { rewrite } = await waterfallOf({ keepShare: 1, tiers: [halving] })(jobOf(chat(100)))
+    const { rewrite } = await waterfallOf({ keep: 1, tiers: [halving] })(jobOf(chat(100)))
     expect(rewrite?.strategy).toBe('Halved')
   })
 })

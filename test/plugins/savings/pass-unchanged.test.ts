@@ -77,10 +77,10 @@ describe('a prompt that no tier can rewrite', () => {
   })
 
   it.each<[string, Partial<WaterfallOptions>, Prompt]>([
-    ['has tools', { keepShare: 0 }, { ...chat(200), tools: promptOf([], 'openai').tools }],
+    ['has tools', { keep: 0 }, { ...chat(200), tools: promptOf([], 'openai').tools }],
     [
       'has a marker of the caller',
-      { keepShare: 0, agents: true },
+      { keep: 0, agents: true },
       { ...chat(200), native: { dialect: 'anthropic', value: { cache_control: { type: 'ephemeral' } } } },
     ],
   ])('is recognized if it %s, whatever the tiers keep', async (_, options, prompt) => {
@@ -90,8 +90,8 @@ describe('a prompt that no tier can rewrite', () => {
   })
 
   it.each<[string, Partial<WaterfallOptions>, Partial<TierJob>]>([
-    ['a tier keeps enough', { keepShare: 0.9 }, {}],
-    ['nothing must be kept', { keepShare: 0 }, {}],
+    ['a tier keeps enough', { keep: 0.9 }, {}],
+    ['nothing must be kept', { keep: 0 }, {}],
     ['a header requests a tier', {}, { steering: { level: 'extreme', vanishing: false, recursive: false } }],
     ['tiers of the operator may rewrite it', { tiers: (builtIn) => builtIn }, {}],
     ['the verdicts must be explained', { explains: true }, {}],

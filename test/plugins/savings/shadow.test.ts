@@ -138,11 +138,11 @@ describe('a shadow trial', () => {
     const store = memoryStore()
     const tried = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
-    await savingsOf({ shadowShare: 1, keepShare: 0 }, store).trial(jobOf(prompt, { small: tried.small }))
+    await savingsOf({ shadowShare: 1, keep: 0 }, store).trial(jobOf(prompt, { small: tried.small }))
     expect(tried.modelCalls).toHaveLength(1)
 
     const real = smallModel('Facts and values: the real one says 1234.')
-    const { waterfall } = savingsOf({ keepShare: 0 }, store)
+    const { waterfall } = savingsOf({ keep: 0 }, store)
     const { rewrite } = await waterfall(jobOf(next(prompt), { small: real.small }))
     expect(rewrite?.tier).toBe(4)
     const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join()
@@ -172,7 +172,7 @@ describe('a shadow trial', () => {
   })
 
   it('continues the trial of the last turn, so its summary is paid once', async () => {
-    const { trial } = savingsOf({ shadowShare: 1, keepShare: 0 }, memoryStore())
+    const { trial } = savingsOf({ shadowShare: 1, keep: 0 }, memoryStore())
     const { small, modelCalls } = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
     await trial(jobOf(prompt, { small }))
