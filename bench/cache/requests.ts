@@ -2,7 +2,7 @@ import { createSemanticCache, type SemanticCache } from '../../src/plugins/cache
 import type { Completion } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { readPrompt } from '../../src/formats/chat/client.ts'
+import { readPrompt } from '../../src/formats/chat/request-reader.ts'
 
 /** CPU time of the cache for one request, and of JSON.parse and JSON.stringify of the same body in the same round. */
 export interface RequestFigures {

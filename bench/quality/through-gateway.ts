@@ -1,7 +1,6 @@
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'
 import type { Method } from './recall.ts'
 import { chatFormat, messagesFormat } from '../../test/support/two-way-formats.ts'
@@ -20,7 +19,6 @@ const ANSWER = {
 
 /** Returns a method that sends the prompt through a gateway in a client format and returns the prompt that reaches the upstream. */
 export async function throughGateway(clientFormat: ClientFormat, headers: Record<string, string>): Promise<Method> {
-  enableTranslation()
   let sent: JsonObject = {}
   const record: typeof fetch = async (_url, init) => {
     const body = JSON.parse(String(init?.body)) as JsonObject

@@ -124,19 +124,6 @@ export interface ClientFormat {
   readonly turns?: TurnFormat
 }
 
-type Translators = Readonly<Record<'openai' | 'anthropic', WriteInSteps>>
-
-let translators: Translators | undefined
-
-export function setTranslators(loaded: Translators): void {
-  translators = loaded
-}
-
-export function translate(dialect: keyof Translators, prompt: Prompt, model: string): Steps<WrittenPrompt> {
-  if (translators === undefined) throw new GatewayError('internal', 'Translation is not loaded.')
-  return translators[dialect](prompt, model)
-}
-
 /** `description` completes "… cannot be sent". */
 export type CreateContentError = (param: string, description: string, details?: Json) => GatewayError
 

@@ -2,6 +2,9 @@ import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../
 import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
 import { isUnset, nameSet } from './parse-body.ts'
 import { itemsOf } from './responses/items.ts'
+import { GatewayError } from '../core/errors.ts'
+import { forEachInSteps, type Steps } from '../core/steps.ts'
+import type { CreateContentError } from './format.ts'
 
 interface UnsupportedField {
   readonly param: string
@@ -298,4 +301,61 @@ const MAX_NAME_LENGTH = 100
 export function unsupportedField(path: string, name: string): UnsupportedField {
   const shortName = name.slice(0, MAX_NAME_LENGTH)
   return { param: path === '' ? shortName : `${path}.${shortName}`, description: 'this field' }
+}
+
+export function emptyPromptError(): GatewayError {
+  const message = 'messages: there is no content to answer. Send at least one user message that is not empty.'
+  return new GatewayError('invalid-request', message, { param: 'messages' })
+}
+
+/**
+ * Returns the names of the omitted fields. Throws for a tool that is not a function, and for an unsupported field unless
+ * the translation is lossy and the field is not essential.
+ */
+export function* omittedFields(
+  prompt: Prompt,
+  createError: CreateContentError,
+  toolField = '',
+): Steps<readonly string[]> {
+  const source = sourceFormatOf(prompt)
+  const body = prompt.native.value
+  const names = new Set(Object.keys(body).filter((name) => source.hintFields.has(name) && !source.isUnset(body[name])))
+  for (const hint of source.findNestedHints(prompt)) names.add(hint)
+  yield* forEachInSteps(prompt.messages, (message) => {
+    for (const hint of source.hintsInMessage(message)) names.add(hint)
+  })
+  const omit = (fields: UnsupportedFields): void => {
+    for (const { param, description, details, isEssential } of fields) {
+      if (prompt.isLossy !== true || isEssential === true) throw createError(param, description, details)
+      names.add(param)
+    }
+  }
+  omit(unsupportedFields(prompt, source))
+  const pathOf = source.pathsIn(prompt)
+  yield* forEachInSteps(prompt.messages, (message, index) => omit(source.unsupportedInMessage(message, pathOf(index))))
+  for (const [index, { name, parameters }] of prompt.tools.entries()) {
+    if (parameters === undefined) throw createError(`tools[${index}]${toolField}`, `the tool ${name}`)
+  }
+  return [...names]
+}
+
+export function* unsupportedFields(prompt: Prompt, source: SourceFormat): UnsupportedFields {
+  const { native, settings } = prompt
+  const body = native.value
+  for (const [name, value = null] of Object.entries(body)) {
+    if (source.isUnset(value) || source.handledFields.has(name)) continue
+    const isHarmless = source.harmlessFields.get(name)
+    if (isHarmless === undefined ? source.hintFields.has(name) : isHarmless(value)) continue
+    const referenceField = source.referenceFields.get(name)
+    yield referenceField === undefined
+      ? unsupportedField('', name)
+      : { param: name, isEssential: true, ...referenceField }
+  }
+  if (settings.toolChoice === undefined && !source.isUnset(source.toolChoiceOf(body))) {
+    yield { param: 'tool_choice', description: 'a choice other than auto, none, required or one function' }
+  }
+  if (settings.shape === undefined && !source.isUnset(source.shapeOf(body))) {
+    yield { param: source.settingNames.shape, description: 'a format other than text, json_object or json_schema' }
+  }
+  yield* source.findNestedUnsupported(prompt)
 }

@@ -1,5 +1,6 @@
 import { isPromise, lazy } from '../core/async.ts'
 import type { HttpHandler, HttpRequest } from '../core/http.ts'
+import { CLIENT_FORMATS } from '../formats/dialects.ts'
 import type { Endpoint } from '../http/router.ts'
 import { IncomingCall, type Call, type Handler } from './call.ts'
 import { requestIdOf } from './exchange.ts'
@@ -39,15 +40,9 @@ function createRoutes(services: Services, basePath: string): (request: HttpReque
     handle: trackRequests(services.requestTracker, lazyHandler(load)),
   })
   const endpoints = [
-    post('chat/completions', async () =>
-      modelHandler((await import('../formats/chat/client.ts')).chatClient, services),
-    ),
-    post('messages', async () =>
-      modelHandler((await import('../formats/messages/client.ts')).messagesClient, services),
-    ),
-    post('responses', async () =>
-      modelHandler((await import('../formats/responses/client.ts')).responsesClient, services),
-    ),
+    post('chat/completions', async () => modelHandler(await CLIENT_FORMATS.openai(), services)),
+    post('messages', async () => modelHandler(await CLIENT_FORMATS.anthropic(), services)),
+    post('responses', async () => modelHandler(await CLIENT_FORMATS.responses(), services)),
   ]
   const handlers = new Map(endpoints.map(({ path, handle }) => [path, handle]))
   const fallback = lazyHandler(async () =>

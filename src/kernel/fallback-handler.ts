@@ -1,11 +1,11 @@
 /** The router of all paths except those of model requests. Loaded with the first request to one of them. */
 import { GatewayError } from '../core/errors.ts'
-import { compactClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
 import { IncomingCall, type Handler } from './call.ts'
 import { trackRequests } from './request-tracker.ts'
 import { modelHandler } from './run.ts'
 import type { Services } from './services.ts'
+import { compactClient } from '../formats/responses/client.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
 export { sendFailure } from './failure-response.ts'

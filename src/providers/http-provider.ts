@@ -1,5 +1,5 @@
 import type { AnswerSource, Completion } from '../core/answer.ts'
-import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
+import { isPromise, type MaybePromise } from '../core/async.ts'
 import { asCount, parseObject } from '../core/json.ts'
 import type {
   EmbedCall,
@@ -13,6 +13,7 @@ import type {
   Model,
 } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
+import { UPSTREAM_FORMATS } from '../formats/dialects.ts'
 import type { UpstreamFormatModule, WrittenPrompt } from '../formats/format.ts'
 import { replaceModel } from '../formats/parse-body.ts'
 import { upstreamError } from '../upstream/attempts.ts'
@@ -32,8 +33,6 @@ import {
   type SignRequest,
   type LoadedUpstream,
 } from './http-request.ts'
-
-const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
 /** The function receives a percent-encoded id. */
 export type EndpointUrl = string | ((modelId: string, isStream: boolean) => string)
@@ -61,18 +60,15 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   const { headers, forwardedHeaders = [] } = options
   const { create, embed, count, ping, responses, base } = urls
   let loaded: LoadedTarget | undefined
-  const load = async (prompt: Prompt | undefined): Promise<LoadedTarget> => {
-    const dialect = prompt?.native.dialect
-    if (responses !== undefined && dialect === 'responses') {
-      const { responsesUpstream } = await import('../formats/responses/upstream.ts')
-      const url = prompt?.operation === undefined ? responses : `${responses}/${prompt.operation}`
-      return { ...options, format: responsesUpstream, create: url }
-    }
-    if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
-    return (loaded ??= { ...options, format: await format.load(), create })
+  const load = async (): Promise<LoadedTarget> => (loaded ??= { ...options, format: await format.load(), create })
+  const loadResponses = async (url: string, operation = ''): Promise<LoadedTarget> => {
+    const responsesUpstream = await UPSTREAM_FORMATS.responses()
+    return { ...options, format: responsesUpstream, create: operation === '' ? url : `${url}/${operation}` }
   }
   const targetFor = (prompt?: Prompt): MaybePromise<LoadedTarget> =>
-    loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
+    responses !== undefined && prompt?.native.dialect === 'responses'
+      ? loadResponses(responses, prompt.operation)
+      : (loaded ?? load())
   return {
     name,
     dialect: format.dialect,
@@ -164,7 +160,7 @@ async function passThrough(target: LoadedTarget, call: PassthroughCall, base: st
 }
 
 async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: EndpointUrl): Promise<EmbeddingResult> {
-  const { readEmbeddings } = await import('../formats/translators.ts')
+  const { readEmbeddings } = await import('../formats/embeddings.ts')
   const { native, received, inputs } = call.request
   const { id } = call.model
   const body = received === undefined ? JSON.stringify({ ...native, model: id }) : replaceModel(received, id)
@@ -192,17 +188,17 @@ async function checkAvailable(target: LoadedTarget, call: RequestCall, url: stri
 
 export const CHAT_FORMAT: UpstreamFormatModule = {
   dialect: 'openai',
-  load: async () => (await import('../formats/chat/upstream.ts')).chatUpstream,
+  load: UPSTREAM_FORMATS.openai,
 }
 
 export const MESSAGES_FORMAT: UpstreamFormatModule = {
   dialect: 'anthropic',
-  load: async () => (await import('../formats/messages/upstream.ts')).messagesUpstream,
+  load: UPSTREAM_FORMATS.anthropic,
 }
 
 export const GEMINI_FORMAT: UpstreamFormatModule = {
   dialect: 'gemini',
-  load: async () => (await import('../formats/gemini/upstream.ts')).geminiUpstream,
+  load: UPSTREAM_FORMATS.gemini,
 }
 
 const MIN_KEY_LENGTH = 4

@@ -3,9 +3,6 @@ import { type JsonObject, parseObject } from '../../src/core/json.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { geminiUpstream } from '../../src/formats/gemini/upstream.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
-
-enableTranslation()
 
 afterEach(() => {
   vi.restoreAllMocks()

@@ -10,10 +10,7 @@ import { chatClient } from '../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { failureOf, metrics, svcMetrics } from './chat/support.ts'
 import { bodyText } from '../support/body-text.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { chatFormat, messagesFormat, type WholeFormat } from '../support/two-way-formats.ts'
-
-enableTranslation()
 
 type Body = Record<string, Json | undefined>
 

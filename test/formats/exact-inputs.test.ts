@@ -13,10 +13,7 @@ import { parseBody } from '../../src/formats/parse-body.ts'
 import { portablePrompt } from '../../src/formats/portable.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { bodyText } from '../support/body-text.ts'
-
-enableTranslation()
 
 const NUMBERS = '{"order":12345678901234567890,"huge":1e400,"price":1.0,"zero":-0,"list":[0.10]}'
 const call = { id: 'c', type: 'function', function: { name: 'f', arguments: NUMBERS } }

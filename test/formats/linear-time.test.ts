@@ -5,17 +5,14 @@ import type { Json, JsonObject } from '../../src/core/json.ts'
 import type { Prompt, UpstreamDialect } from '../../src/core/prompt.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { geminiUpstream } from '../../src/formats/gemini/upstream.ts'
-import { createReader } from '../../src/formats/messages/answer-reader.ts'
+import { createReader } from '../../src/formats/messages/response-reader.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { portablePrompt } from '../../src/formats/portable.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { allocationCounter } from '../support/cost/counters.ts'
 import { countSteps } from '../support/count-steps.ts'
-
-enableTranslation()
 
 const ITEMS = 200
 

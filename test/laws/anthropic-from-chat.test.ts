@@ -3,12 +3,9 @@ import { asArray, type Json, type JsonObject } from '../../src/core/json.ts'
 import { textOfPart } from '../../src/core/prompt.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
-import { readPrompt } from '../../src/formats/chat/client.ts'
+import { readPrompt } from '../../src/formats/chat/request-reader.ts'
 import { bodyText } from '../support/body-text.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { cases, fc } from '../support/properties.ts'
-
-enableTranslation()
 
 const text = fc.oneof(fc.string({ maxLength: 20 }), fc.constant(''), fc.constant(' \n'))
 const content = fc.oneof(

@@ -5,10 +5,7 @@ import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { cases, fc } from '../support/properties.ts'
-
-enableTranslation()
 
 const json = fc.jsonValue({ maxDepth: 3 }) as fc.Arbitrary<Json>
 const word = fc.string({ minLength: 1, maxLength: 12, unit: 'grapheme' })

@@ -7,10 +7,7 @@ import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { metrics, svcMetrics } from '../formats/chat/support.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { cases, fc } from '../support/properties.ts'
-
-enableTranslation()
 
 /** Unknown fields: names begin with x_, values are arbitrary. */
 const unknown = fc.dictionary(

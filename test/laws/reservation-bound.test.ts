@@ -11,11 +11,8 @@ import { bodyText } from '../support/body-text.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt } from '../../src/tokens/estimate.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { cases, fc } from '../support/properties.ts'
 import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/two-way-formats.ts'
-
-enableTranslation()
 
 const model: Model = {
   id: 'upstream-model',

@@ -6,11 +6,8 @@ import { parseBody } from '../../src/formats/parse-body.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { cases, fc } from '../support/properties.ts'
 import { chatFormat, messagesFormat, responsesFormat } from '../support/two-way-formats.ts'
-
-enableTranslation()
 
 /** Unknown fields: names begin with x_, values are arbitrary. */
 const unknown = fc.dictionary(

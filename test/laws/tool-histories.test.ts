@@ -10,11 +10,8 @@ import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { portablePrompt } from '../../src/formats/portable.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
-import { enableTranslation } from '../../src/formats/translators.ts'
 import { bodyText } from '../support/body-text.ts'
 import { cases, fc } from '../support/properties.ts'
-
-enableTranslation()
 
 const UPSTREAMS: Readonly<Record<UpstreamDialect, UpstreamFormat>> = {
   openai: chatUpstream,

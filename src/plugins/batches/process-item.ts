@@ -3,7 +3,6 @@ import { type ItemClaim, type ItemQueue, type ItemResult, writeResultLine, type 
 import { Cancellation, type MaybePromise } from '../../core/async.ts'
 import { type FailureKind, GatewayError } from '../../core/errors.ts'
 import type { SettledEntry, Store } from '../../core/store.ts'
-import { messagesClient } from '../../formats/messages/client.ts'
 import type { RequestUsage, Reservation } from '../../governance/reservation.ts'
 import { Exchange, type PostponedSettlement, requestIdOf, type RequestOutcome } from '../../kernel/exchange.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
@@ -12,6 +11,7 @@ import type { FindKeyById, Services } from '../../kernel/services.ts'
 import { unbilledUsage } from '../../kernel/settle.ts'
 import { CollectedResponse, internalRequest } from '../../kernel/internal-request.ts'
 import { checkValid } from '../../kernel/authenticate.ts'
+import { messagesClient } from '../../formats/messages/client.ts'
 
 export interface ItemProcessor {
   /** Resolves with undefined if the item is done, was released, or belongs to another worker. */

@@ -1,8 +1,9 @@
 /** Applies the messages that a plugin returned. Loaded with the first request that a plugin changes. */
 import { asObject, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfMessage, editText } from '../../core/messages.ts'
-import type { Dialect, Message, Native, Part, Prompt } from '../../core/prompt.ts'
-import type { ClientFormat, UpstreamFormat } from '../../formats/format.ts'
+import type { Message, Native, Part, Prompt } from '../../core/prompt.ts'
+import { UPSTREAM_FORMATS } from '../../formats/dialects.ts'
+import type { ClientFormat } from '../../formats/format.ts'
 import { parseBodyInSteps } from '../../formats/parse-body.ts'
 import type { ParseLimits } from '../../formats/scan-json.ts'
 import type { PromptChange } from '../../kernel/plugin.ts'
@@ -52,12 +53,6 @@ export async function changePrompt(
     settings: before.settings === before.native.settings ? read.settings : before.settings,
   }
   return { prompt, bytes: parsed.maxSerializedBytes }
-}
-
-const UPSTREAM_FORMATS: Readonly<Record<Dialect, () => Promise<UpstreamFormat>>> = {
-  openai: async () => (await import('../../formats/chat/upstream.ts')).chatUpstream,
-  anthropic: async () => (await import('../../formats/messages/upstream.ts')).messagesUpstream,
-  responses: async () => (await import('../../formats/responses/upstream.ts')).responsesUpstream,
 }
 
 const ROLES: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant', 'tool'])

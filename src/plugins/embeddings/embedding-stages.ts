@@ -21,13 +21,13 @@ import { keepResponse } from '../../kernel/respond.ts'
 import { settle } from '../../kernel/settle.ts'
 import { trackRequests } from '../../kernel/request-tracker.ts'
 import { createExchange, Stages } from '../../kernel/run.ts'
-import { chatClient } from '../../formats/chat/client.ts'
 import type { Endpoint } from '../../http/router.ts'
 import type { Handler } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 import { authenticate } from '../../kernel/authenticate.ts'
 import { reserve } from '../../kernel/reserve.ts'
 import { answerHeaders, baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { chatClient } from '../../formats/chat/client.ts'
 
 interface Embedding {
   readonly embedding: EmbeddingRequest

@@ -3,7 +3,6 @@ import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../../core/json.ts'
 import type { Provider } from '../../core/ports.ts'
 import { quotaOf, type Store } from '../../core/store.ts'
-import { chatClient } from '../../formats/chat/client.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Endpoint } from '../../http/router.ts'
 import {
@@ -19,6 +18,7 @@ import { sendWithRateStatus } from '../../kernel/response-headers.ts'
 import type { Services } from '../../kernel/services.ts'
 import { upstreamError } from '../../upstream/attempts.ts'
 import { authenticate, findCallerKey } from '../../kernel/authenticate.ts'
+import { chatClient } from '../../formats/chat/client.ts'
 
 interface PassthroughDependencies {
   readonly services: Services

@@ -8,11 +8,11 @@ import { memberText } from '../../core/splice-json.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { removeForeignItemIds, typedItemIds } from '../../formats/responses/item-ids.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
-import { MAX_ITEMS } from '../../formats/responses/items.ts'
 import { toResolvedModel } from '../../kernel/resolve-model.ts'
 import { type Answered, type ResolvedModel } from '../../kernel/exchange.ts'
 import { storingProvider } from './storing-provider.ts'
 import type { CompletedBody, ReadBody } from '../../kernel/services.ts'
+import { MAX_ITEMS } from '../../formats/responses/request-reader.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS

@@ -1,8 +1,6 @@
 import type { MaybePromise } from '../../core/async.ts'
 import type { JsonObject } from '../../core/json.ts'
 import type { ClientFormat } from '../../formats/format.ts'
-import { messagesClient } from '../../formats/messages/client.ts'
-import { responsesClient } from '../../formats/responses/client.ts'
 import { ONE_REQUEST } from '../../governance/reservation.ts'
 import type { Endpoint } from '../../http/router.ts'
 import { authenticate } from '../../kernel/authenticate.ts'
@@ -16,6 +14,8 @@ import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { createExchange, Stages } from '../../kernel/run.ts'
 import type { Services } from '../../kernel/services.ts'
 import { release } from '../../kernel/settle.ts'
+import { messagesClient } from '../../formats/messages/client.ts'
+import { responsesClient } from '../../formats/responses/client.ts'
 
 interface CountEndpoint {
   readonly path: string

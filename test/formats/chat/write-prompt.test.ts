@@ -5,9 +5,6 @@ import { type Message, type Part, type Prompt } from '../../../src/core/prompt.t
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, promptOf, writeBody } from './support.ts'
 import { bodyText } from '../../support/body-text.ts'
-import { enableTranslation } from '../../../src/formats/translators.ts'
-
-enableTranslation()
 
 describe('a chat prompt to a chat upstream', () => {
   it('keeps the received text except for the model', () => {

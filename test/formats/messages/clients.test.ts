@@ -11,9 +11,6 @@ import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import { bodyOf, context, metrics, readEvents, writeChunks } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
-import { enableTranslation } from '../../../src/formats/translators.ts'
-
-enableTranslation()
 
 /** An answer of a chat-format upstream, serialized in the message format. */
 const answer: Completion = {

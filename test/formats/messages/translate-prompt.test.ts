@@ -1,12 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
-import { readPrompt } from '../../../src/formats/chat/client.ts'
+import { readPrompt } from '../../../src/formats/chat/request-reader.ts'
 import { bodyOf, failureOf } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
-import { enableTranslation } from '../../../src/formats/translators.ts'
-
-enableTranslation()
 
 const hello = { role: 'user', content: 'Hello' }
 const write = (fields: JsonObject) =>

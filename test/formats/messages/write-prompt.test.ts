@@ -7,9 +7,6 @@ import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
 import { bodyOf, smallBody } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
-import { enableTranslation } from '../../../src/formats/translators.ts'
-
-enableTranslation()
 
 const read = (fields: JsonObject) => messagesClient.readPrompt({ ...smallBody, ...fields })
 const write = (prompt: Prompt) => bodyOf(bodyText(messagesUpstream.writePrompt(prompt, 'sonnet').body))

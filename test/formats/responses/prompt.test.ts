@@ -4,10 +4,7 @@ import { responsesClient } from '../../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
 import { failureOf } from '../chat/support.ts'
 import { bodyText } from '../../support/body-text.ts'
-import { enableTranslation } from '../../../src/formats/translators.ts'
 import { chatFormat, messagesFormat, type WholeFormat } from '../../support/two-way-formats.ts'
-
-enableTranslation()
 
 type Body = Record<string, Json | undefined>
 

@@ -13,8 +13,8 @@ import {
   type SemanticCache,
 } from '../../../src/plugins/cache/semantic-cache.ts'
 import type { Lookup } from '../../../src/plugins/cache/wording-search.ts'
-import { readPrompt as readMessagePrompt } from '../../../src/formats/messages/client.ts'
-import { readPrompt as readChatPrompt } from '../../../src/formats/chat/client.ts'
+import { readPrompt as readMessagePrompt } from '../../../src/formats/messages/request-reader.ts'
+import { readPrompt as readChatPrompt } from '../../../src/formats/chat/request-reader.ts'
 import { manualRuntime, type ManualRuntime } from '../../support/manual-runtime.ts'
 import { noNetwork } from '../../support/no-network.ts'
 

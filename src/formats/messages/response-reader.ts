@@ -18,7 +18,7 @@ import {
   nonEmptyString,
   parseUpstreamEvent,
 } from '../answer-fields.ts'
-import { readBlocks } from './blocks.ts'
+import { readBlocks } from './request-reader.ts'
 import {
   type IterationUsage,
   MESSAGE_USAGE_FIELDS,
