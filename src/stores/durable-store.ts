@@ -18,6 +18,7 @@ import {
   checkPool,
   duplicateReservationError,
   expiredCounterError,
+  isOversized,
   limitOf,
   logShareOf,
   poolOf,
@@ -59,10 +60,6 @@ export function clientCheck(expected: string): OptionCheck {
 const DEFAULT_LIMIT: PoolLimit = { entries: 1_000_000, bytes: 1024 ** 3 }
 
 export const DEFAULT_BULK_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT }
-
-export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
-  return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
-}
 
 export function rejectOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): void {
   if (!isOversized(bytes, limit, quota)) return

@@ -1,22 +1,22 @@
 import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/errors.ts'
-import { type Quota, quotaExceededError, type Store, type WriteOptions } from '../core/store.ts'
+import { quotaExceededError, type Store, type WriteOptions } from '../core/store.ts'
 import { ExpiryQueue, OrderedKeys, Pool, type PoolEntry, storeFullError } from './memory/collections.ts'
 import { createCounters, createTallies } from './memory/counters.ts'
-import { createLogs } from './memory/logs.ts'
+import { MemoryLogs } from './memory/logs.ts'
 import {
+  type BoundedPool,
   bytesOf,
   checkPool,
   createStoreClock,
+  dropUntilFits,
   exceedsQuota,
-  growthOf,
-  limitOf,
+  isOversized,
   type PoolLimit,
   poolOf,
   shareOf,
   type StoreClock,
   type ValuePool,
   withDefaults,
-  wouldExceed,
 } from './store-rules.ts'
 
 /** Limits of a memory store. */
@@ -110,7 +110,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     values: createValues(clock, limits),
     counters: createCounters(clock, limits),
     tallies: createTallies(clock, limits.tallies),
-    logs: createLogs(clock, limits.logs),
+    logs: new MemoryLogs(clock, limits.logs),
   })
   let state = createState()
   const store: Store = {
@@ -170,6 +170,17 @@ function createValues(clock: StoreClock, limits: Readonly<Record<ValuePool, Pool
     keys.remove(entry.key)
   }
 
+  const droppable: BoundedPool = {
+    limit: expiring.limit,
+    size: () => expiring.size(),
+    sizeOfShare: (share) => expiring.sizeOfShare(share),
+    largestShare: (newShare) => expiring.largestShare(newShare),
+    dropOldest: (share) => {
+      const oldest = expiring.oldestOf(share)
+      if (oldest !== undefined) remove(oldest)
+    },
+  }
+
   function find(key: string): PoolEntry | undefined {
     expiries.forEachDue(clock.now(), remove)
     return entries.get(key)
@@ -194,24 +205,22 @@ function createValues(clock: StoreClock, limits: Readonly<Record<ValuePool, Pool
       dueAt: Infinity,
       position: 0,
     }
-    if (pool === expiring) rejectOversized(entry, quota)
-    else if (!mayExceedQuota) throwIfFull(entry, old, quota)
+    const { share, bytes } = entry
+    const isTooLargeForAll = bytes > pool.limit.bytes
+    const fullError = () => (quota === undefined || isTooLargeForAll ? storeFullError() : quotaExceededError(quota))
+    if (pool === expiring) {
+      if (isOversized(bytes, pool.limit, quota)) throw fullError()
+    } else if (!mayExceedQuota) {
+      const replacedBytes = old?.pool === pool && old.share === share ? old.bytes : undefined
+      if (exceedsQuota(pool, { share, bytes, quota }, replacedBytes)) throw fullError()
+    }
     if (old !== undefined) remove(old)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
-    if (pool === expiring) dropUntilFits(entry, quota)
+    if (pool === expiring) dropUntilFits(droppable, { share, bytes, quota })
     entries.set(key, entry)
     pool.put(entry)
     keys.add(key)
     if (ttlMs !== undefined) expiries.schedule(entry, clock.now() + ttlMs)
-  }
-
-  function dropUntilFits({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
-    const nextToDrop = (): PoolEntry | undefined => {
-      const isQuotaExceeded = quota !== undefined && wouldExceed(expiring.sizeOfShare(share), bytes, limitOf(quota))
-      if (isQuotaExceeded) return expiring.oldestOf(share)
-      return wouldExceed(expiring, bytes, expiring.limit) ? expiring.oldestOfLargest(share) : undefined
-    }
-    for (let entry = nextToDrop(); entry !== undefined; entry = nextToDrop()) remove(entry)
   }
 
   function deleteValue(key: string): boolean {
@@ -226,21 +235,4 @@ function createValues(clock: StoreClock, limits: Readonly<Record<ValuePool, Pool
   }
 
   return { get, set, delete: deleteValue, list }
-}
-
-function rejectOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
-  if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceededError(quota)
-  if (bytes > pool.limit.bytes) throw storeFullError()
-}
-
-function throwIfFull({ pool, share, bytes }: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
-  const isReplaced = old?.pool === pool && old.share === share
-  const growth = growthOf(bytes, isReplaced ? old.bytes : undefined)
-  if (quota !== undefined) {
-    if (exceedsQuota(growth, pool.sizeOfShare(share), pool, quota)) throw quotaExceededError(quota)
-    return
-  }
-  if (growth.entries === 0 && growth.bytes <= 0) return
-  const { entries, bytes: poolBytes, limit } = pool
-  if (entries + growth.entries > limit.entries || poolBytes + growth.bytes > limit.bytes) throw storeFullError()
 }

@@ -1,13 +1,6 @@
 import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/errors.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult, Store, Tally } from '../core/store.ts'
-import {
-  DEFAULT_BULK_LIMITS,
-  type BulkLimits,
-  decodeText,
-  encodeText,
-  isOversized,
-  STORE_CHECKS,
-} from './durable-store.ts'
+import { DEFAULT_BULK_LIMITS, type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
 import { createSql, migrateSqlite, NEVER, numberIn, type Sql, type SqliteDatabase, textIn } from './sqlite/database.ts'
 import { createLogs, createValues } from './sqlite/values.ts'
 import {
@@ -19,6 +12,7 @@ import {
   decideReservation,
   duplicateReservationError,
   heldAmount,
+  isOversized,
   LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
   type StoreClock,

@@ -136,29 +136,63 @@ export function logShareOf(log: string, quota: Quota | undefined): string {
   return quota === undefined ? `log:${log}` : `quota:${quota.name}`
 }
 
-/** @param replacedBytes The size of the value that is replaced in the same share. */
-export function growthOf(bytes: number, replacedBytes: number | undefined): PoolSize {
-  return { entries: replacedBytes === undefined ? 1 : 0, bytes: bytes - (replacedBytes ?? 0) }
+/** What a pool counts, and how it finds and drops its oldest entries. */
+export interface BoundedPool {
+  readonly limit: PoolLimit
+  size(): PoolSize
+  sizeOfShare(share: string): PoolSize
+  /** Returns undefined for an empty pool. Of equally large shares, may prefer the share of the new entry. */
+  largestShare(newShare: string): string | undefined
+  dropOldest(share: string): void
 }
 
-/** A share may use at most as much as remains free, which leaves capacity for other shares. */
-export function exceedsQuota(
-  growth: PoolSize,
-  share: PoolSize,
-  pool: PoolSize & { readonly limit: PoolLimit },
-  quota: Quota,
-): boolean {
-  if (growth.entries === 0 && growth.bytes <= 0) return false
-  const { entries, bytes, limit } = pool
-  return (
-    share.entries + growth.entries > Math.min(quota.maxEntries, limit.entries - entries - growth.entries) ||
-    share.bytes + growth.bytes > Math.min(quota.maxBytes, limit.bytes - bytes - growth.bytes)
-  )
+/** A value or log entry that is about to be written. */
+export interface NewEntry {
+  readonly share: string
+  readonly bytes: number
+  readonly quota: Quota | undefined
 }
 
-/** False for an empty pool or share, so that a loop that drops values ends. */
-export function wouldExceed({ entries, bytes }: PoolSize, addedBytes: number, limit: PoolLimit): boolean {
+/** Returns true for an entry that does not fit even if its share and its pool are empty. */
+export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
+  return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
+}
+
+/** Makes capacity in a pool of expiring values or of logs. First in the share, then in the largest shares of the pool. */
+export function dropUntilFits(pool: BoundedPool, { share, bytes, quota }: NewEntry): void {
+  while (quota !== undefined && wouldExceed(pool.sizeOfShare(share), bytes, limitOf(quota))) pool.dropOldest(share)
+  while (wouldExceed(pool.size(), bytes, pool.limit)) {
+    const largest = pool.largestShare(share)
+    if (largest === undefined) return
+    pool.dropOldest(largest)
+  }
+}
+
+/** False for an empty pool or share, so that a loop that drops entries ends. */
+function wouldExceed({ entries, bytes }: PoolSize, addedBytes: number, limit: PoolLimit): boolean {
   return entries > 0 && (entries + 1 > limit.entries || bytes + addedBytes > limit.bytes)
+}
+
+/**
+ * Returns true for a value without an expiry that must not be written. A share may use at most as much as remains free,
+ * which leaves capacity for other shares. A value that replaces a larger one always fits.
+ * @param replacedBytes The size of the value that is replaced in the same share.
+ */
+export function exceedsQuota(
+  pool: Pick<BoundedPool, 'limit' | 'size' | 'sizeOfShare'>,
+  { share, bytes, quota }: NewEntry,
+  replacedBytes: number | undefined,
+): boolean {
+  const more = { entries: replacedBytes === undefined ? 1 : 0, bytes: bytes - (replacedBytes ?? 0) }
+  if (more.entries === 0 && more.bytes <= 0) return false
+  const { limit } = pool
+  const all = pool.size()
+  if (quota === undefined) return all.entries + more.entries > limit.entries || all.bytes + more.bytes > limit.bytes
+  const own = pool.sizeOfShare(share)
+  return (
+    own.entries + more.entries > Math.min(quota.maxEntries, limit.entries - all.entries - more.entries) ||
+    own.bytes + more.bytes > Math.min(quota.maxBytes, limit.bytes - all.bytes - more.bytes)
+  )
 }
 
 export function limitOf({ maxEntries, maxBytes }: Quota): PoolLimit {

@@ -141,15 +141,19 @@ interface Share extends Schedulable {
 const EMPTY: PoolSize = { entries: 0, bytes: 0 }
 
 export class Pool {
-  entries = 0
-  bytes = 0
   readonly limit: PoolLimit
+  #entries = 0
+  #bytes = 0
   readonly #shares = new Map<string, Share>()
   /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
   readonly #sharesBySize = new ExpiryQueue<Share>()
 
   constructor(limit: PoolLimit) {
     this.limit = limit
+  }
+
+  size(): PoolSize {
+    return { entries: this.#entries, bytes: this.#bytes }
   }
 
   sizeOfShare(name: string): PoolSize {
@@ -169,8 +173,8 @@ export class Pool {
     this.#shares.set(name, share)
     share.entries.add(entry)
     share.bytes += bytes
-    this.bytes += bytes
-    this.entries += 1
+    this.#bytes += bytes
+    this.#entries += 1
     this.#updateOrder(share)
   }
 
@@ -179,8 +183,8 @@ export class Pool {
     if (share === undefined) return
     share.entries.delete(entry)
     share.bytes -= entry.bytes
-    this.bytes -= entry.bytes
-    this.entries -= 1
+    this.#bytes -= entry.bytes
+    this.#entries -= 1
     this.#updateOrder(share)
     if (share.entries.size === 0) this.#shares.delete(share.name)
   }
@@ -195,11 +199,10 @@ export class Pool {
   }
 
   /** Of equally large shares, prefers `preferredName`. A write drops entries of another share only if it is larger. */
-  oldestOfLargest(preferredName: string): PoolEntry | undefined {
+  largestShare(preferredName: string): string | undefined {
     const largest = this.#sharesBySize.peek()
     const preferred = this.#shares.get(preferredName)
-    const share = preferred?.dueAt === largest?.dueAt ? preferred : largest
-    return share?.entries.values().next().value
+    return (preferred?.dueAt === largest?.dueAt ? preferred : largest)?.name
   }
 
   #updateOrder(share: Share): void {

@@ -1,14 +1,14 @@
 import { flatten } from '../../core/json.ts'
 import type { LogEntry, LogQuery, NewLogEntry } from '../../core/store.ts'
 import { ExpiryQueue, findFirstIndex, type Schedulable } from './collections.ts'
-import { logShareOf, type PoolLimit, type StoreClock } from '../store-rules.ts'
-
-export interface MemoryLogs {
-  /** The entry must not be oversized. */
-  append(log: string, entry: NewLogEntry): void
-  isOversized(log: string, entry: NewLogEntry): boolean
-  entries(log: string, query: LogQuery): readonly LogEntry[]
-}
+import {
+  type BoundedPool,
+  dropUntilFits,
+  logShareOf,
+  type PoolLimit,
+  type PoolSize,
+  type StoreClock,
+} from '../store-rules.ts'
 
 interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
@@ -39,111 +39,53 @@ const ORDER_STEPS = 8192
 /** Cursors are zero-padded, because they are compared as strings. */
 const CURSOR_DIGITS = 16
 
-export function createLogs(clock: StoreClock, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {
-  const logs = new Map<string, Queue>()
-  const shares = new Map<string, Share>()
+/** Log entries in memory, by log and by share. */
+export class MemoryLogs {
+  readonly #clock: StoreClock
+  readonly #bounds: PoolLimit & { readonly maxEntriesPerLog: number }
+  readonly #logs = new Map<string, Queue>()
+  readonly #shares = new Map<string, Share>()
   /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
-  const sharesBySize = new ExpiryQueue<Share>()
-  let entryCount = 0
-  let bytes = 0
-  let sequence = 0
+  readonly #sharesBySize = new ExpiryQueue<Share>()
+  readonly #pool: BoundedPool
+  #entryCount = 0
+  #bytes = 0
+  #sequence = 0
 
-  function isOversized(log: string, { value, quota }: NewLogEntry): boolean {
+  constructor(clock: StoreClock, bounds: PoolLimit & { readonly maxEntriesPerLog: number }) {
+    this.#clock = clock
+    this.#bounds = bounds
+    this.#pool = {
+      limit: bounds,
+      size: () => ({ entries: this.#entryCount, bytes: this.#bytes }),
+      sizeOfShare: (name) => sizeOf(this.#shares.get(name)),
+      largestShare: (newShare) => this.#largestShare(newShare),
+      dropOldest: (name) => this.#dropFirst(this.#shares.get(name)),
+    }
+  }
+
+  isOversized(log: string, { value, quota }: NewLogEntry): boolean {
     return quota !== undefined && bytesOfLine(log, value) > quota.maxBytes
   }
 
-  function append(log: string, entry: NewLogEntry): void {
-    const { quota } = entry
-    const limit = quota ?? { maxEntries: bounds.maxEntriesPerLog, maxBytes: bounds.bytes }
-    const name = logShareOf(log, quota)
-    const lineBytes = bytesOfLine(log, entry.value)
-    const existingShare = shares.get(name)
-    if (existingShare !== undefined) dropExpired(existingShare)
-    while (existingShare !== undefined && lineCount(existingShare.queue) > 0) {
-      if (lineCount(existingShare.queue) < limit.maxEntries && existingShare.bytes + lineBytes <= limit.maxBytes) break
-      dropFirst(existingShare)
+  /** The entry must not be oversized. */
+  append(log: string, entry: NewLogEntry): void {
+    const share = logShareOf(log, entry.quota)
+    const bytes = bytesOfLine(log, entry.value)
+    const quota = entry.quota ?? {
+      name: share,
+      maxEntries: this.#bounds.maxEntriesPerLog,
+      maxBytes: this.#bounds.bytes,
     }
-    while (entryCount >= bounds.entries || bytes + lineBytes > bounds.bytes) {
-      const largest = largestShare(name)
-      if (largest === undefined) break
-      dropFirst(largest)
-    }
-    addLine(log, name, entry, lineBytes)
+    this.#dropExpired(this.#shares.get(share))
+    dropUntilFits(this.#pool, { share, bytes, quota })
+    this.#add(log, share, entry, bytes)
   }
 
-  function addLine(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, lineBytes: number): void {
-    sequence += 1
-    const expiresAt = ttlMs === undefined ? Infinity : clock.now() + ttlMs
-    let queue = logs.get(log)
-    if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
-    const line: Line = {
-      log: queue,
-      sequence,
-      at,
-      value: flatten(value),
-      bytes: lineBytes,
-      expiresAt,
-      isDropped: false,
-    }
-    let share = shares.get(shareName)
-    if (share === undefined)
-      shares.set(shareName, (share = { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity, position: 0 }))
-    queue.lines.push(line)
-    share.queue.lines.push(line)
-    share.bytes += lineBytes
-    bytes += lineBytes
-    entryCount += 1
-    updateOrder(share)
-  }
-
-  function updateOrder(share: Share): void {
-    const fraction = Math.max(lineCount(share.queue) / bounds.entries, share.bytes / bounds.bytes)
-    sharesBySize.schedule(share, lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS))
-  }
-
-  function largestShare(preferredName: string): Share | undefined {
-    const largest = sharesBySize.peek()
-    const preferred = shares.get(preferredName)
-    return preferred?.dueAt === largest?.dueAt ? preferred : largest
-  }
-
-  function dropExpired(share: Share): void {
-    const time = clock.now()
-    while ((firstOf(share.queue)?.expiresAt ?? Infinity) <= time) dropFirst(share)
-  }
-
-  function dropFirst(share: Share): void {
-    const line = shift(share.queue)
-    if (line === undefined) return
-    share.bytes -= line.bytes
-    bytes -= line.bytes
-    entryCount -= 1
-    updateOrder(share)
-    if (lineCount(share.queue) === 0) shares.delete(share.queue.name)
-    dropFromLog(line)
-  }
-
-  function dropFromLog(line: Line): void {
-    const { log } = line
-    line.isDropped = true
-    line.value = ''
-    log.droppedCount += 1
-    while (firstOf(log)?.isDropped === true) {
-      shift(log)
-      log.droppedCount -= 1
-    }
-    if (lineCount(log) === 0) logs.delete(log.name)
-    else if (log.droppedCount * 2 >= lineCount(log)) {
-      log.lines = log.lines.slice(log.head).filter((entry) => entry?.isDropped === false)
-      log.head = 0
-      log.droppedCount = 0
-    }
-  }
-
-  function entries(log: string, query: LogQuery): readonly LogEntry[] {
-    const queue = logs.get(log)
+  entries(log: string, query: LogQuery): readonly LogEntry[] {
+    const queue = this.#logs.get(log)
     if (queue === undefined) return []
-    const time = clock.now()
+    const time = this.#clock.now()
     const results: LogEntry[] = []
     for (let index = firstAfter(queue, query.after); index < queue.lines.length; index += 1) {
       const line = queue.lines[index]
@@ -155,7 +97,85 @@ export function createLogs(clock: StoreClock, bounds: PoolLimit & { readonly max
     return results
   }
 
-  return { append, isOversized, entries }
+  #add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, bytes: number): void {
+    this.#sequence += 1
+    const expiresAt = ttlMs === undefined ? Infinity : this.#clock.now() + ttlMs
+    const queue = this.#logs.get(log) ?? emptyQueue(log)
+    this.#logs.set(log, queue)
+    const share = this.#shares.get(shareName) ?? emptyShare(shareName)
+    this.#shares.set(shareName, share)
+    const line: Line = {
+      log: queue,
+      sequence: this.#sequence,
+      at,
+      value: flatten(value),
+      bytes,
+      expiresAt,
+      isDropped: false,
+    }
+    queue.lines.push(line)
+    share.queue.lines.push(line)
+    share.bytes += bytes
+    this.#bytes += bytes
+    this.#entryCount += 1
+    this.#updateOrder(share)
+  }
+
+  #updateOrder(share: Share): void {
+    const { entries, bytes } = this.#bounds
+    const fraction = Math.max(lineCount(share.queue) / entries, share.bytes / bytes)
+    const order = lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS)
+    this.#sharesBySize.schedule(share, order)
+  }
+
+  #largestShare(preferredName: string): string | undefined {
+    const largest = this.#sharesBySize.peek()
+    const preferred = this.#shares.get(preferredName)
+    return (preferred?.dueAt === largest?.dueAt ? preferred : largest)?.queue.name
+  }
+
+  #dropExpired(share: Share | undefined): void {
+    if (share === undefined) return
+    const time = this.#clock.now()
+    while ((firstOf(share.queue)?.expiresAt ?? Infinity) <= time) this.#dropFirst(share)
+  }
+
+  #dropFirst(share: Share | undefined): void {
+    if (share === undefined) return
+    const line = shift(share.queue)
+    if (line === undefined) return
+    share.bytes -= line.bytes
+    this.#bytes -= line.bytes
+    this.#entryCount -= 1
+    this.#updateOrder(share)
+    if (lineCount(share.queue) === 0) this.#shares.delete(share.queue.name)
+    this.#dropFromLog(line)
+  }
+
+  #dropFromLog(line: Line): void {
+    const { log } = line
+    line.isDropped = true
+    line.value = ''
+    log.droppedCount += 1
+    while (firstOf(log)?.isDropped === true) {
+      shift(log)
+      log.droppedCount -= 1
+    }
+    if (lineCount(log) === 0) this.#logs.delete(log.name)
+    else if (log.droppedCount * 2 >= lineCount(log)) {
+      log.lines = log.lines.slice(log.head).filter((entry) => entry?.isDropped === false)
+      log.head = 0
+      log.droppedCount = 0
+    }
+  }
+}
+
+function sizeOf(share: Share | undefined): PoolSize {
+  return share === undefined ? { entries: 0, bytes: 0 } : { entries: lineCount(share.queue), bytes: share.bytes }
+}
+
+function emptyShare(name: string): Share {
+  return { queue: emptyQueue(name), bytes: 0, dueAt: Infinity, position: 0 }
 }
 
 function bytesOfLine(log: string, value: string): number {

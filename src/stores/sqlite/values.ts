@@ -2,18 +2,16 @@ import {
   type LogEntry,
   type LogQuery,
   type NewLogEntry,
-  type Quota,
   quotaExceededError,
   type Store,
   type WriteOptions,
 } from '../../core/store.ts'
 import { type BulkLimits, decodeText, encodeText, rejectOversized } from '../durable-store.ts'
 import {
+  type BoundedPool,
   bytesOf,
+  dropUntilFits,
   exceedsQuota,
-  growthOf,
-  wouldExceed,
-  limitOf,
   logShareOf,
   type PoolLimit,
   poolOf,
@@ -28,6 +26,9 @@ type Values = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list'>
 const MAX_SWEPT_ROWS = 1_000
 
 export function createValues(sql: Sql, clock: StoreClock, limits: BulkLimits): Values {
+  const owned = poolIn(sql, 'owned', limits.owned)
+  const expiring = poolIn(sql, 'expiring', limits.expiring)
+
   function get(key: string): string | undefined {
     const row = sql.row('SELECT value FROM entries WHERE key = ? AND expires_at > ?', encodeText(key), clock.now())
     return row === undefined ? undefined : decodeText(textIn(row, 'value'))
@@ -42,10 +43,14 @@ export function createValues(sql: Sql, clock: StoreClock, limits: BulkLimits): V
     const bytes = bytesOf(key, value)
     if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
     const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', encodedKey)
-    if (pool === 'owned' && quota !== undefined && !mayExceedQuota) throwIfFull(share, bytes, old, quota)
+    if (pool === 'owned' && quota !== undefined && !mayExceedQuota) {
+      const isReplaced = textIn(old, 'pool') === pool && textIn(old, 'share') === share
+      const replacedBytes = isReplaced ? numberIn(old, 'bytes') : undefined
+      if (exceedsQuota(owned, { share, bytes, quota }, replacedBytes)) throw quotaExceededError(quota)
+    }
     if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', encodedKey)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
-    if (pool === 'expiring') dropUntilFits(sql, { pool, share, bytes, quota, limit: limits.expiring })
+    if (pool === 'expiring') dropUntilFits(expiring, { share, bytes, quota })
     sql.run(
       'INSERT INTO entries (key, value, bytes, pool, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
       encodedKey,
@@ -55,13 +60,6 @@ export function createValues(sql: Sql, clock: StoreClock, limits: BulkLimits): V
       share,
       ttlMs === undefined ? NEVER : clock.now() + ttlMs,
     )
-  }
-
-  function throwIfFull(share: string, bytes: number, old: unknown, quota: Quota): void {
-    const isReplaced = textIn(old, 'pool') === 'owned' && textIn(old, 'share') === share
-    const growth = growthOf(bytes, isReplaced ? numberIn(old, 'bytes') : undefined)
-    const pool = { ...sizeOfPool(sql, 'owned'), limit: limits.owned }
-    if (exceedsQuota(growth, sizeOfShare(sql, 'owned', share), pool, quota)) throw quotaExceededError(quota)
   }
 
   function remove(key: string): boolean {
@@ -105,33 +103,21 @@ function removeExpired(sql: Sql, table: 'entries' | 'log_entries', time: number)
   sql.run(`DELETE FROM ${table} WHERE id IN (${expired})`, time, MAX_SWEPT_ROWS)
 }
 
-interface NewRow {
-  readonly pool: 'expiring' | 'logs'
-  readonly share: string
-  readonly bytes: number
-  readonly quota: Quota | undefined
-  readonly limit: PoolLimit
-}
-
-function dropUntilFits(sql: Sql, { pool, share, bytes, quota, limit }: NewRow): void {
+function poolIn(sql: Sql, pool: 'owned' | 'expiring' | 'logs', limit: PoolLimit): BoundedPool {
   const table = pool === 'logs' ? 'log_entries' : 'entries'
-  const condition = pool === 'logs' ? 'share = ?' : `pool = 'expiring' AND share = ?`
-  const dropOldest = (name: string): void =>
-    sql.run(`DELETE FROM ${table} WHERE id = (SELECT min(id) FROM ${table} WHERE ${condition})`, name)
-  while (quota !== undefined && wouldExceed(sizeOfShare(sql, pool, share), bytes, limitOf(quota))) dropOldest(share)
-  while (wouldExceed(sizeOfPool(sql, pool), bytes, limit)) {
-    const largest = sql.row('SELECT share FROM shares WHERE pool = ? ORDER BY bytes DESC LIMIT 1', pool)
-    if (largest === undefined) return
-    dropOldest(textIn(largest, 'share'))
+  const condition = pool === 'logs' ? 'share = ?' : `pool = '${pool}' AND share = ?`
+  return {
+    limit,
+    size: () => sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', pool)),
+    sizeOfShare: (share) =>
+      sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', pool, share)),
+    largestShare: () => {
+      const largest = sql.row('SELECT share FROM shares WHERE pool = ? ORDER BY bytes DESC LIMIT 1', pool)
+      return largest === undefined ? undefined : textIn(largest, 'share')
+    },
+    dropOldest: (share) =>
+      sql.run(`DELETE FROM ${table} WHERE id = (SELECT min(id) FROM ${table} WHERE ${condition})`, share),
   }
-}
-
-function sizeOfShare(sql: Sql, pool: string, share: string): PoolSize {
-  return sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', pool, share))
-}
-
-function sizeOfPool(sql: Sql, pool: string): PoolSize {
-  return sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', pool))
 }
 
 function sizeOf(row: unknown): PoolSize {
@@ -149,13 +135,15 @@ const CURSOR_DIGITS = 16
 const MAX_TIME = 8.64e15
 
 export function createLogs(sql: Sql, clock: StoreClock, limits: BulkLimits): SqliteLogs {
+  const pool = poolIn(sql, 'logs', limits.logs)
+
   function append(log: string, { at, value, ttlMs, quota }: NewLogEntry): void {
     const bytes = bytesOf(log, value)
     rejectOversized(bytes, limits.logs, quota)
     const time = clock.now()
     removeExpired(sql, 'log_entries', time)
     const share = encodeText(logShareOf(log, quota))
-    dropUntilFits(sql, { pool: 'logs', share, bytes, quota, limit: limits.logs })
+    dropUntilFits(pool, { share, bytes, quota })
     sql.run(
       'INSERT INTO log_entries (log, at, value, bytes, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
       encodeText(log),
