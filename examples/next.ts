@@ -9,7 +9,7 @@ import { toNext } from 'sluice/next'
 const gateway = createGateway({
   providers: [extractive()],
   basePath: '/ai',
-  governance: { virtual_keys: [{ name: 'example', value: process.env['GATEWAY_KEY'] }] },
+  governance: { virtualKeys: [{ name: 'example', value: process.env['GATEWAY_KEY'] }] },
 })
 
 export const { GET, POST, PUT, DELETE } = toNext(gateway)

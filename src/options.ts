@@ -17,6 +17,7 @@ import {
   unchecked,
   integerFrom,
 } from './core/errors.ts'
+import type { WireForm } from './core/field-names.ts'
 import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { Plugin } from './kernel/plugin.ts'
@@ -137,7 +138,7 @@ export interface GatewayOptions {
   /** Options for tier 1, the semantic cache. `false` switches it off. @default on, in memory, separate for each key */
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that are created or updated at startup. */
-  readonly governance?: GovernanceConfiguration
+  readonly governance?: GovernanceConfiguration | WireForm<GovernanceConfiguration>
   /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions | undefined
   /** Recordings that let clients resume a stream. `false` switches them off. @default on, for one hour */

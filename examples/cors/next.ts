@@ -11,7 +11,7 @@ const SITE = 'https://app.example.com'
 const gateway = createGateway({
   providers: [extractive()],
   basePath: '/ai',
-  governance: { virtual_keys: [{ name: 'example', value: process.env['GATEWAY_KEY'] }] },
+  governance: { virtualKeys: [{ name: 'example', value: process.env['GATEWAY_KEY'] }] },
 })
 
 const routes = toNext(gateway)

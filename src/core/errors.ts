@@ -145,8 +145,9 @@ interface OptionProblem {
 
 export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
 
-export function checkOptions(functionName: string, options: unknown, check: OptionCheck): void {
-  const problem = check(options, '')
+/** @param path Where the options are in those of the function. */
+export function checkOptions(functionName: string, options: unknown, check: OptionCheck, path = ''): void {
+  const problem = check(options, path)
   if (problem === undefined) return
   const { path: param, text } = problem
   const prefix = param === '' ? '' : `${param}: `

@@ -1,6 +1,6 @@
-import { GatewayError } from './errors.ts'
 import { isJsonObject } from './json.ts'
 
+/** For types. At run time, `toWireName` returns the same names. */
 export const WIRE_NAMES = {
   actualUsd: 'actual_usd',
   allowedModels: 'allowed_models',
@@ -81,67 +81,50 @@ export const WIRE_NAMES = {
 /** The name of a field in the HTTP API. */
 export type WireName<Name> = Name extends keyof typeof WIRE_NAMES ? (typeof WIRE_NAMES)[Name] : Name
 
-/** A record with the field names of the HTTP API and the configuration, such as `budget_limit_cents`. */
+/** A record with the field names of the HTTP API, such as `budget_limit_cents`. */
 export type WireForm<T> = T extends readonly (infer Item)[]
   ? readonly WireForm<Item>[]
   : T extends object
     ? { readonly [Name in keyof T as WireName<Name>]: WireForm<T[Name]> }
     : T
 
-const wireNameByName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
-const nameByWireName: ReadonlyMap<string, string> = new Map(
-  Object.entries(WIRE_NAMES).map(([name, wireName]) => [wireName, name]),
-)
+const SPECIAL_NAMES: Readonly<Record<string, string>> = {
+  maxLimitUsd: 'max_limit',
+  savingsRatio: 'savings_percentage',
+  tier1CacheHits: 'tier_1_cache_hits',
+  tier2VanishingContext: 'tier_2_vanishing_context',
+  tier3Rlm: 'tier_3_rlm',
+  tier4FamilyLocked: 'tier_4_family_locked',
+  tier5SavingsSlider: 'tier_5_savings_slider',
+}
+
+export function toWireName(name: string): string {
+  return SPECIAL_NAMES[name] ?? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}
+
+function fromWireName(wireName: string): string {
+  const [special] = Object.entries(SPECIAL_NAMES).find(([, name]) => name === wireName) ?? []
+  return special ?? wireName.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}
+
+/** Returns the value with the names of the HTTP API. */
+export function toWire(value: unknown): unknown {
+  return renameFields(value, toWireName)
+}
+
+/** Returns the value in camel case. */
+export function fromWire(value: unknown): unknown {
+  return renameFields(value, fromWireName)
+}
 
 /** Maximum depth at which fields are renamed, because values may be cyclic. */
 const MAX_DEPTH = 5
 
-/** Returns the value with wire names. Throws `invalid-admin-request` for a field that is present in both spellings. */
-export function toWire(value: unknown): unknown {
-  return renameFields(value, wireNameByName)
-}
-
-export function fromWire(value: unknown): unknown {
-  return renameFields(value, nameByWireName)
-}
-
-function renameFields(value: unknown, names: ReadonlyMap<string, string>, depth: number = 0): unknown {
+function renameFields(value: unknown, rename: (name: string) => string, depth: number = 0): unknown {
   if (depth === MAX_DEPTH) return value
-  if (Array.isArray(value)) return value.map((item) => renameFields(item, names, depth + 1))
-  if (!isJsonObject(value) || value instanceof Date) return value
-  const fields = Object.entries(value).map(([name, field]) => {
-    const newName = names.get(name)
-    if (newName !== undefined && Object.hasOwn(value, newName)) throw duplicateFieldError(name, newName)
-    return [newName ?? name, renameFields(field, names, depth + 1)] as const
-  })
-  return Object.fromEntries(fields)
-}
-
-function duplicateFieldError(name: string, other: string): GatewayError {
-  return new GatewayError('invalid-admin-request', `${name}: ${other} is the same field. Set only one of them.`, {
-    param: name,
-  })
-}
-
-/** Error messages contain the TypeScript names, unless the parameters contain a wire name. */
-export async function callInProcess(
-  parameters: readonly unknown[],
-  call: (parameters: readonly unknown[]) => Promise<unknown>,
-): Promise<unknown> {
-  try {
-    return fromWire(await call(parameters.map(toWire)))
-  } catch (error) {
-    throw GatewayError.is(error) && !hasWireNames(parameters) ? withTypeScriptNames(error) : error
-  }
-}
-
-function hasWireNames(value: unknown, depth: number = 0): boolean {
-  if (depth === MAX_DEPTH || typeof value !== 'object' || value === null) return false
-  return Object.entries(value).some(([name, field]) => nameByWireName.has(name) || hasWireNames(field, depth + 1))
-}
-
-function withTypeScriptNames({ kind, message, details }: GatewayError): GatewayError {
-  const rename = (text: string): string => text.replace(/\w+_\w+/g, (name) => nameByWireName.get(name) ?? name)
-  const { param, ...others } = details
-  return new GatewayError(kind, rename(message), { ...others, ...(param !== undefined && { param: rename(param) }) })
+  if (Array.isArray(value)) return value.map((item) => renameFields(item, rename, depth + 1))
+  if (!isJsonObject(value)) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([name, field]) => [rename(name), renameFields(field, rename, depth + 1)]),
+  )
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { parseNewKey } from './test-governance.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/ports.ts'
@@ -11,7 +12,6 @@ import {
   type RequestedAccess,
   type VirtualKey,
 } from '../../src/governance/virtual-key.ts'
-import { parseNewKey } from '../../src/plugins/admin/admin-input.ts'
 import { makeKey } from '../../src/plugins/admin/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/plugins/admin/admin-api.ts'

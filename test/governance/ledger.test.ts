@@ -1,26 +1,32 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd, fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
-import { parseKeyChange, parseNewKey } from '../../src/plugins/admin/admin-input.ts'
-import type { WireForm } from '../../src/core/field-names.ts'
 import type { Quote } from '../../src/governance/reservation.ts'
 import type { KeySettings } from '../../src/plugins/admin/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { NOON, quote, createTestGovernance, usage, type TestGovernance } from './test-governance.ts'
+import {
+  NOON,
+  quote,
+  createTestGovernance,
+  usage,
+  type TestGovernance,
+  parseKeyChange,
+  parseNewKey,
+} from './test-governance.ts'
 import { resultOrError } from '../support/result-or-error.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 
 const UNLIMITED = Number.MAX_SAFE_INTEGER
 const HOUR_END = NOON + 3_600_000
 
-async function createKey(governance: TestGovernance, fields: WireForm<KeySettings>): Promise<VirtualKey> {
+async function createKey(governance: TestGovernance, fields: KeySettings): Promise<VirtualKey> {
   return (await governance.keyring.create(parseNewKey({ name: 'app', ...fields }))).key
 }
 
 describe('request limits', () => {
   it('accept exactly 100 of 300 parallel requests', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_requests: 100 })
+    const key = await createKey(governance, { rateLimitRequests: 100 })
     const all = await Promise.allSettled(
       Array.from({ length: 300 }, () => governance.ledger.reserve(key, quote(10, 10))),
     )
@@ -39,12 +45,12 @@ describe('request limits', () => {
 
   it('report one less remaining request after each request', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_requests: 5 })
+    const key = await createKey(governance, { rateLimitRequests: 5 })
     for (const remaining of [4, 3, 2, 1, 0]) {
       const reservation = await governance.ledger.reserve(key, quote(1, 1))
       expect(reservation.rate).toEqual({ limit: 5, remaining, resetAt: HOUR_END })
       expect(await governance.ledger.status(key)).toEqual(reservation.rate)
-      expect(await governance.reports.limits(key)).toMatchObject({ remaining_requests: remaining, request_limit: 5 })
+      expect(await governance.reports.limits(key)).toMatchObject({ remainingRequests: remaining, requestLimit: 5 })
       await reservation.settle(usage(1, 1))
       expect(await governance.ledger.status(key)).toEqual(reservation.rate)
     }
@@ -52,34 +58,34 @@ describe('request limits', () => {
 
   it('are not charged for a rejected request', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
+    const key = await createKey(governance, { rateLimitRequests: 10, rateLimitTokens: 100, budgetLimitCents: 1 })
     await expect(governance.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
     await expect(governance.ledger.reserve(key, quote(1, 20, 1_000_000))).rejects.toMatchObject({
       kind: 'budget-exceeded',
     })
     expect(await governance.reports.limits(key)).toMatchObject({
-      remaining_requests: 10,
-      remaining_tokens: 100,
-      remaining_budget_cents: 1,
+      remainingRequests: 10,
+      remainingTokens: 100,
+      remainingBudgetCents: 1,
     })
   })
 
   it('count a failed request that used no tokens', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
+    const key = await createKey(governance, { rateLimitRequests: 10, rateLimitTokens: 100, budgetLimitCents: 1 })
     const reservation = await governance.ledger.reserve(key, quote(50, 1, 1000))
     await reservation.settle(usage(0, 0))
     expect(await governance.reports.limits(key)).toMatchObject({
-      remaining_requests: 9,
-      remaining_tokens: 100,
-      remaining_budget_cents: 1,
+      remainingRequests: 9,
+      remainingTokens: 100,
+      remainingBudgetCents: 1,
     })
   })
 
   it.each([
-    ['rate_limit_requests', 'rate-limited'],
-    ['rate_limit_tokens', 'rate-limited'],
-    ['budget_limit_cents', 'budget-exceeded'],
+    ['rateLimitRequests', 'rate-limited'],
+    ['rateLimitTokens', 'rate-limited'],
+    ['budgetLimitCents', 'budget-exceeded'],
   ])('of zero in %s reject free requests too', async (field, kind) => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { [field]: 0 })
@@ -103,7 +109,7 @@ describe('request limits', () => {
     ['1M', '2026-02-01T00:00:00.000Z'],
   ])('reset after the window %s at %s', async (every, end) => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_requests: 1, rate_limit_reset_duration: every })
+    const key = await createKey(governance, { rateLimitRequests: 1, rateLimitResetDuration: every })
     const { rate, settle } = await governance.ledger.reserve(key, quote(1, 1))
     await settle(usage(1, 1))
     expect(new Date(rate.resetAt).toISOString()).toBe(end)
@@ -119,7 +125,7 @@ describe('request limits', () => {
 describe('token limits', () => {
   it('reserve the prompt and settle the actual total', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_tokens: 100 })
+    const key = await createKey(governance, { rateLimitTokens: 100 })
     const first = await governance.ledger.reserve(key, quote(60, 1000))
     await expect(governance.ledger.reserve(key, quote(41, 1))).rejects.toMatchObject({
       kind: 'rate-limited',
@@ -127,12 +133,12 @@ describe('token limits', () => {
     })
     await first.settle(usage(30, 20))
     expect(await governance.reports.rateLimit(key)).toEqual({
-      request_limit: UNLIMITED,
-      request_remaining: UNLIMITED,
-      request_reset_at: '2026-01-15T13:00:00.000Z',
-      token_limit: 100,
-      token_remaining: 50,
-      token_reset_at: '2026-01-15T13:00:00.000Z',
+      requestLimit: UNLIMITED,
+      requestRemaining: UNLIMITED,
+      requestResetAt: '2026-01-15T13:00:00.000Z',
+      tokenLimit: 100,
+      tokenRemaining: 50,
+      tokenResetAt: '2026-01-15T13:00:00.000Z',
     })
     await (await governance.ledger.reserve(key, quote(50, 1))).settle(usage(50, 500))
     await expect(governance.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
@@ -140,7 +146,7 @@ describe('token limits', () => {
 
   it('advise a retry while the prompt is not counted, because it may fit in the next window', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_tokens: 100 })
+    const key = await createKey(governance, { rateLimitTokens: 100 })
     await (await governance.ledger.reserve(key, quote(100, 1))).settle(usage(100, 0))
     const bound = quote(400, 1)
     const error = governance.ledger.reserve(key, {
@@ -153,7 +159,7 @@ describe('token limits', () => {
 
   it('appear in the headers of a request that they reject; other requests show the request limit', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { rate_limit_tokens: 100, rate_limit_requests: 7 })
+    const key = await createKey(governance, { rateLimitTokens: 100, rateLimitRequests: 7 })
     const error = governance.ledger.reserve(key, quote(200, 1))
     await expect(error).rejects.toMatchObject({ details: { rate: { limit: 100, remaining: 100 } } })
     await expect(error).rejects.toThrow('Send a shorter prompt.')
@@ -164,17 +170,17 @@ describe('token limits', () => {
 describe('budgets', () => {
   it('reserve the worst case and settle the actual amount', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const key = await createKey(governance, { budgetLimitCents: 100 })
     const reservation = await governance.ledger.reserve(key, quote(100, 400, 1_000_000))
     expect(reservation.outputTokens).toBe(400)
     await reservation.settle(usage(100, 50, 150_000_000))
-    expect(await governance.reports.limits(key)).toMatchObject({ remaining_budget_cents: 85, budget_limit_cents: 100 })
+    expect(await governance.reports.limits(key)).toMatchObject({ remainingBudgetCents: 85, budgetLimitCents: 100 })
     expect(await governance.reports.spentCents([key])).toEqual([15])
   })
 
   it('lower the output limit to what the remaining budget covers', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const key = await createKey(governance, { budgetLimitCents: 100 })
     const reservation = await governance.ledger.reserve(key, quote(100, 5_000, 1_000_000))
     expect(reservation.outputTokens).toBe(900)
     await expect(governance.ledger.reserve(key, quote(1, 16, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
@@ -192,7 +198,7 @@ describe('budgets', () => {
     'for 100 tokens, with %i prompt tokens and %i requested, allow %s output tokens',
     async (prompt, requested, allowed) => {
       const governance = createTestGovernance()
-      const key = await createKey(governance, { budget_limit_cents: 10 })
+      const key = await createKey(governance, { budgetLimitCents: 10 })
       const reserved = governance.ledger.reserve(key, quote(prompt, requested, 1_000_000))
       if (allowed === undefined) await expect(reserved).rejects.toMatchObject({ kind: 'budget-exceeded' })
       else expect((await reserved).outputTokens).toBe(allowed)
@@ -206,7 +212,7 @@ describe('budgets', () => {
       name: 'Team A',
       limit: { max: fromDollars(5), every: '1w' },
     })
-    const key = await createKey(governance, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
+    const key = await createKey(governance, { budgetLimitCents: 100_000, budgetId: 'team', rateLimitRequests: 9 })
     const first = await governance.ledger.reserve(key, quote(1, 0, 1_234_567_890))
     await first.settle(usage(1, 0, 1_234_567_890))
     const error = await resultOrError(() => governance.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
@@ -226,10 +232,10 @@ describe('budgets', () => {
       name: 'Team',
       limit: { max: fromDollars(1), every: '1M' },
     })
-    const one = await createKey(governance, { budget_id: 'team' })
-    const two = await createKey(governance, { budget_limit_cents: 50, budget_id: 'team' })
+    const one = await createKey(governance, { budgetId: 'team' })
+    const two = await createKey(governance, { budgetLimitCents: 50, budgetId: 'team' })
     await governance.ledger.reserve(one, quote(450, 500, 1_000_000))
-    expect(await governance.reports.limits(two)).toMatchObject({ remaining_budget_cents: 50, budget_limit_cents: 50 })
+    expect(await governance.reports.limits(two)).toMatchObject({ remainingBudgetCents: 50, budgetLimitCents: 50 })
   })
 
   it('leave the budget of the key unchanged when the shared budget rejects the request', async () => {
@@ -239,8 +245,8 @@ describe('budgets', () => {
       name: 'Team',
       limit: { max: fromDollars(0.05), every: '1M' },
     })
-    const one = await createKey(governance, { budget_limit_cents: 100, budget_id: 'team' })
-    const two = await createKey(governance, { budget_limit_cents: 100, budget_id: 'team' })
+    const one = await createKey(governance, { budgetLimitCents: 100, budgetId: 'team' })
+    const two = await createKey(governance, { budgetLimitCents: 100, budgetId: 'team' })
     const reservation = await governance.ledger.reserve(one, quote(30, 20, 1_000_000))
     expect(reservation.outputTokens).toBe(20)
     await expect(governance.ledger.reserve(two, quote(30, 20, 1_000_000))).rejects.toMatchObject({
@@ -251,7 +257,7 @@ describe('budgets', () => {
     expect(second.outputTokens).toBe(19)
     await second.settle(usage(1, 19, 20_000_000))
     expect(await governance.reports.spentCents([one, two])).toEqual([3, 2])
-    expect(await governance.reports.limits(two)).toMatchObject({ remaining_budget_cents: 0, budget_limit_cents: 5 })
+    expect(await governance.reports.limits(two)).toMatchObject({ remainingBudgetCents: 0, budgetLimitCents: 5 })
   })
 
   it('reject all requests after they are deleted', async () => {
@@ -261,14 +267,14 @@ describe('budgets', () => {
       name: 'Team',
       limit: { max: fromDollars(5), every: '1M' },
     })
-    const key = await createKey(governance, { budget_id: 'team' })
+    const key = await createKey(governance, { budgetId: 'team' })
     await governance.ledger.reserve(key, quote(1, 1))
     await governance.shared.budgets.remove('team')
     await expect(governance.ledger.reserve(key, quote(1, 1))).rejects.toThrow(
       /"team" \(which no longer exists\).* per hour\. Raise the limit, or assign another limit to the key\.$/,
     )
     await governance.shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow', tokens: { max: 5, every: '1h' } })
-    const other = await createKey(governance, { rate_limit_id: 'slow' })
+    const other = await createKey(governance, { rateLimitId: 'slow' })
     await governance.shared.rateLimits.remove('slow')
     const rejected = governance.ledger.reserve(other, quote(1, 1))
     await expect(rejected).rejects.toMatchObject({ kind: 'rate-limited' })
@@ -279,7 +285,7 @@ describe('budgets', () => {
 
   it('accept free models when they are exhausted', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 1 })
+    const key = await createKey(governance, { budgetLimitCents: 1 })
     await (await governance.ledger.reserve(key, quote(10, 0, 1_000_000))).settle(usage(10, 0, 10_000_000))
     await expect(governance.ledger.reserve(key, quote(1, 1, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
     expect((await governance.ledger.reserve(key, quote(1, 5_000, 0))).outputTokens).toBe(5_000)
@@ -287,7 +293,7 @@ describe('budgets', () => {
 
   it('reject a quote of NaN, and bill the reserved amount for a bill of NaN', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const key = await createKey(governance, { budgetLimitCents: 100 })
     await expect(governance.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({
       kind: 'budget-exceeded',
     })
@@ -308,7 +314,7 @@ describe('budgets', () => {
     for (const every of ['1M', '1d', '1w', '1h', '1M'] as const) {
       const key = await governance.keyring.update(
         id,
-        parseKeyChange({ budget_limit_cents: 10, budget_reset_duration: every }),
+        parseKeyChange({ budgetLimitCents: 10, budgetResetDuration: every }),
       )
       expect(await governance.reports.spentCents([key])).toEqual([3])
     }
@@ -320,7 +326,7 @@ describe('budgets', () => {
       ['1d', 2],
       ['1h', 2],
     ] as const) {
-      const key = await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
+      const key = await governance.keyring.update(id, parseKeyChange({ budgetResetDuration: every }))
       expect(await governance.reports.spentCents([key])).toEqual([cents])
     }
   })
@@ -332,7 +338,7 @@ describe('budgets', () => {
       name: 'Team',
       limit: { max: fromDollars(1), every: '1d' },
     })
-    const key = await createKey(governance, { budget_limit_cents: 10, budget_reset_duration: '1w', budget_id: 'team' })
+    const key = await createKey(governance, { budgetLimitCents: 10, budgetResetDuration: '1w', budgetId: 'team' })
     const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
     const { charges } = reservation.settlement(usage(1, 1, 2_000_000))
     const day = periodOf(NOON, '1d').start
@@ -349,7 +355,7 @@ describe('budgets', () => {
     'of a %s reject by the amount spent in the new window after the window changes',
     async (owner) => {
       const governance = createTestGovernance()
-      const fields = owner === 'key' ? { budget_limit_cents: 5 } : { budget_id: 'team' }
+      const fields = owner === 'key' ? { budgetLimitCents: 5 } : { budgetId: 'team' }
       await governance.shared.budgets.insert('team', {
         id: 'team',
         name: 'Team',
@@ -362,7 +368,7 @@ describe('budgets', () => {
           cost: () => fromDollars(cents / 100),
         })
       const change = async (every: DurationCode): Promise<void> => {
-        if (owner === 'key') await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
+        if (owner === 'key') await governance.keyring.update(id, parseKeyChange({ budgetResetDuration: every }))
         else await governance.shared.budgets.change('team', (team) => ({ ...team, limit: { ...team.limit, every } }))
       }
       await (await ask(2)).settle(usage(1, 1, fromDollars(0.02)))
@@ -383,7 +389,7 @@ describe('budgets', () => {
 
   it('include what a request of an hour holds in an earlier window when their window changes', async () => {
     const governance = createTestGovernance({ at: NOON + 50 * 60_000, expiresAfterMs: 3_600_000 })
-    const { id } = await createKey(governance, { budget_limit_cents: 5, budget_reset_duration: '1h' })
+    const { id } = await createKey(governance, { budgetLimitCents: 5, budgetResetDuration: '1h' })
     const reserve = async (cents: number) =>
       governance.ledger.reserve(await governance.keyring.read(id), {
         ...quote(1, 1),
@@ -391,7 +397,7 @@ describe('budgets', () => {
       })
     await reserve(3)
     governance.clock.at += 40 * 60_000
-    await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: '1d' }))
+    await governance.keyring.update(id, parseKeyChange({ budgetResetDuration: '1d' }))
 
     await expect(reserve(3)).rejects.toMatchObject({ kind: 'budget-exceeded' })
     await (await reserve(2)).settle(usage(1, 1, 0))
@@ -410,14 +416,14 @@ describe('budgets', () => {
         },
       },
     })
-    const { id } = await createKey(governance, { budget_limit_cents: 10, budget_reset_duration: '1d' })
+    const { id } = await createKey(governance, { budgetLimitCents: 10, budgetResetDuration: '1d' })
     const ask = async (cents: number) =>
       governance.ledger.reserve(await governance.keyring.read(id), {
         ...quote(1, 1),
         cost: () => fromDollars(cents / 100),
       })
     await (await ask(5)).settle(usage(1, 1, fromDollars(0.05)))
-    await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: '1w' }))
+    await governance.keyring.update(id, parseKeyChange({ budgetResetDuration: '1w' }))
     const running = await ask(4)
     settleBetween = async () => running.settle(usage(1, 1, fromDollars(0.04)))
     governance.clock.at += 60_000
@@ -429,7 +435,7 @@ describe('budgets', () => {
     const governance = createTestGovernance({
       store: { ...store, reserve: () => ({ accepted: false, rejectedIndex: 7, levels: [] }) },
     })
-    const key = await createKey(governance, { budget_limit_cents: 10 })
+    const key = await createKey(governance, { budgetLimitCents: 10 })
     expect(await resultOrError(() => governance.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({
       kind: 'budget-exceeded',
     })
@@ -445,7 +451,7 @@ describe('budgets', () => {
     const governance = createTestGovernance({
       store: { ...store, reserve: () => rejections[calls++] ?? rejections[1] },
     })
-    const key = await createKey(governance, { rate_limit_requests: 10, budget_limit_cents: 10 })
+    const key = await createKey(governance, { rateLimitRequests: 10, budgetLimitCents: 10 })
     let recounts = 0
     const run = async (): Promise<Quote> => {
       recounts += 1
@@ -460,7 +466,7 @@ describe('budgets', () => {
 
   it('are not exceeded by a burst of parallel requests with partial grants', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 10 })
+    const key = await createKey(governance, { budgetLimitCents: 10 })
     let billed = 0
     await Promise.allSettled(
       Array.from({ length: 1_000 }, async (_, n) => {
@@ -489,7 +495,7 @@ it('releases a reservation immediately when the store response is lost', async (
     },
   }
   const governance = createTestGovernance({ store: lossy, clock })
-  const key = await createKey(governance, { budget_limit_cents: 1, rate_limit_requests: 1 })
+  const key = await createKey(governance, { budgetLimitCents: 1, rateLimitRequests: 1 })
   await expect(governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toThrow('cut')
   fails = false
   expect((await governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rate.remaining).toBe(0)
@@ -512,7 +518,7 @@ describe('settling', () => {
 
   it('charges once when called repeatedly', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const key = await createKey(governance, { budgetLimitCents: 100 })
     const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
     await Promise.all([reservation.settle(usage(1, 1, 10_000_000)), reservation.settle(usage(9, 9, 90_000_000))])
     await reservation.settle(usage(9, 9, 90_000_000))
@@ -522,20 +528,20 @@ describe('settling', () => {
 
   it('charges the window in which the request was accepted', async () => {
     const governance = createTestGovernance({ at: HOUR_END - 1 })
-    const key = await createKey(governance, { rate_limit_tokens: 100 })
+    const key = await createKey(governance, { rateLimitTokens: 100 })
     const reservation = await governance.ledger.reserve(key, quote(10, 1))
     governance.clock.at = HOUR_END
     await reservation.settle(usage(10, 80))
-    expect(await governance.reports.rateLimit(key)).toMatchObject({ token_remaining: 100 })
+    expect(await governance.reports.rateLimit(key)).toMatchObject({ tokenRemaining: 100 })
     governance.clock.at = HOUR_END - 1
-    expect(await governance.reports.rateLimit(key)).toMatchObject({ token_remaining: 10 })
+    expect(await governance.reports.rateLimit(key)).toMatchObject({ tokenRemaining: 10 })
   })
 
   it('succeeds after the limits change or the key is deleted', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 100, rate_limit_requests: 5 })
+    const key = await createKey(governance, { budgetLimitCents: 100, rateLimitRequests: 5 })
     const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
-    await governance.keyring.update(key.id, parseKeyChange({ budget_limit_cents: null, rate_limit_requests: null }))
+    await governance.keyring.update(key.id, parseKeyChange({ budgetLimitCents: null, rateLimitRequests: null }))
     await governance.keyring.remove(key.id)
     await reservation.settle(usage(1, 1, 30_000_000))
     expect(await governance.reports.spentCents([key])).toEqual([3])
@@ -544,7 +550,7 @@ describe('settling', () => {
 
   it('charges after the reservation has expired', async () => {
     const governance = createTestGovernance()
-    const key = await createKey(governance, { budget_limit_cents: 1 })
+    const key = await createKey(governance, { budgetLimitCents: 1 })
     const lost = await governance.ledger.reserve(key, quote(10, 0, 1_000_000))
     await expect(governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toMatchObject({
       kind: 'budget-exceeded',
@@ -566,7 +572,7 @@ describe('settling', () => {
         down ? Promise.reject(new Error('down')) : healthy.store.settle(settlement),
     }
     const governance = createTestGovernance({ store, clock: healthy.clock })
-    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const key = await createKey(governance, { budgetLimitCents: 100 })
     const reservations = await Promise.all(
       Array.from({ length: 4 }, () => governance.ledger.reserve(key, quote(1, 1, 1_000_000))),
     )
@@ -586,7 +592,7 @@ describe('settling', () => {
 describe('reports', () => {
   it('sum usage over the window and by model', async () => {
     const governance = createTestGovernance({ at: Date.UTC(2026, 0, 12, 5) })
-    const key = await createKey(governance, { budget_limit_cents: 1000, budget_reset_duration: '1w' })
+    const key = await createKey(governance, { budgetLimitCents: 1000, budgetResetDuration: '1w' })
     const spend = async (model: string, saved: number): Promise<void> => {
       const reservation = await governance.ledger.reserve(key, quote(10, 5, 1_000_000))
       await reservation.settle({
@@ -610,42 +616,42 @@ describe('reports', () => {
       requests,
       tokens: { prompt: 10 * requests, completion: 5 * requests, total: 15 * requests, saved },
       cost: {
-        theoretical_usd: 0.02 * requests,
-        actual_usd: 0.005 * requests,
-        billed_usd: 0.03 * requests,
-        savings_usd: 0.015 * requests,
+        theoreticalUsd: 0.02 * requests,
+        actualUsd: 0.005 * requests,
+        billedUsd: 0.03 * requests,
+        savingsUsd: 0.015 * requests,
       },
     })
     const { model: _name, ...total } = model('', 3, 8)
     expect(await governance.reports.usage(key)).toEqual({
-      key_id: key.id,
-      period_start: '2026-01-12T00:00:00.000Z',
-      current_usage_cents: 9,
-      budget_limit_cents: 1000,
-      budget_resets_at: '2026-01-19T00:00:00.000Z',
+      keyId: key.id,
+      periodStart: '2026-01-12T00:00:00.000Z',
+      currentUsageCents: 9,
+      budgetLimitCents: 1000,
+      budgetResetsAt: '2026-01-19T00:00:00.000Z',
       ...total,
       requests: 4,
-      by_model: [model('anthropic/a', 1, 1), model('openai/b', 2, 7)],
+      byModel: [model('anthropic/a', 1, 1), model('openai/b', 2, 7)],
     })
     governance.clock.at = Date.UTC(2026, 0, 19)
-    expect(await governance.reports.usage(key)).toMatchObject({ requests: 0, current_usage_cents: 0, by_model: [] })
+    expect(await governance.reports.usage(key)).toMatchObject({ requests: 0, currentUsageCents: 0, byModel: [] })
   })
 
   it('show the maximum safe integer for a key without limits', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, {})
     expect(await governance.reports.limits(key)).toEqual({
-      remaining_requests: UNLIMITED,
-      request_limit: UNLIMITED,
-      request_reset_at: '2026-01-15T13:00:00.000Z',
-      remaining_tokens: UNLIMITED,
-      token_limit: UNLIMITED,
-      token_reset_at: '2026-01-15T13:00:00.000Z',
-      remaining_budget_cents: UNLIMITED,
-      budget_limit_cents: UNLIMITED,
-      budget_resets_at: '2026-01-15T13:00:00.000Z',
+      remainingRequests: UNLIMITED,
+      requestLimit: UNLIMITED,
+      requestResetAt: '2026-01-15T13:00:00.000Z',
+      remainingTokens: UNLIMITED,
+      tokenLimit: UNLIMITED,
+      tokenResetAt: '2026-01-15T13:00:00.000Z',
+      remainingBudgetCents: UNLIMITED,
+      budgetLimitCents: UNLIMITED,
+      budgetResetsAt: '2026-01-15T13:00:00.000Z',
     })
-    expect(await governance.reports.usage(key)).toMatchObject({ budget_limit_cents: UNLIMITED, requests: 0 })
+    expect(await governance.reports.usage(key)).toMatchObject({ budgetLimitCents: UNLIMITED, requests: 0 })
     expect(await governance.reports.spentCents([])).toEqual([])
   })
 
@@ -655,7 +661,7 @@ describe('reports', () => {
     for (const model of ['__proto__', 'requests x', '\ud800', 'a b']) {
       await (await governance.ledger.reserve(key, quote(1, 1))).settle({ ...usage(1, 1), model })
     }
-    const { by_model: byModel, requests } = await governance.reports.usage(key)
+    const { byModel: byModel, requests } = await governance.reports.usage(key)
     expect(requests).toBe(4)
     expect(byModel.map((entry) => [entry.model, entry.requests])).toEqual([
       ['__proto__', 1],
@@ -676,7 +682,7 @@ it('shared rate limits count the requests and tokens of all keys together', asyn
   } as const
   await governance.shared.rateLimits.insert('slow', limit)
   const keys = await Promise.all(
-    [1, 2].map(() => createKey(governance, { rate_limit_id: 'slow', rate_limit_requests: 50 })),
+    [1, 2].map(() => createKey(governance, { rateLimitId: 'slow', rateLimitRequests: 50 })),
   )
   for (const key of [...keys, ...keys].slice(0, 3))
     await (await governance.ledger.reserve(key, quote(10, 1))).settle(usage(10, 5))
@@ -694,7 +700,7 @@ it('shared rate limits count the requests and tokens of all keys together', asyn
 
 it('stays exact for amounts near the maximum safe integer', async () => {
   const governance = createTestGovernance()
-  const key = await createKey(governance, { budget_limit_cents: 900_000_000 })
+  const key = await createKey(governance, { budgetLimitCents: 900_000_000 })
   const nearly = 900_000_000 * 1e7 - 1
   await (
     await governance.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(nearly) })

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/ports.ts'
-import { parseNewKey } from '../../src/plugins/admin/admin-input.ts'
 import { createQuote, type QuoteCandidate, type QuoteOptions } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { createTestGovernance, usage, type TestGovernance } from './test-governance.ts'
+import { createTestGovernance, usage, type TestGovernance, parseNewKey } from './test-governance.ts'
 
 const model = (id: string, input: number): Model => ({
   id,

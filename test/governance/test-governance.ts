@@ -6,6 +6,7 @@ import {
   type KeyLookup,
   type SharedLimits,
 } from '../../src/governance/stored-records.ts'
+import { type AdminInput, createAdminInput } from '../../src/plugins/admin/parse-records.ts'
 import { createKeyring, type Keyring } from '../../src/plugins/admin/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'
@@ -56,6 +57,10 @@ export function createTestGovernance(
     reports: createUsageReports({ store, now, shared }),
   }
 }
+
+/** Accepts camel case and the names of the HTTP API. */
+const input: AdminInput = createAdminInput('both')
+export const { parseNewKey, parseKeyChange } = input
 
 /** Returns a quote with one price for prompt and answer, in nano-dollars per token. */
 export function quote(promptTokens: number, outputTokens: number, price: number = 0): Quote {

@@ -79,9 +79,9 @@ it('the reports equal the billed amounts after any sequence of changes and reque
       const governance = createTestGovernance({ at: begin })
       const { clock } = governance
       const { budgets, keys } = recordsOf(governance)
-      await budgets.create({ id: 'team', max_limit: 2, reset_duration: '1d' })
+      await budgets.create({ id: 'team', maxLimitUsd: 2, resetDuration: '1d' })
       const ids = await Promise.all(
-        ['a', 'b'].map(async (name) => (await keys.create({ name, budget_id: 'team', budget_limit_cents: 100 })).id),
+        ['a', 'b'].map(async (name) => (await keys.create({ name, budgetId: 'team', budgetLimitCents: 100 })).id),
       )
       const shares = [true, true]
       const bills: Bill[] = []
@@ -89,19 +89,19 @@ it('the reports equal the billed amounts after any sequence of changes and reque
       for (const step of actions) {
         if (step.type === 'wait') clock.at = Math.max(begin, clock.at + step.ms)
         if (step.type === 'budget') {
-          await budgets.update('team', { max_limit: step.cents / 100, reset_duration: step.every })
+          await budgets.update('team', { maxLimitUsd: step.cents / 100, resetDuration: step.every })
         }
         if (step.type === 'renew') {
           await budgets.delete('team')
-          await budgets.create({ id: 'team', max_limit: step.cents / 100, reset_duration: step.every })
+          await budgets.create({ id: 'team', maxLimitUsd: step.cents / 100, resetDuration: step.every })
         }
         if (step.type === 'key') {
-          const change = { budget_limit_cents: step.cents, budget_reset_duration: step.every }
+          const change = { budgetLimitCents: step.cents, budgetResetDuration: step.every }
           await keys.update(ids[step.key] ?? '', change)
         }
         if (step.type === 'leave') {
           shares[step.key] = step.shares
-          await keys.update(ids[step.key] ?? '', { budget_id: step.shares ? 'team' : null })
+          await keys.update(ids[step.key] ?? '', { budgetId: step.shares ? 'team' : null })
         }
         if (step.type !== 'use') continue
         const team = await budgets.get('team')
@@ -109,12 +109,8 @@ it('the reports equal the billed amounts after any sequence of changes and reque
         const amount = await bill(governance, ids[step.key] ?? '', step.cents * CENT)
         const isShared = shares[step.key] === true
         const limits = [
-          [
-            Number(own['budget_limit_cents']),
-            bills.filter(({ key }) => key === step.key),
-            own['budget_reset_duration'],
-          ],
-          ...(isShared ? [[team.max_limit * 100, bills.filter((bill) => bill.shared), team.reset_duration]] : []),
+          [Number(own['budgetLimitCents']), bills.filter(({ key }) => key === step.key), own['budgetResetDuration']],
+          ...(isShared ? [[team.maxLimitUsd * 100, bills.filter((bill) => bill.shared), team.resetDuration]] : []),
         ] as [number, Bill[], DurationCode][]
         const fits = limits.every(
           ([limit, some, every]) =>
@@ -129,21 +125,21 @@ it('the reports equal the billed amounts after any sequence of changes and reque
       const together = sumIn(
         bills.filter((bill) => bill.shared),
         clock.at,
-        team.reset_duration,
+        team.resetDuration,
       )
-      expect(team.current_usage_cents).toBe(together / CENT)
-      expect(team.resets_at).toBe(new Date(periodOf(clock.at, team.reset_duration).end).toISOString())
+      expect(team.currentUsageCents).toBe(together / CENT)
+      expect(team.resetsAt).toBe(new Date(periodOf(clock.at, team.resetDuration).end).toISOString())
       for (const [index, id] of ids.entries()) {
         const own = bills.filter(({ key }) => key === index)
-        const every = (await keys.get(id))['budget_reset_duration'] as DurationCode
+        const every = (await keys.get(id))['budgetResetDuration'] as DurationCode
         const usage = await keys.usage(id)
-        expect(usage['current_usage_cents']).toBe(sumIn(own, clock.at, every) / CENT)
+        expect(usage['currentUsageCents']).toBe(sumIn(own, clock.at, every) / CENT)
         // The other hourly tallies begin when the budget gets an hourly window.
         if (every === '1h') continue
         const within = own.filter(({ at }) => periodOf(at, every).start === periodOf(clock.at, every).start)
         expect(usage).toMatchObject({
           requests: within.length,
-          cost: { billed_usd: sumIn(own, clock.at, every) / 1e9 },
+          cost: { billedUsd: sumIn(own, clock.at, every) / 1e9 },
         })
       }
     }),
@@ -157,15 +153,15 @@ it('concurrent changes of one record by two processes are all applied', async ()
   const { id } = await recordsOf(here).keys.create({ name: 'contended' })
   const changes = {
     description: 'changed',
-    budget_limit_cents: 5,
-    rate_limit_requests: 6,
-    rate_limit_tokens: 7,
-    max_tokens: 8,
-    disable_tools: true,
+    budgetLimitCents: 5,
+    rateLimitRequests: 6,
+    rateLimitTokens: 7,
+    maxTokens: 8,
+    disableTools: true,
     plan: 'pro',
-    allowed_models: ['a/*'],
-    expires_at: '2030-01-01T00:00:00.000Z',
-    is_active: false,
+    allowedModels: ['a/*'],
+    expiresAt: '2030-01-01T00:00:00.000Z',
+    isActive: false,
   } as const
   await Promise.all(
     Object.entries(changes).map(([field, value], index) =>

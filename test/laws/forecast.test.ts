@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { parseNewKey } from '../../src/plugins/admin/admin-input.ts'
-import { quote, createTestGovernance, usage } from '../governance/test-governance.ts'
+import { quote, createTestGovernance, usage, parseNewKey } from '../governance/test-governance.ts'
 import { cases, fc } from '../support/properties.ts'
 import { resultOrError } from '../support/result-or-error.ts'
 

@@ -4,10 +4,16 @@ import { fromDollars } from '../../src/core/money.ts'
 import { DURATION_CODES, periodOf, type DurationCode } from '../../src/core/store.ts'
 import { readSpent } from '../../src/governance/balances.ts'
 import { counterName, keyOwner, sharedOwner } from '../../src/governance/limits.ts'
-import { parseKeyChange, parseNewKey } from '../../src/plugins/admin/admin-input.ts'
 import type { Reservation } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { quote, createTestGovernance, usage, type TestGovernance } from '../governance/test-governance.ts'
+import {
+  quote,
+  createTestGovernance,
+  usage,
+  type TestGovernance,
+  parseKeyChange,
+  parseNewKey,
+} from '../governance/test-governance.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const CENT = 10_000_000

@@ -5,7 +5,7 @@ import ts from 'typescript'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createGateway, GatewayError, type Gateway } from '../../src/index.ts'
 import { extractive } from '../../src/testing.ts'
-import { WIRE_NAMES } from '../../src/core/field-names.ts'
+import { fromWire, toWire, WIRE_NAMES } from '../../src/core/field-names.ts'
 import { IS_FULL } from '../support/full.ts'
 import { runTypicalProgram, useWireNames } from './typical-program.ts'
 
@@ -90,6 +90,14 @@ describe('a typical program', () => {
   it('accepts the names of the HTTP API', async () => {
     expect(await useWireNames()).toBe(700)
   })
+})
+
+it('every field has its name of the HTTP API, and back', () => {
+  const records = Object.fromEntries(Object.keys(WIRE_NAMES).map((name) => [name, 1]))
+  const wireRecords = Object.fromEntries(Object.values(WIRE_NAMES).map((name) => [name, 1]))
+
+  expect(Object.entries(Object(toWire(records)))).toEqual(Object.entries(wireRecords))
+  expect(Object.entries(Object(fromWire(wireRecords)))).toEqual(Object.entries(records))
 })
 
 describe('records in process', () => {

@@ -1,4 +1,3 @@
-import type { WireForm } from '../../core/field-names.ts'
 import type { DurationCode } from '../../core/store.ts'
 import type { KeyFormat, PlanName } from '../../governance/virtual-key.ts'
 
@@ -217,13 +216,13 @@ export interface RateLimitPage {
 }
 
 /**
- * Keys, budgets and rate limits that are created or updated at startup, at most 100,000 of each. Uses the field names
- * of the HTTP API.
+ * Keys, budgets and rate limits that are created or updated at startup, at most 100,000 of each. Each field may have its
+ * name in the HTTP API instead (`WireForm`), as in a JSON file with records of the admin API.
  */
 export interface GovernanceConfiguration {
-  readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined
-  readonly budgets?: readonly WireForm<ConfiguredBudget>[] | undefined
-  readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
+  readonly virtualKeys?: readonly ConfiguredKey[] | undefined
+  readonly budgets?: readonly ConfiguredBudget[] | undefined
+  readonly rateLimits?: readonly ConfiguredRateLimit[] | undefined
 }
 
 /** A key in the configuration. Set either `value` or `valueSha256`. */

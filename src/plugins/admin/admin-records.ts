@@ -1,7 +1,6 @@
 import type { MaybePromise } from '../../core/async.ts'
 import { expectedText, GatewayError } from '../../core/errors.ts'
 import type { WireForm } from '../../core/field-names.ts'
-import { isJsonObject } from '../../core/json.ts'
 import { fromDollars } from '../../core/money.ts'
 import type { Runtime } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
@@ -9,8 +8,6 @@ import {
   type BudgetChange,
   type BudgetPage,
   type BudgetRecord,
-  type ConfiguredBudget,
-  type ConfiguredRateLimit,
   type CreatedKey,
   type DeletedRecord,
   type KeyChange,
@@ -23,15 +20,8 @@ import {
   type RateLimitPage,
   type RateLimitRecord,
 } from './admin-api.ts'
-import {
-  parseBudgetChange,
-  type ParsedConfiguration,
-  parseKeyChange,
-  parseNewBudget,
-  parseNewKey,
-  parseNewRateLimit,
-  parseRateLimitChange,
-} from './admin-input.ts'
+import type { ParsedConfiguration } from './admin-input.ts'
+import { createAdminInput, type ParsedKeyChange } from './parse-records.ts'
 import { changeAllowance, type Keyring, optionalField, toKeyRecord, toListedKey } from './keyring.ts'
 import type { RecordTable, SharedLimits } from '../../governance/stored-records.ts'
 import {
@@ -45,23 +35,22 @@ import {
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from '../../governance/virtual-key.ts'
 import { invalidFieldError, type PageOptions, parsePageQuery } from '../../governance/page-query.ts'
 
-export { callInProcess } from '../../core/field-names.ts'
 export { createKeyring } from './keyring.ts'
 
 /**
  * Operations on one kind of record, with the same checks and effects as the HTTP admin API. Field names are in camel
- * case. The names of the HTTP API (`budget_limit_cents`) are also accepted.
+ * case. The name of a field in the HTTP API (`budget_limit_cents`) is also accepted, but not both of them.
  *
  * Rejects with a GatewayError, such as `invalid-admin-request` for an invalid field (its name is in `details.param`), or
  * `not-found` for an unknown id.
  */
 export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, CreatedRecord = PublicRecord> {
-  create(fields: NewRecord | WireForm<NewRecord>): Promise<CreatedRecord>
+  create(fields: NewRecord): Promise<CreatedRecord>
   get(id: string): Promise<PublicRecord>
   /** Lists records in ascending order of id. */
   list(query?: PageOptions): Promise<RecordPage>
   /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
-  update(id: string, change: Change | WireForm<Change>): Promise<PublicRecord>
+  update(id: string, change: Change): Promise<PublicRecord>
   /**
    * A key that refers to a deleted budget or rate limit cannot call models until the key is changed, or a record with
    * the same id is created.
@@ -73,7 +62,13 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
  * Operations on virtual keys, as in `/api/governance/virtual-keys` but without HTTP. Usage and audit records of a
  * deleted key remain.
  */
-export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
+export interface Keys extends RecordMethods<
+  NewKey | WireForm<NewKey>,
+  KeyChange | WireForm<KeyChange>,
+  KeyRecord,
+  KeyPage,
+  CreatedKey
+> {
   /** Resolves with the usage in the current window of the key's own budget, or in this month if it has none. */
   usage(id: string): Promise<KeyUsage>
   /**
@@ -86,29 +81,57 @@ export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPag
 }
 
 /** Operations on budgets that keys share by `budgetId`, as in `/api/governance/budgets` but without HTTP. */
-export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, BudgetPage>
-
-/** Operations on rate limits that keys share by `rateLimitId`, as in `/api/governance/rate-limits` but without HTTP. */
-export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
-
-export type WireRecords<PublicRecord, RecordPage, CreatedRecord = PublicRecord> = RecordMethods<
-  unknown,
-  unknown,
-  PublicRecord,
-  RecordPage,
-  CreatedRecord
+export type Budgets = RecordMethods<
+  NewBudget | WireForm<NewBudget>,
+  BudgetChange | WireForm<BudgetChange>,
+  BudgetRecord,
+  BudgetPage
 >
 
-interface WireKeys extends WireRecords<WireForm<KeyRecord>, WireForm<KeyPage>, WireForm<CreatedKey>> {
-  usage(id: string): Promise<WireForm<KeyUsage>>
-  rateLimit(id: string): Promise<WireForm<KeyRateLimit>>
-  limits(id: string): Promise<WireForm<KeyLimits>>
+/** Operations on rate limits that keys share by `rateLimitId`, as in `/api/governance/rate-limits` but without HTTP. */
+export type RateLimits = RecordMethods<
+  NewRateLimit | WireForm<NewRateLimit>,
+  RateLimitChange | WireForm<RateLimitChange>,
+  RateLimitRecord,
+  RateLimitPage
+>
+
+type KeyRecords = Omit<Keys, 'create' | 'update'> &
+  RecordMethods<NewKey, ParsedKeyChange, KeyRecord, KeyPage, CreatedKey>
+
+/** Takes records that were checked. */
+export interface AdminRecords {
+  readonly keys: KeyRecords
+  readonly budgets: RecordMethods<NewBudget, BudgetChange, BudgetRecord, BudgetPage>
+  readonly rateLimits: RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 }
 
-export interface AdminRecords {
-  readonly keys: WireKeys
-  readonly budgets: WireRecords<WireForm<BudgetRecord>, WireForm<BudgetPage>>
-  readonly rateLimits: WireRecords<WireForm<RateLimitRecord>, WireForm<RateLimitPage>>
+/** The methods of a gateway, which check their arguments. */
+export interface InProcessRecords {
+  readonly keys: Keys
+  readonly budgets: Budgets
+  readonly rateLimits: RateLimits
+}
+
+export function inProcessRecords({ keys, budgets, rateLimits }: AdminRecords): InProcessRecords {
+  const input = createAdminInput('both')
+  return {
+    keys: {
+      ...keys,
+      create: async (fields) => keys.create(input.parseNewKey(fields)),
+      update: async (id, change) => keys.update(id, input.parseKeyChange(change)),
+    },
+    budgets: {
+      ...budgets,
+      create: async (fields) => budgets.create(input.parseNewBudget(fields)),
+      update: async (id, change) => budgets.update(id, input.parseBudgetChange(change)),
+    },
+    rateLimits: {
+      ...rateLimits,
+      create: async (fields) => rateLimits.create(input.parseNewRateLimit(fields)),
+      update: async (id, change) => rateLimits.update(id, input.parseRateLimitChange(change)),
+    },
+  }
 }
 
 export function createAdminRecords(dependencies: {
@@ -127,24 +150,24 @@ export function createAdminRecords(dependencies: {
   }
 }
 
-function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
-  const toPublic = async (key: VirtualKey): Promise<WireForm<KeyRecord>> => {
+function keyRecords(keyring: Keyring, reports: UsageReports): KeyRecords {
+  const toPublic = async (key: VirtualKey): Promise<KeyRecord> => {
     const [spent = 0] = await reports.spentCents([key])
     return toKeyRecord(key, spent)
   }
   const read = async (id: string): Promise<VirtualKey> => keyring.read(checkId(id, 'virtual key'))
   return {
-    create: async (body) => {
-      const { key, secret } = await keyring.create(parseNewKey(body))
+    create: async (fields) => {
+      const { key, secret } = await keyring.create(fields)
       return { ...(await toPublic(key)), value: secret }
     },
     get: async (id) => toPublic(await read(id)),
     list: async (query = {}) => {
       const { records, hasMore } = await keyring.page(parsePageQuery(query))
       const spent = await reports.spentCents(records)
-      return { keys: records.map((key, index) => toListedKey(key, spent[index] ?? 0)), has_more: hasMore }
+      return { keys: records.map((key, index) => toListedKey(key, spent[index] ?? 0)), hasMore }
     },
-    update: async (id, body) => toPublic(await keyring.update(checkId(id, 'virtual key'), parseKeyChange(body))),
+    update: async (id, change) => toPublic(await keyring.update(checkId(id, 'virtual key'), change)),
     delete: async (id) => {
       checkId(id, 'virtual key')
       await keyring.remove(id)
@@ -161,24 +184,30 @@ function checkId(id: unknown, noun: string): string {
   throw invalidFieldError('id', expectedText(`the id of a ${noun} as a string`, id, 'id'))
 }
 
-interface SharedKind<T, PublicRecord, RecordPage> {
+interface SharedKind<T, NewRecord, Change, PublicRecord, RecordPage> {
   readonly object: DeletedRecord['object']
-  parseNew(body: unknown): T
-  parseUpdate(body: unknown): (record: T) => T
+  create(id: string, fields: NewRecord): T
+  change(record: T, change: Change): T
   /** Loads the usage of all `records` at once, if the kind has any. */
   createPresenter(records: readonly T[]): MaybePromise<(record: T) => PublicRecord>
   toPage(records: readonly PublicRecord[], hasMore: boolean): RecordPage
 }
 
-function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPage>(
-  kind: SharedKind<T, PublicRecord, RecordPage>,
+function sharedRecords<
+  T extends { readonly id: string },
+  NewRecord extends { readonly id?: string | undefined },
+  Change,
+  PublicRecord,
+  RecordPage,
+>(
+  kind: SharedKind<T, NewRecord, Change, PublicRecord, RecordPage>,
   { table, uuid }: { readonly table: RecordTable<T>; readonly uuid: () => string },
-): WireRecords<PublicRecord, RecordPage> {
+): RecordMethods<NewRecord, Change, PublicRecord, RecordPage> {
   const label = kind.object.replace('_', ' ')
   const toPublic = async (record: T): Promise<PublicRecord> => (await kind.createPresenter([record]))(record)
   return {
-    create: async (body) => {
-      const record = kind.parseNew(isJsonObject(body) ? { id: uuid(), ...body } : body)
+    create: async (fields) => {
+      const record = kind.create(fields.id ?? uuid(), fields)
       if (await table.insert(record.id, record)) return toPublic(record)
       throw new GatewayError(
         'conflict',
@@ -191,7 +220,8 @@ function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPa
       const { records, hasMore } = await table.page(parsePageQuery(query))
       return kind.toPage(records.map(await kind.createPresenter(records)), hasMore)
     },
-    update: async (id, body) => toPublic((await table.change(checkId(id, label), kind.parseUpdate(body))).after),
+    update: async (id, change) =>
+      toPublic((await table.change(checkId(id, label), (record) => kind.change(record, change))).after),
     delete: async (id) => {
       await table.remove(checkId(id, label))
       return { id, object: kind.object, deleted: true }
@@ -199,76 +229,72 @@ function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPa
   }
 }
 
-function createBudgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
+function createBudgetKind(
+  reports: UsageReports,
+): SharedKind<Budget, NewBudget, BudgetChange, BudgetRecord, BudgetPage> {
   return {
     object: 'budget',
-    parseNew: (body) => toBudget(parseNewBudget(body)),
-    parseUpdate: (body) => {
-      const change = parseBudgetChange(body)
-      return ({ id, name, limit }) => ({
-        id,
-        name: change.name ?? name,
-        limit: {
-          max: change.max_limit === undefined ? limit.max : fromDollars(change.max_limit),
-          every: change.reset_duration ?? limit.every,
-        },
-      })
-    },
+    create: toBudget,
+    change: ({ id, name, limit }, change) => ({
+      id,
+      name: change.name ?? name,
+      limit: {
+        max: change.maxLimitUsd === undefined ? limit.max : fromDollars(change.maxLimitUsd),
+        every: change.resetDuration ?? limit.every,
+      },
+    }),
     createPresenter: async (budgets) => {
       const statuses = await reports.budgetStatuses(budgets)
       return (budget) => toBudgetRecord(budget, statuses.get(budget.id))
     },
-    toPage: (budgets, has_more) => ({ budgets, has_more }),
+    toPage: (budgets, hasMore) => ({ budgets, hasMore }),
   }
 }
 
-function toBudgetRecord({ id, name, limit }: Budget, status: BudgetStatus | undefined): WireForm<BudgetRecord> {
+function toBudgetRecord({ id, name, limit }: Budget, status: BudgetStatus | undefined): BudgetRecord {
   return {
     id,
     object: 'budget',
     name,
-    max_limit: limit.max / 1e9,
-    reset_duration: limit.every,
-    current_usage_cents: status?.spentCents ?? 0,
-    resets_at: status?.resetsAt ?? '',
+    maxLimitUsd: limit.max / 1e9,
+    resetDuration: limit.every,
+    currentUsageCents: status?.spentCents ?? 0,
+    resetsAt: status?.resetsAt ?? '',
   }
 }
 
-const RATE_LIMIT_KIND: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> = {
+const RATE_LIMIT_KIND: SharedKind<RateLimit, NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage> = {
   object: 'rate_limit',
-  parseNew: (body) => toRateLimit(parseNewRateLimit(body)),
-  parseUpdate: (body) => {
-    const change = parseRateLimitChange(body)
-    return (rateLimit) => changeRateLimit(rateLimit, change)
-  },
+  create: toRateLimit,
+  change: changeRateLimit,
   createPresenter:
     () =>
     ({ id, name, requests, tokens }) => ({
       id,
       object: 'rate_limit',
       name,
-      request_max_limit: requests?.max ?? UNLIMITED,
-      request_reset_duration: requests?.every ?? null,
-      token_max_limit: tokens?.max ?? UNLIMITED,
-      token_reset_duration: tokens?.every ?? null,
+      requestMaxLimit: requests?.max ?? UNLIMITED,
+      requestResetDuration: requests?.every ?? null,
+      tokenMaxLimit: tokens?.max ?? UNLIMITED,
+      tokenResetDuration: tokens?.every ?? null,
     }),
-  toPage: (rate_limits, has_more) => ({ rate_limits, has_more }),
+  toPage: (rateLimits, hasMore) => ({ rateLimits, hasMore }),
 }
 
-function toBudget({ id, name = id, max_limit, reset_duration = '1M' }: WireForm<ConfiguredBudget>): Budget {
-  return { id, name, limit: { max: fromDollars(max_limit), every: reset_duration } }
+function toBudget(id: string, { name = id, maxLimitUsd, resetDuration = '1M' }: NewBudget): Budget {
+  return { id, name, limit: { max: fromDollars(maxLimitUsd), every: resetDuration } }
 }
 
-function toRateLimit(fields: WireForm<ConfiguredRateLimit>): RateLimit {
-  return changeRateLimit({ id: fields.id, name: fields.id }, fields)
+function toRateLimit(id: string, fields: NewRateLimit): RateLimit {
+  return changeRateLimit({ id, name: id }, fields)
 }
 
-function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>): RateLimit {
+function changeRateLimit(rateLimit: RateLimit, change: RateLimitChange): RateLimit {
   const requests = changeAllowance(rateLimit.requests, {
-    max: change.request_max_limit,
-    every: change.request_reset_duration,
+    max: change.requestMaxLimit,
+    every: change.requestResetDuration,
   })
-  const tokens = changeAllowance(rateLimit.tokens, { max: change.token_max_limit, every: change.token_reset_duration })
+  const tokens = changeAllowance(rateLimit.tokens, { max: change.tokenMaxLimit, every: change.tokenResetDuration })
   return {
     id: rateLimit.id,
     name: change.name ?? rateLimit.name,
@@ -277,13 +303,14 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
   }
 }
 
-/** Configuration overrides stored records. A disabled key stays disabled unless the configuration sets `is_active`. */
+/** Configuration overrides stored records. A disabled key stays disabled unless the configuration sets `isActive`. */
 export async function applyConfiguration(
   configured: ParsedConfiguration,
   tables: { readonly keyring: Keyring; readonly shared: SharedLimits },
 ): Promise<void> {
-  for (const fields of configured.budgets) await insertOrReplace(tables.shared.budgets, toBudget(fields))
-  for (const fields of configured.rateLimits) await insertOrReplace(tables.shared.rateLimits, toRateLimit(fields))
+  for (const fields of configured.budgets) await insertOrReplace(tables.shared.budgets, toBudget(fields.id, fields))
+  for (const fields of configured.rateLimits)
+    await insertOrReplace(tables.shared.rateLimits, toRateLimit(fields.id, fields))
   for (const key of configured.keys) await tables.keyring.configure(key)
 }
 

@@ -2,17 +2,13 @@ import { GatewayError } from '../../core/errors.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../../core/async.ts'
 import type { Runtime } from '../../core/ports.ts'
 import type { Settlement, Store } from '../../core/store.ts'
-import type { AdminRecords, Budgets, Keys, RateLimits } from './admin-records.ts'
+import type { AdminRecords, InProcessRecords } from './admin-records.ts'
 import { parseConfiguration } from './admin-input.ts'
 import { createLedger, type Ledger } from '../../governance/ledger.ts'
 import { createKeyLookup, createSharedLimits } from '../../governance/stored-records.ts'
 import type { FindKey, FindKeyById } from '../../kernel/services.ts'
 
-export interface Governance {
-  readonly keys: Keys
-  readonly budgets: Budgets
-  readonly rateLimits: RateLimits
-  /** With the field names of the HTTP API. */
+export interface Governance extends InProcessRecords {
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
@@ -41,10 +37,15 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
   const shared = createSharedLimits({ store, now, ...cacheOptions })
   const lookup = createKeyLookup({ store, now, ...cacheOptions })
   const load = lazy(async () => {
-    const { applyConfiguration, createAdminRecords, createKeyring } = await import('./admin-records.ts')
+    const { applyConfiguration, createAdminRecords, createKeyring, inProcessRecords } =
+      await import('./admin-records.ts')
     const keyring = createKeyring({ store, now, uuid, shared, lookup })
     const records = createAdminRecords({ store, runtime, keyring, shared })
-    return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
+    return {
+      records,
+      inProcess: inProcessRecords(records),
+      apply: () => applyConfiguration(configured, { keyring, shared }),
+    }
   })
   const hasRecords = Object.values(configured).some((records) => records.length > 0)
   const storeConfiguredRecords = async (): Promise<void> => {
@@ -53,15 +54,16 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
   const whenConfigured = runUntilSuccess(storeConfiguredRecords, dependencies.onFailure, runtime.after)
   const firstAttempt = whenConfigured()
   if (isPromise(firstAttempt)) firstAttempt.catch(() => {})
-  const adminRecords = async (): Promise<AdminRecords> => {
+  const loaded = async (): ReturnType<typeof load> => {
     await whenConfigured()
-    return (await load()).records
+    return load()
   }
+  const inProcess = async (): Promise<InProcessRecords> => (await loaded()).inProcess
   return {
-    keys: inProcessApi<Keys>(async () => (await adminRecords()).keys, KEY_METHODS),
-    budgets: inProcessApi<Budgets>(async () => (await adminRecords()).budgets, RECORD_METHODS),
-    rateLimits: inProcessApi<RateLimits>(async () => (await adminRecords()).rateLimits, RECORD_METHODS),
-    adminRecords,
+    keys: lazyMethods(async () => (await inProcess()).keys, KEY_METHODS),
+    budgets: lazyMethods(async () => (await inProcess()).budgets, RECORD_METHODS),
+    rateLimits: lazyMethods(async () => (await inProcess()).rateLimits, RECORD_METHODS),
+    adminRecords: async () => (await loaded()).records,
     ledger: createLedger({
       store,
       now,
@@ -123,15 +125,13 @@ type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => 
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-function inProcessApi<Api extends Methods<Api>>(
-  load: () => Promise<Methods<Api>>,
-  methodNames: Record<keyof Api, true>,
+function lazyMethods<Api extends Methods<Api>>(
+  load: () => Promise<Api>,
+  methodNames: Readonly<Record<keyof Api, true>>,
 ): Api {
   const method =
     (name: keyof Api) =>
-    async (...parameters: never[]): Promise<unknown> => {
-      const [methods, { callInProcess }] = await Promise.all([load(), import('./admin-records.ts')])
-      return callInProcess(parameters, (renamed) => methods[name](...(renamed as never[])))
-    }
+    async (...parameters: never[]): Promise<unknown> =>
+      (await load())[name](...parameters)
   return Object.fromEntries(Object.keys(methodNames).map((name) => [name, method(name as keyof Api)])) as Api
 }

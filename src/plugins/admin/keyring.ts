@@ -1,9 +1,9 @@
 import { GatewayError } from '../../core/errors.ts'
-import type { WireForm } from '../../core/field-names.ts'
 import { type NanoUsd, toCents, toNanoUsd } from '../../core/money.ts'
 import type { DurationCode, Store } from '../../core/store.ts'
-import { type KeyChange, type KeyProvider, type KeyRecord, type ListedKey, type NewKey } from './admin-api.ts'
-import type { HashedKey, ParsedKeyChange } from './admin-input.ts'
+import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
+import type { HashedKey } from './admin-input.ts'
+import type { ParsedKeyChange } from './parse-records.ts'
 import {
   HASH_PREFIX,
   type KeyLookup,
@@ -29,7 +29,7 @@ const NANO_USD_PER_CENT = 1e7
 
 export interface Keyring {
   read(id: string): Promise<VirtualKey>
-  create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
+  create(fields: NewKey): Promise<{ readonly key: VirtualKey; readonly secret: string }>
   update(id: string, fields: ParsedKeyChange): Promise<VirtualKey>
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
@@ -58,8 +58,8 @@ export function createKeyring(dependencies: {
     lookup.forget(hash)
   }
 
-  async function create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }> {
-    const secret = fields.value ?? createSecret(fields.key_format ?? 'sk-bf', uuid)
+  async function create(fields: NewKey): Promise<{ readonly key: VirtualKey; readonly secret: string }> {
+    const secret = fields.value ?? createSecret(fields.keyFormat ?? 'sk-bf', uuid)
     const hash = hashSecret(secret) ?? ''
     const key = makeKey({ id: uuid(), hash, prefix: prefixOfSecret(secret), createdAt: now() }, fields)
     await checkShared(fields)
@@ -86,9 +86,9 @@ export function createKeyring(dependencies: {
   }
 
   /** Checks only the ids in the request, because a deleted shared record must not block changes to other fields. */
-  async function checkShared(fields: Pick<ParsedKeyChange, 'budget_id' | 'rate_limit_id'>): Promise<void> {
-    await checkExists('budget_id', fields.budget_id, shared.budgets)
-    await checkExists('rate_limit_id', fields.rate_limit_id, shared.rateLimits)
+  async function checkShared(fields: Pick<ParsedKeyChange, 'budgetId' | 'rateLimitId'>): Promise<void> {
+    await checkExists('budgetId', fields.budgetId, shared.budgets)
+    await checkExists('rateLimitId', fields.rateLimitId, shared.rateLimits)
   }
 
   async function remove(id: string): Promise<void> {
@@ -104,7 +104,7 @@ export function createKeyring(dependencies: {
     if (await keys.insert(id, key)) return key
     const { before, after } = await keys.change(id, (stored) => ({
       ...configuredKey(stored.createdAt),
-      active: fields.is_active ?? stored.active,
+      active: fields.isActive ?? stored.active,
     }))
     if (before.hash !== hash) await unmapHash(before.hash)
     return after
@@ -120,12 +120,12 @@ async function checkExists(field: string, id: string | null | undefined, table: 
 
 type KeyIdentity = Pick<VirtualKey, 'id' | 'hash' | 'prefix' | 'createdAt'>
 
-export function makeKey(identity: KeyIdentity, fields: WireForm<NewKey>): VirtualKey {
+export function makeKey(identity: KeyIdentity, fields: NewKey): VirtualKey {
   const { name } = fields
   return changeKey({ ...identity, name, description: '', active: true, providers: [], permissions: {} }, fields)
 }
 
-export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): VirtualKey {
+export function changeKey(key: VirtualKey, fields: KeyChange): VirtualKey {
   const { id, hash, prefix, createdAt } = key
   return {
     id,
@@ -134,37 +134,34 @@ export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): Virtual
     createdAt,
     name: fields.name ?? key.name,
     description: fields.description === undefined ? key.description : (fields.description ?? ''),
-    active: fields.is_active ?? key.active,
+    active: fields.isActive ?? key.active,
     providers:
-      fields.provider_configs === undefined ? key.providers : (fields.provider_configs ?? []).map(toProviderConfig),
+      fields.providerConfigs === undefined ? key.providers : (fields.providerConfigs ?? []).map(toProviderConfig),
     permissions: changePermissions(key.permissions, fields),
     ...changeLimits(key, fields),
-    ...optionalField('budgetId', resolveChange(fields.budget_id, key.budgetId)),
-    ...optionalField('rateLimitId', resolveChange(fields.rate_limit_id, key.rateLimitId)),
+    ...optionalField('budgetId', resolveChange(fields.budgetId, key.budgetId)),
+    ...optionalField('rateLimitId', resolveChange(fields.rateLimitId, key.rateLimitId)),
     ...optionalField('plan', resolveChange(fields.plan, key.plan)),
-    ...optionalField('expiresAt', resolveChange(toTimestamp(fields.expires_at), key.expiresAt)),
+    ...optionalField('expiresAt', resolveChange(toTimestamp(fields.expiresAt), key.expiresAt)),
   }
 }
 
-function changeLimits(
-  key: VirtualKey,
-  fields: WireForm<KeyChange>,
-): Pick<VirtualKey, 'budget' | 'requests' | 'tokens'> {
+function changeLimits(key: VirtualKey, fields: KeyChange): Pick<VirtualKey, 'budget' | 'requests' | 'tokens'> {
   const budget = changeAllowance(key.budget, {
-    max: toBudgetAmount(fields.budget_limit_cents),
-    every: fields.budget_reset_duration,
+    max: toBudgetAmount(fields.budgetLimitCents),
+    every: fields.budgetResetDuration,
     defaultWindow: '1M',
-    field: 'budget_reset_duration',
+    field: 'budgetResetDuration',
   })
   const requests = changeAllowance(key.requests, {
-    max: fields.rate_limit_requests,
-    every: fields.rate_limit_reset_duration,
-    field: 'rate_limit_reset_duration',
+    max: fields.rateLimitRequests,
+    every: fields.rateLimitResetDuration,
+    field: 'rateLimitResetDuration',
   })
   const tokens = changeAllowance(key.tokens, {
-    max: fields.rate_limit_tokens,
-    every: fields.token_reset_duration,
-    field: 'token_reset_duration',
+    max: fields.rateLimitTokens,
+    every: fields.tokenResetDuration,
+    field: 'tokenResetDuration',
   })
   return {
     ...optionalField('budget', budget),
@@ -195,12 +192,12 @@ export function changeAllowance<Amount extends number>(
   )
 }
 
-function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
+function changePermissions(permissions: Permissions, fields: KeyChange): Permissions {
   return {
-    ...optionalField('allowedModels', resolveChange(fields.allowed_models, permissions.allowedModels)),
-    ...optionalField('maxTokens', resolveChange(fields.max_tokens, permissions.maxTokens)),
-    ...optionalField('disableTools', resolveChange(fields.disable_tools, permissions.disableTools)),
-    ...optionalField('cacheSimilar', resolveChange(fields.cache_similar, permissions.cacheSimilar)),
+    ...optionalField('allowedModels', resolveChange(fields.allowedModels, permissions.allowedModels)),
+    ...optionalField('maxTokens', resolveChange(fields.maxTokens, permissions.maxTokens)),
+    ...optionalField('disableTools', resolveChange(fields.disableTools, permissions.disableTools)),
+    ...optionalField('cacheSimilar', resolveChange(fields.cacheSimilar, permissions.cacheSimilar)),
   }
 }
 
@@ -224,45 +221,45 @@ function toBudgetAmount(amount: number | null | undefined): NanoUsd | null | und
   return typeof amount === 'number' ? toNanoUsd(amount * NANO_USD_PER_CENT) : amount
 }
 
-function toProviderConfig(input: WireForm<KeyProvider>): ProviderConfig {
-  return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
+function toProviderConfig(input: KeyProvider): ProviderConfig {
+  return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowedModels ?? [] }
 }
 
-export function toKeyRecord(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
+export function toKeyRecord(key: VirtualKey, spentCents: number): KeyRecord {
   const { requests, tokens } = effectiveRateLimits(key)
   return {
     ...toListedKey(key, spentCents),
     object: 'virtual_key',
     description: key.description,
-    created_at: new Date(key.createdAt).toISOString(),
-    expires_at: key.expiresAt === undefined ? null : new Date(key.expiresAt).toISOString(),
-    budget_reset_duration: key.budget?.every ?? null,
-    budget_id: key.budgetId ?? null,
+    createdAt: new Date(key.createdAt).toISOString(),
+    expiresAt: key.expiresAt === undefined ? null : new Date(key.expiresAt).toISOString(),
+    budgetResetDuration: key.budget?.every ?? null,
+    budgetId: key.budgetId ?? null,
     plan: key.plan ?? null,
-    rate_limit_requests: requests?.max ?? UNLIMITED,
-    rate_limit_reset_duration: requests?.every ?? null,
-    rate_limit_tokens: tokens?.max ?? UNLIMITED,
-    token_reset_duration: tokens?.every ?? null,
-    rate_limit_id: key.rateLimitId ?? null,
-    provider_configs: key.providers.map(({ provider, weight, allowedModels }) => ({
+    rateLimitRequests: requests?.max ?? UNLIMITED,
+    rateLimitResetDuration: requests?.every ?? null,
+    rateLimitTokens: tokens?.max ?? UNLIMITED,
+    tokenResetDuration: tokens?.every ?? null,
+    rateLimitId: key.rateLimitId ?? null,
+    providerConfigs: key.providers.map(({ provider, weight, allowedModels }) => ({
       provider,
       weight,
-      allowed_models: allowedModels,
+      allowedModels,
     })),
-    allowed_models: key.permissions.allowedModels ?? null,
-    max_tokens: key.permissions.maxTokens ?? null,
-    disable_tools: key.permissions.disableTools ?? false,
-    cache_similar: key.permissions.cacheSimilar ?? null,
+    allowedModels: key.permissions.allowedModels ?? null,
+    maxTokens: key.permissions.maxTokens ?? null,
+    disableTools: key.permissions.disableTools ?? false,
+    cacheSimilar: key.permissions.cacheSimilar ?? null,
   }
 }
 
-export function toListedKey(key: VirtualKey, spentCents: number): WireForm<ListedKey> {
+export function toListedKey(key: VirtualKey, spentCents: number): ListedKey {
   return {
     id: key.id,
     name: key.name,
-    key_prefix: key.prefix,
-    is_active: key.active,
-    current_usage_cents: spentCents,
-    budget_limit_cents: key.budget === undefined ? UNLIMITED : toCents(key.budget.max),
+    keyPrefix: key.prefix,
+    isActive: key.active,
+    currentUsageCents: spentCents,
+    budgetLimitCents: key.budget === undefined ? UNLIMITED : toCents(key.budget.max),
   }
 }

@@ -1,7 +1,9 @@
 import { GatewayError } from '../../core/errors.ts'
+import { toWire, toWireName } from '../../core/field-names.ts'
 import type { JsonObject } from '../../core/json.ts'
 import { parseBodyInSteps } from '../../formats/parse-body.ts'
-import type { AdminRecords, WireRecords } from './admin-records.ts'
+import { createAdminInput } from './parse-records.ts'
+import type { AdminRecords, RecordMethods } from './admin-records.ts'
 import { checkJsonHeaders } from '../../http/body.ts'
 import type { Endpoint } from '../../http/router.ts'
 import { parseLimits } from '../../kernel/parse-request.ts'
@@ -20,7 +22,11 @@ interface AdminDependencies {
   readonly services: Services
 }
 
-type SelectRecords = (records: AdminRecords) => WireRecords<object, object>
+interface RecordKind<NewRecord, Change> {
+  readonly select: (records: AdminRecords) => RecordMethods<NewRecord, Change, object, object>
+  readonly parseNew: (body: unknown) => NewRecord
+  readonly parseChange: (body: unknown) => Change
+}
 
 const BASE = '/api/governance'
 
@@ -31,48 +37,75 @@ export function adminEndpoints(
 ): readonly Endpoint<Handler>[] {
   const gate = createGate(admin, services)
   const dependencies = { records, gate, services }
-  const { respondWith } = gate
+  const input = createAdminInput('wire')
   const keyReport = (name: string, report: 'usage' | 'rateLimit'): Endpoint<Handler> => ({
     method: 'GET',
     path: `${BASE}/virtual-keys/:id/${name}`,
-    handle: respondWith(async (call) => (await records()).keys[report](pathId(call))),
+    handle: gate.respondWith(inWireForm(async (call) => (await records()).keys[report](pathId(call)))),
   })
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: callerLimits(dependencies) },
-    ...recordEndpoints(`${BASE}/virtual-keys`, ({ keys }) => keys, dependencies),
+    ...recordEndpoints(
+      `${BASE}/virtual-keys`,
+      { select: ({ keys }) => keys, parseNew: input.parseNewKey, parseChange: input.parseKeyChange },
+      dependencies,
+    ),
     keyReport('usage', 'usage'),
     keyReport('rate-limit', 'rateLimit'),
-    ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, dependencies),
-    ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, dependencies),
+    ...recordEndpoints(
+      `${BASE}/budgets`,
+      { select: ({ budgets }) => budgets, parseNew: input.parseNewBudget, parseChange: input.parseBudgetChange },
+      dependencies,
+    ),
+    ...recordEndpoints(
+      `${BASE}/rate-limits`,
+      {
+        select: ({ rateLimits }) => rateLimits,
+        parseNew: input.parseNewRateLimit,
+        parseChange: input.parseRateLimitChange,
+      },
+      dependencies,
+    ),
   ]
 }
 
-function recordEndpoints(
+function recordEndpoints<NewRecord, Change>(
   path: string,
-  select: SelectRecords,
-  dependencies: AdminDependencies,
+  { select, parseNew, parseChange }: RecordKind<NewRecord, Change>,
+  { records, gate, services }: AdminDependencies,
 ): readonly Endpoint<Handler>[] {
-  const { respondWith } = dependencies.gate
-  const selected = async (): Promise<WireRecords<object, object>> => select(await dependencies.records())
+  const selected = async (): Promise<ReturnType<typeof select>> => select(await records())
   const create = async (call: Call): Promise<object> => {
-    const body = await readAdminBody(call, dependencies.services)
-    return (await selected()).create(body)
+    const body = await readAdminBody(call, services)
+    const methods = await selected()
+    const fields = parseNew(body)
+    return inWireForm(() => methods.create(fields))(call)
   }
   const update = async (call: Call): Promise<object> => {
-    const body = await readAdminBody(call, dependencies.services)
-    return (await selected()).update(pathId(call), body)
+    const body = await readAdminBody(call, services)
+    const methods = await selected()
+    const change = parseChange(body)
+    return inWireForm(() => methods.update(pathId(call), change))(call)
   }
+  const respond = (action: (call: Call) => Promise<object>): Handler => gate.respondWith(inWireForm(action))
   return [
-    { method: 'POST', path, handle: respondWith(create, 201) },
-    { method: 'GET', path, handle: respondWith(async (call) => (await selected()).list(pageOptions(call))) },
-    { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await selected()).get(pathId(call))) },
-    { method: 'PUT', path: `${path}/:id`, handle: respondWith(update) },
-    {
-      method: 'DELETE',
-      path: `${path}/:id`,
-      handle: respondWith(async (call) => (await selected()).delete(pathId(call))),
-    },
+    { method: 'POST', path, handle: gate.respondWith(create, 201) },
+    { method: 'GET', path, handle: respond(async (call) => (await selected()).list(pageOptions(call))) },
+    { method: 'GET', path: `${path}/:id`, handle: respond(async (call) => (await selected()).get(pathId(call))) },
+    { method: 'PUT', path: `${path}/:id`, handle: gate.respondWith(update) },
+    { method: 'DELETE', path: `${path}/:id`, handle: respond(async (call) => (await selected()).delete(pathId(call))) },
   ]
+}
+
+/** Renames the fields of the result, and the field that an error names. */
+function inWireForm(action: (call: Call) => Promise<object>): (call: Call) => Promise<object> {
+  return async (call) => {
+    try {
+      return Object(toWire(await action(call)))
+    } catch (error) {
+      throw GatewayError.is(error) ? withWireName(error) : error
+    }
+  }
 }
 
 /** Requires a virtual key, not the admin key. */
@@ -80,8 +113,17 @@ function callerLimits({ records, services }: AdminDependencies): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
-    sendJson(call.sink, 200, headers, JSON.stringify(await (await records()).keys.limits(key.id)))
+    sendJson(call.sink, 200, headers, JSON.stringify(toWire(await (await records()).keys.limits(key.id))))
   }
+}
+
+function withWireName(error: GatewayError): GatewayError {
+  const { kind, message, details } = error
+  const { param = '' } = details
+  const wireName = toWireName(param)
+  return param === wireName
+    ? error
+    : new GatewayError(kind, message.replace(param, wireName), { ...details, param: wireName })
 }
 
 async function readAdminBody(

@@ -1,4 +1,3 @@
-import type { WireForm } from '../../core/field-names.ts'
 import { toNanoUsd, toCents, toDollars } from '../../core/money.ts'
 import { type DurationCode, type Period, periodOf, type Store } from '../../core/store.ts'
 import { readSpent, type BudgetWindow } from '../../governance/balances.ts'
@@ -81,9 +80,9 @@ export interface KeyLimits {
 }
 
 export interface UsageReports {
-  limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
-  rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
-  usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
+  limits(key: VirtualKey): Promise<KeyLimits>
+  rateLimit(key: VirtualKey): Promise<KeyRateLimit>
+  usage(key: VirtualKey): Promise<KeyUsage>
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
   budgetStatuses(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
 }
@@ -128,36 +127,36 @@ export function createUsageReports(dependencies: {
       statuses.filter((status) => status.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0] ?? unlimited
   }
 
-  async function limits(key: VirtualKey): Promise<WireForm<KeyLimits>> {
+  async function limits(key: VirtualKey): Promise<KeyLimits> {
     const statusOf = await limitStatuses(key)
     const [requests, tokens, budget] = [statusOf('requests'), statusOf('tokens'), statusOf('budget')]
     return {
-      remaining_requests: requests.remaining,
-      request_limit: requests.max,
-      request_reset_at: requests.resetAt,
-      remaining_tokens: tokens.remaining,
-      token_limit: tokens.max,
-      token_reset_at: tokens.resetAt,
-      remaining_budget_cents: toCentsOrUnlimited(budget.remaining),
-      budget_limit_cents: toCentsOrUnlimited(budget.max),
-      budget_resets_at: budget.resetAt,
+      remainingRequests: requests.remaining,
+      requestLimit: requests.max,
+      requestResetAt: requests.resetAt,
+      remainingTokens: tokens.remaining,
+      tokenLimit: tokens.max,
+      tokenResetAt: tokens.resetAt,
+      remainingBudgetCents: toCentsOrUnlimited(budget.remaining),
+      budgetLimitCents: toCentsOrUnlimited(budget.max),
+      budgetResetsAt: budget.resetAt,
     }
   }
 
-  async function rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>> {
+  async function rateLimit(key: VirtualKey): Promise<KeyRateLimit> {
     const statusOf = await limitStatuses(key)
     const [requests, tokens] = [statusOf('requests'), statusOf('tokens')]
     return {
-      request_limit: requests.max,
-      request_remaining: requests.remaining,
-      request_reset_at: requests.resetAt,
-      token_limit: tokens.max,
-      token_remaining: tokens.remaining,
-      token_reset_at: tokens.resetAt,
+      requestLimit: requests.max,
+      requestRemaining: requests.remaining,
+      requestResetAt: requests.resetAt,
+      tokenLimit: tokens.max,
+      tokenRemaining: tokens.remaining,
+      tokenResetAt: tokens.resetAt,
     }
   }
 
-  async function usage(key: VirtualKey): Promise<WireForm<KeyUsage>> {
+  async function usage(key: VirtualKey): Promise<KeyUsage> {
     const every = reportWindow(key)
     const period = periodOf(now(), every)
     const names = tallyNames(key.id, every, period)
@@ -165,13 +164,13 @@ export function createUsageReports(dependencies: {
     const models = tallies.slice(names.totals.length)
     const [spent = 0] = await spentCents([key])
     return {
-      key_id: key.id,
-      period_start: iso(period.start),
-      current_usage_cents: spent,
-      budget_limit_cents: toCentsOrUnlimited(key.budget?.max ?? UNLIMITED),
-      budget_resets_at: iso(period.end),
+      keyId: key.id,
+      periodStart: iso(period.start),
+      currentUsageCents: spent,
+      budgetLimitCents: toCentsOrUnlimited(key.budget?.max ?? UNLIMITED),
+      budgetResetsAt: iso(period.end),
       ...toUsageTotals(sumTallies(tallies.slice(0, names.totals.length))),
-      by_model: modelNames(models).map((model) => ({ model, ...toUsageTotals(sumTallies(models, ` ${model}`)) })),
+      byModel: modelNames(models).map((model) => ({ model, ...toUsageTotals(sumTallies(models, ` ${model}`)) })),
     }
   }
 
@@ -201,7 +200,7 @@ export function createUsageReports(dependencies: {
   return { limits, rateLimit, usage, spentCents, budgetStatuses }
 }
 
-function toUsageTotals(sums: UsageSums): WireForm<UsageTotals> {
+function toUsageTotals(sums: UsageSums): UsageTotals {
   return {
     requests: sums.requests,
     tokens: {
@@ -211,10 +210,10 @@ function toUsageTotals(sums: UsageSums): WireForm<UsageTotals> {
       saved: sums.saved,
     },
     cost: {
-      theoretical_usd: toDollars(toNanoUsd(sums.theoretical)),
-      actual_usd: toDollars(toNanoUsd(sums.actual)),
-      billed_usd: toDollars(toNanoUsd(sums.billed)),
-      savings_usd: toDollars(toNanoUsd(sums.theoretical - sums.actual)),
+      theoreticalUsd: toDollars(toNanoUsd(sums.theoretical)),
+      actualUsd: toDollars(toNanoUsd(sums.actual)),
+      billedUsd: toDollars(toNanoUsd(sums.billed)),
+      savingsUsd: toDollars(toNanoUsd(sums.theoretical - sums.actual)),
     },
   }
 }

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { parseConfiguration, parseKeyChange } from '../../../src/plugins/admin/admin-input.ts'
+import { parseConfiguration } from '../../../src/plugins/admin/admin-input.ts'
 import { applyConfiguration, createAdminRecords } from '../../../src/plugins/admin/admin-records.ts'
-import { quote, createTestGovernance, usage } from '../../governance/test-governance.ts'
+import { quote, createTestGovernance, usage, parseKeyChange } from '../../governance/test-governance.ts'
 import { sha256 } from '#hash'
+import { toWire } from '../../../src/core/field-names.ts'
 
 const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
 const CONFIGURATION = {
@@ -113,7 +114,7 @@ describe('the configuration', () => {
     ['governance.budgets[0].max_limit', { budgets: [{ id: 'a', max_limit: -1 }] }],
     ['governance.budgets[0].max_limit', { budgets: [{ id: 'a', max_limit: Number.NaN }] }],
     ['governance.budgets[0].max_limit', { budgets: [{ id: 'a', max_limit: 9_000_001 }] }],
-    ['governance.budgets[0].max_limit', { budgets: [{ id: 'a' }] }],
+    ['governance.budgets[0].maxLimitUsd', { budgets: [{ id: 'a' }] }],
     ['governance.budgets[0].reset_duration', { budgets: [{ id: 'a', max_limit: 1, reset_duration: '2d' }] }],
     [
       'governance.budgets[1]',
@@ -130,6 +131,79 @@ describe('the configuration', () => {
     expect(() => parseConfiguration(value)).toThrow(expect.objectContaining({ details: { param: path } }) as Error)
   })
 
+  it.each<[string, unknown, string]>([
+    [
+      'governance.virtualKeys[0].budgetLimitCent',
+      { virtualKeys: [{ name: 'a', value: SECRET, budgetLimitCent: 5 }] },
+      'there is no such field. Did you mean budgetLimitCents?',
+    ],
+    [
+      'governance.virtualKeys[0].budgetLimitCents',
+      { virtualKeys: [{ name: 'a', value: SECRET, budgetLimitCents: 5, budget_limit_cents: 5 }] },
+      'budget_limit_cents is the same field. Set only one of them.',
+    ],
+    [
+      'governance.rateLimits',
+      { rateLimits: [], rate_limits: [] },
+      'rate_limits is the same field. Set only one of them.',
+    ],
+    [
+      'governance.virtual_keys[0].providerConfigs[0].weight',
+      { virtual_keys: [{ name: 'a', value: SECRET, providerConfigs: [{ provider: 'x', weight: -1 }] }] },
+      'expected a number from 0 to 1000000, got -1.',
+    ],
+    [
+      'governance.virtualKeys[0]',
+      { virtualKeys: [{ name: 'a', value: SECRET, value_sha256: sha256('x') }] },
+      'expected either value or valueSha256, got an object.',
+    ],
+    [
+      'governance.rateLimits[1]',
+      { rateLimits: [{ id: 'a' }, { id: 'a' }] },
+      'an earlier entry has the same id. Use unique values.',
+    ],
+    ['governance.keys', { keys: [] }, 'there is no such field. The fields are virtualKeys, budgets, rateLimits.'],
+    ['governance.virtualkeys', { virtualkeys: [] }, 'there is no such field. Did you mean virtualKeys?'],
+  ])('names the field %s as it is written', (path, value, text) => {
+    expect(() => parseConfiguration(value)).toThrow(
+      expect.objectContaining({ message: `createGateway: ${path}: ${text}`, details: { param: path } }) as Error,
+    )
+  })
+
+  it('may be in camel case, with the same result, and mix the names of fields', async () => {
+    const mixed = {
+      virtualKeys: [
+        { id: 'app', name: 'App', value: SECRET, budgetId: 'team', budget_limit_cents: 100 },
+        { name: 'Hashed', valueSha256: sha256('sk-svc-elsewhere').toUpperCase(), rateLimitId: 'slow' },
+      ],
+      budgets: [{ id: 'team', name: 'Team', maxLimitUsd: 12.5, resetDuration: '1w' }],
+      rateLimits: [{ id: 'slow', requestMaxLimit: 5, request_reset_duration: '1m', tokenMaxLimit: null }],
+    }
+
+    expect(parseConfiguration(mixed)).toEqual(parseConfiguration(CONFIGURATION))
+  })
+
+  it('may consist of records of the admin API', async () => {
+    const { store, clock, keyring, shared } = createTestGovernance()
+    const runtime = { now: () => clock.at, uuid: () => 'new' }
+    const records = createAdminRecords({ store, runtime, keyring, shared })
+    const budget = await records.budgets.create({ id: 'team', maxLimitUsd: 5 })
+    const rateLimit = await records.rateLimits.create({ id: 'fair', tokenMaxLimit: 5 })
+    const { value: _, ...key } = await records.keys.create({ name: 'app', budgetId: 'team', plan: 'free' })
+    const exported: unknown = toWire({
+      virtualKeys: [{ ...key, valueSha256: sha256(SECRET) }],
+      budgets: [budget],
+      rateLimits: [rateLimit],
+    })
+    const other = createTestGovernance()
+    await applyConfiguration(parseConfiguration(JSON.parse(JSON.stringify(exported))), other)
+
+    expect(JSON.stringify(exported)).toContain('"budget_limit_cents"')
+    expect(await other.lookup.find(SECRET)).toMatchObject({ id: key.id, name: 'app', budgetId: 'team', plan: 'free' })
+    expect(await other.shared.budgets.read('team')).toEqual(await shared.budgets.read('team'))
+    expect(await other.shared.rateLimits.read('fair')).toEqual(await shared.rateLimits.read('fair'))
+  })
+
   it('does not put secrets into errors', () => {
     const attempt = (): unknown => parseConfiguration({ virtual_keys: [{ name: 5, value: SECRET }] })
     expect(attempt).toThrow('governance.virtual_keys[0].name')
@@ -139,7 +213,7 @@ describe('the configuration', () => {
   it('rejects a key that refers to an unknown record', async () => {
     const governance = createTestGovernance()
     const dangling = parseConfiguration({ virtual_keys: [{ name: 'a', value: SECRET, budget_id: 'none' }] })
-    await expect(applyConfiguration(dangling, governance)).rejects.toMatchObject({ details: { param: 'budget_id' } })
+    await expect(applyConfiguration(dangling, governance)).rejects.toMatchObject({ details: { param: 'budgetId' } })
   })
 })
 
@@ -147,9 +221,8 @@ it('generates an id for a shared record that is created without one', async () =
   const { store, clock, keyring, shared } = createTestGovernance()
   const runtime = { now: () => clock.at, uuid: () => 'new' }
   const records = createAdminRecords({ store, runtime, keyring, shared })
-  await records.budgets.create({ name: 'Team', max_limit: 0 })
+  await records.budgets.create({ name: 'Team', maxLimitUsd: 0 })
   expect(await shared.budgets.read('new')).toEqual({ id: 'new', name: 'Team', limit: { max: 0, every: '1M' } })
-  await records.rateLimits.create({ id: 'mine', token_max_limit: 3 })
+  await records.rateLimits.create({ id: 'mine', tokenMaxLimit: 3 })
   expect(await shared.rateLimits.read('mine')).toEqual({ id: 'mine', name: 'mine', tokens: { max: 3, every: '1h' } })
-  await expect(records.budgets.create(null)).rejects.toThrow('expected an object, such as')
 })

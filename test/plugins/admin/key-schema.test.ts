@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { parseKeyChange, parseNewKey } from '../../governance/test-governance.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
-import { parseKeyChange, parseNewKey } from '../../../src/plugins/admin/admin-input.ts'
 import { changeKey, makeKey } from '../../../src/plugins/admin/keyring.ts'
 import { effectiveRateLimits } from '../../../src/governance/virtual-key.ts'
 
@@ -160,7 +160,7 @@ describe('the request body that creates a key', () => {
   it('rejects a duration without a limit', () => {
     expect(catchError(() => makeKey(identity, parseNewKey({ name: 'app', token_reset_duration: '1d' })))).toMatchObject(
       {
-        details: { param: 'token_reset_duration' },
+        details: { param: 'tokenResetDuration' },
       },
     )
   })

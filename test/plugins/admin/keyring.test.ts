@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../src/core/errors.ts'
-import { parseKeyChange, parseNewKey } from '../../../src/plugins/admin/admin-input.ts'
 import { toListedKey, toKeyRecord } from '../../../src/plugins/admin/keyring.ts'
-import { NOON, createTestGovernance } from '../../governance/test-governance.ts'
+import { NOON, createTestGovernance, parseKeyChange, parseNewKey } from '../../governance/test-governance.ts'
 import { settled } from '../../support/result-or-error.ts'
 
 const SECRET = /^sk-bf-[0-9a-f-]{36}$/
@@ -46,12 +45,12 @@ describe('the keyring', () => {
     const there = createTestGovernance({ store: here.store, clock: here.clock })
     const { key, secret } = await here.keyring.create(parseNewKey({ name: 'app' }))
     expect(await there.lookup.find(secret)).toMatchObject({ active: true })
-    await here.keyring.update(key.id, parseKeyChange({ is_active: false }))
+    await here.keyring.update(key.id, parseKeyChange({ isActive: false }))
     expect(await here.lookup.find(secret)).toMatchObject({ active: false })
     expect(await there.lookup.find(secret)).toMatchObject({ active: true })
     here.clock.at += 2_000
     expect(await there.lookup.find(secret)).toMatchObject({ active: false })
-    await here.keyring.update(key.id, parseKeyChange({ is_active: true }))
+    await here.keyring.update(key.id, parseKeyChange({ isActive: true }))
     expect(await here.lookup.find(secret)).toMatchObject({ active: true })
     await here.keyring.remove(key.id)
     expect(await here.lookup.find(secret)).toBeUndefined()
@@ -104,7 +103,7 @@ describe('the keyring', () => {
     const { key, secret } = await slow.keyring.create(parseNewKey({ name: 'app' }))
     gate.wait = new Promise((resolve) => (open = resolve))
     const early = slow.lookup.find(secret)
-    const change = slow.keyring.update(key.id, parseKeyChange({ is_active: false }))
+    const change = slow.keyring.update(key.id, parseKeyChange({ isActive: false }))
     open()
     await Promise.all([early, change])
     expect(await slow.lookup.find(secret)).toMatchObject({ active: false })
@@ -117,7 +116,7 @@ describe('the keyring', () => {
     ['a record with unreadable limits', '{"budget":null}'],
   ])('rejects with overloaded if the stored record is %s', async (_label, text) => {
     const { keyring, store, clock } = createTestGovernance()
-    const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100 }))
+    const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budgetLimitCents: 100 }))
     await store.set(`key:${key.id}`, text)
     const other = createTestGovernance({ store, clock })
     await expect(settled(() => other.lookup.find(secret))).rejects.toMatchObject({ kind: 'overloaded' })
@@ -129,7 +128,7 @@ describe('the keyring', () => {
 
   it('rejects a record with a corrupt limit instead of ignoring the limit', async () => {
     const { keyring, lookup, store, clock } = createTestGovernance()
-    const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, plan: 'free' }))
+    const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budgetLimitCents: 100, plan: 'free' }))
     for (const damage of [
       { budget: { max: null, every: '1M' } },
       { budget: { max: 1, every: '2M' } },
@@ -165,7 +164,7 @@ describe('the keyring', () => {
   it.each(['unknown', '', '__proto__', '../key', 'a b', 'x'.repeat(1000)])('does not find the id %j', async (id) => {
     const { keyring } = createTestGovernance()
     await expect(settled(() => keyring.read(id))).rejects.toMatchObject({ kind: 'not-found' })
-    await expect(settled(() => keyring.update(id, parseKeyChange({ is_active: false })))).rejects.toMatchObject({
+    await expect(settled(() => keyring.update(id, parseKeyChange({ isActive: false })))).rejects.toMatchObject({
       kind: 'not-found',
     })
     await expect(settled(() => keyring.remove(id))).rejects.toMatchObject({ kind: 'not-found' })
@@ -176,8 +175,8 @@ describe('the keyring', () => {
     const { key } = await keyring.create(parseNewKey({ name: 'app' }))
     await Promise.all([
       keyring.update(key.id, parseKeyChange({ description: 'new' })),
-      keyring.update(key.id, parseKeyChange({ max_tokens: 5 })),
-      keyring.update(key.id, parseKeyChange({ budget_limit_cents: 7 })),
+      keyring.update(key.id, parseKeyChange({ maxTokens: 5 })),
+      keyring.update(key.id, parseKeyChange({ budgetLimitCents: 7 })),
     ])
     expect(await keyring.read(key.id)).toMatchObject({
       description: 'new',
@@ -188,29 +187,29 @@ describe('the keyring', () => {
 
   it('rejects a reference to a shared record that does not exist', async () => {
     const { keyring, shared } = createTestGovernance()
-    await expect(settled(() => keyring.create(parseNewKey({ name: 'app', budget_id: 'team' })))).rejects.toMatchObject({
+    await expect(settled(() => keyring.create(parseNewKey({ name: 'app', budgetId: 'team' })))).rejects.toMatchObject({
       kind: 'invalid-admin-request',
-      details: { param: 'budget_id' },
+      details: { param: 'budgetId' },
     })
     await shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow' })
-    const { key } = await keyring.create(parseNewKey({ name: 'app', rate_limit_id: 'slow' }))
-    await expect(settled(() => keyring.update(key.id, parseKeyChange({ budget_id: 'team' })))).rejects.toBeInstanceOf(
+    const { key } = await keyring.create(parseNewKey({ name: 'app', rateLimitId: 'slow' }))
+    await expect(settled(() => keyring.update(key.id, parseKeyChange({ budgetId: 'team' })))).rejects.toBeInstanceOf(
       GatewayError,
     )
     await shared.rateLimits.remove('slow')
-    expect(await keyring.update(key.id, parseKeyChange({ is_active: false }))).toMatchObject({ active: false })
+    expect(await keyring.update(key.id, parseKeyChange({ isActive: false }))).toMatchObject({ active: false })
   })
 
   it('accepts the key record as an update without changes', async () => {
     const { keyring } = createTestGovernance()
     const fields = {
       name: 'app',
-      budget_limit_cents: 5,
+      budgetLimitCents: 5,
       plan: 'free',
-      allowed_models: ['a/*'],
-      expires_at: '2027-01-01T00:00:00Z',
+      allowedModels: ['a/*'],
+      expiresAt: '2027-01-01T00:00:00Z',
     }
-    const { key } = await keyring.create(parseNewKey({ ...fields, provider_configs: [{ provider: 'a' }] }))
+    const { key } = await keyring.create(parseNewKey({ ...fields, providerConfigs: [{ provider: 'a' }] }))
     const shown = JSON.parse(JSON.stringify(toKeyRecord(key, 3))) as Record<string, unknown>
     const updated = await keyring.update(key.id, parseKeyChange(shown))
     expect(toKeyRecord(updated, 3)).toEqual(shown)
@@ -218,21 +217,21 @@ describe('the keyring', () => {
 
   it('formats a key as the admin API returns it', async () => {
     const { keyring } = createTestGovernance()
-    const { key } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 500 }))
+    const { key } = await keyring.create(parseNewKey({ name: 'app', budgetLimitCents: 500 }))
     expect(toListedKey(key, 12)).toEqual({
       id: key.id,
       name: 'app',
-      key_prefix: key.prefix,
-      is_active: true,
-      current_usage_cents: 12,
-      budget_limit_cents: 500,
+      keyPrefix: key.prefix,
+      isActive: true,
+      currentUsageCents: 12,
+      budgetLimitCents: 500,
     })
     expect(toKeyRecord(key, 0)).toMatchObject({
-      created_at: new Date(NOON).toISOString(),
-      budget_reset_duration: '1M',
-      rate_limit_requests: Number.MAX_SAFE_INTEGER,
-      rate_limit_tokens: Number.MAX_SAFE_INTEGER,
-      expires_at: null,
+      createdAt: new Date(NOON).toISOString(),
+      budgetResetDuration: '1M',
+      rateLimitRequests: Number.MAX_SAFE_INTEGER,
+      rateLimitTokens: Number.MAX_SAFE_INTEGER,
+      expiresAt: null,
     })
   })
 })
