@@ -8,9 +8,7 @@ import { extractive } from 'sluice/testing'
 const gateway = createGateway({
   providers: [extractive()],
   governance: {
-    virtualKeys: [
-      { name: 'example', valueSha256: 'ef3f816611c363e007952349195f6f79eddf0d39493e6a58922882a30f769782' },
-    ],
+    virtualKeys: [{ name: 'example', valueSha256: 'ef3f816611c363e007952349195f6f79eddf0d39493e6a58922882a30f769782' }],
   },
 })
 

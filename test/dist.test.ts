@@ -181,11 +181,9 @@ describe('the size', () => {
 
   // The goal is 220 KB.
   it('the bundle for Workers loads at most 235 KB, minified, with dependencies', async () => {
-    const { eager, lazy } = await bundle({ platform: 'browser', conditions: ['worker'], external: ['js-tiktoken/*'] })
+    const { eager } = await bundle({ platform: 'browser', conditions: ['worker'], external: ['js-tiktoken/*'] })
 
     expect(eager.length).toBeLessThanOrEqual(235_000)
-    // In the Dutch and the Indonesian texts.
-    expect(eager + lazy).not.toMatch(/Ongeldige|tidak valid/)
   })
 
   it('the bundle for a platform without Node imports no Node module', async () => {

@@ -661,7 +661,7 @@ describe('reports', () => {
     for (const model of ['__proto__', 'requests x', '\ud800', 'a b']) {
       await (await governance.ledger.reserve(key, quote(1, 1))).settle({ ...usage(1, 1), model })
     }
-    const { byModel: byModel, requests } = await governance.reports.usage(key)
+    const { byModel, requests } = await governance.reports.usage(key)
     expect(requests).toBe(4)
     expect(byModel.map((entry) => [entry.model, entry.requests])).toEqual([
       ['__proto__', 1],
