@@ -179,17 +179,19 @@ const positiveInteger = integerFrom(1)
 
 const checkEndpointFields = optionsOf({
   provider: expects('the name of a provider', (value) => typeof value === 'string'),
-  price: functionCheck('price(request) that returns dollars'),
-  finalPrice: functionCheck('finalPrice(request, answer) that returns dollars'),
+  priceUsd: functionCheck('priceUsd(request) that returns dollars'),
+  finalPriceUsd: functionCheck('finalPriceUsd(request, answer) that returns dollars'),
   free: checkFlag,
 })
 
 const checkEndpoint: OptionCheck = (value, path) => {
   const problem = checkEndpointFields(value, path)
   if (problem !== undefined) return problem
-  const { price, finalPrice, free } = value as PassthroughEndpoint
-  const isConsistent = price === undefined ? finalPrice === undefined : free !== true
-  return isConsistent ? undefined : { path, text: 'expected price or free, not both; finalPrice requires price.' }
+  const { priceUsd, finalPriceUsd, free } = value as PassthroughEndpoint
+  const isConsistent = priceUsd === undefined ? finalPriceUsd === undefined : free !== true
+  return isConsistent
+    ? undefined
+    : { path, text: 'expected priceUsd or free, not both; finalPriceUsd requires priceUsd.' }
 }
 
 const checkPassthrough: OptionCheck = optionsOf({
@@ -303,7 +305,7 @@ const checkGateway = optionsOf(
       fetch: functionCheck('fetch(url, init)'),
       stderr: functionCheck('stderr(line)'),
     }),
-  },
+  } satisfies Record<keyof GatewayOptions, OptionCheck>,
   ['providers'],
   'an object with at least one provider: createGateway({ providers: [openai()] })',
 )

@@ -162,12 +162,13 @@ export function optionsOf(
   checks: Readonly<Record<string, OptionCheck>>,
   required: readonly string[] = [],
   expected = 'an object with options',
+  noun: 'option' | 'field' = 'option',
 ): OptionCheck {
   return firstProblem(
     (value, path) => {
       const unknown = isJsonObject(value) && Object.keys(value).find((name) => !Object.hasOwn(checks, name))
       if (typeof unknown !== 'string') return undefined
-      return { path: fieldPath(path, unknown), text: unknownOptionText(unknown, Object.keys(checks)) }
+      return { path: fieldPath(path, unknown), text: unknownOptionText(unknown, Object.keys(checks), noun) }
     },
     fieldsOf(checks, required, expected),
   )

@@ -81,7 +81,7 @@ interface Dependencies {
 }
 
 export function createLocalEmbedder(options: LocalEmbedderOptions, dependencies: Dependencies): LocalEmbedder {
-  checkOptions('localEmbedder()', options, checkLocalEmbedder)
+  checkOptions('localEmbedder', options, checkLocalEmbedder)
   const { model, tokenizer, dimensions = 384, pooling = 'mean', maxTokens = 256, runtime, threads = 1 } = options
   const { timeoutMs = 30_000, maxQueuedTexts = 8192 } = options
   checkFile('model', model)
@@ -130,7 +130,7 @@ function checkFile(option: 'model' | 'tokenizer', path: string): void {
   try {
     accessSync(path, constants.R_OK)
   } catch (cause) {
-    const message = `localEmbedder(): ${option}: the file "${path}" cannot be read. Expected a file that you have downloaded. Check the path.`
+    const message = `localEmbedder: ${option}: the file "${path}" cannot be read. Expected a file that you have downloaded. Check the path.`
     throw new GatewayError('invalid-request', message, { param: option, cause })
   }
 }

@@ -29,7 +29,7 @@ export function startWorkerAt(url: URL, settings: WorkerSettings, onExit: () => 
     running = undefined
     worker.unref()
     if ('vectors' in reply) settled?.resolve(reply.vectors)
-    else settled?.reject(new Error(`localEmbedder(): ${reply.error}`))
+    else settled?.reject(new Error(`localEmbedder: ${reply.error}`))
   }
   const fail = (error: Error): void => {
     isStopped = true
@@ -41,7 +41,7 @@ export function startWorkerAt(url: URL, settings: WorkerSettings, onExit: () => 
   worker.on('messageerror', fail)
   worker.on('error', fail)
   worker.on('exit', (code) => {
-    if (!isStopped) fail(new Error(`localEmbedder(): the thread of the model ended with the exit code ${code}.`))
+    if (!isStopped) fail(new Error(`localEmbedder: the thread of the model ended with the exit code ${code}.`))
   })
   return {
     run: (texts) =>

@@ -1,5 +1,4 @@
-import { expectedText, GatewayError, unknownOptionText } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
+import { expects, GatewayError, integerFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
 import { isSafeId, type PageQuery } from './stored-records.ts'
 
 /** Selects a page of a list. */
@@ -14,27 +13,24 @@ const DEFAULT_PAGE_SIZE = 100
 
 const MAX_PAGE_SIZE = 1000
 
-export function parsePageQuery(query: PageOptions): PageQuery {
-  checkPageQuery(query)
-  const { limit = DEFAULT_PAGE_SIZE, after } = query
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE_SIZE) {
-    throw invalidFieldError('limit', `expected an integer from 1 to ${MAX_PAGE_SIZE}, got ${limit}.`)
-  }
-  if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
-    const shown = JSON.stringify(String(after).slice(0, 100))
-    throw invalidFieldError('after', `expected the id of the last record of the previous page, got ${shown}.`)
-  }
-  return after === undefined ? { limit } : { limit, after }
-}
+const checkQuery = optionsOf(
+  {
+    limit: integerFrom(1, MAX_PAGE_SIZE),
+    after: expects(
+      'the id of the last record of the previous page',
+      (value) => typeof value === 'string' && isSafeId(value),
+    ),
+  } satisfies Record<keyof PageOptions, OptionCheck>,
+  [],
+  'an object, such as { limit: 100 }',
+  'field',
+)
 
-function checkPageQuery(query: unknown): void {
-  if (!isJsonObject(query)) {
-    throw invalidFieldError('query', expectedText('an object, such as { limit: 100 }', query, 'value'))
-  }
-  const unknownName = Object.keys(query).find((name) => name !== 'limit' && name !== 'after')
-  if (unknownName !== undefined) {
-    throw invalidFieldError(unknownName, unknownOptionText(unknownName, ['limit', 'after'], 'field'))
-  }
+export function parsePageQuery(query: PageOptions): PageQuery {
+  const problem = checkQuery(query, '')
+  if (problem !== undefined) throw invalidFieldError(problem.path || 'query', problem.text)
+  const { limit = DEFAULT_PAGE_SIZE, after } = query
+  return after === undefined ? { limit } : { limit, after }
 }
 
 export function invalidFieldError(param: string, text: string): GatewayError {

@@ -60,7 +60,7 @@ export const checkCircuitBreaker: OptionCheck = optionsOf({
   windowMs: numberFrom(1000, 3_600_000),
   openMs: numberFrom(1000, 3_600_000),
   probesPerSecond: numberFrom(1, 1000),
-})
+} satisfies Record<keyof CircuitBreakerOptions, OptionCheck>)
 
 /** @param given `false` opens no circuit. */
 export function createCircuitBreaker(given: false | CircuitBreakerOptions = {}): CircuitBreaker {

@@ -129,7 +129,7 @@ describe('the options', () => {
     [{ poolin: 'cls' }, 'poolin: there is no such option. Did you mean pooling?'],
     [{ runtime: 'onnx' }, 'runtime: expected "onnxruntime-node" or "onnxruntime-web", got "onnx".'],
   ])('are checked: %j', (options, message) => {
-    expect(() => create(options as Partial<LocalEmbedderOptions>)).toThrow(`localEmbedder(): ${message}`)
+    expect(() => create(options as Partial<LocalEmbedderOptions>)).toThrow(`localEmbedder: ${message}`)
   })
 })
 

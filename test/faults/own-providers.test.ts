@@ -152,9 +152,9 @@ describe('a stream that throws when it is aborted', () => {
 
 describe.each([
   ['as it comes', {}],
-  ['when it is whole', { finalPrice: () => 0.01 }],
+  ['when it is whole', { finalPriceUsd: () => 0.01 }],
 ])('an answer without an end that is forwarded %s', (_, fields) => {
-  const images = { provider: 'own', price: () => 0.01, ...fields }
+  const images = { provider: 'own', priceUsd: () => 0.01, ...fields }
   const body = { model: 'own/model' }
 
   /** Sends one byte and ignores signal and timeouts. */

@@ -70,7 +70,7 @@ beforeAll(async () => {
     ],
     headers: { margin: false },
     margin: 3.25,
-    passthrough: { images: { price }, audio: { price } },
+    passthrough: { images: { priceUsd: price }, audio: { priceUsd: price } },
     cache: {},
     savings: { thresholdTokens: { vanishing: 500, recursive: 500, family: 500 } },
     key: { name: 'caller' },

@@ -80,7 +80,7 @@ export const checkCache: OptionCheck = optionsOf({
   answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
   verifyHit: functionCheck('verifyHit(query, entry, call)'),
   timeoutMs: expects('a number of milliseconds above 0', (value) => isWithin(value, Infinity)),
-})
+} satisfies Record<keyof Omit<SemanticCacheOptions, 'runtime' | 'pause'>, OptionCheck>)
 
 function isWithin(value: unknown, max: number): boolean {
   return typeof value === 'number' && value > 0 && value <= max

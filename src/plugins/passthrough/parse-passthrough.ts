@@ -13,7 +13,7 @@ import type { Authenticated, ResolvedModel } from '../../kernel/exchange.ts'
 import { readBytes, checkHeaders } from '../../kernel/parse-request.ts'
 import type { Services } from '../../kernel/services.ts'
 
-/** The request as passed to `price` and `finalPrice`. */
+/** The request as passed to `priceUsd` and `finalPriceUsd`. */
 export interface PassthroughRequest {
   /** The path, such as `/v1/images/generations`. */
   readonly path: string
@@ -36,16 +36,16 @@ export interface PassthroughEndpoint {
   readonly provider?: string
   /**
    * Returns the maximum price of a POST request, in dollars. Other requests are not billed. The price times the margin
-   * is reserved before the request is sent, and is billed after the answer unless `finalPrice` returns less. If the
+   * is reserved before the request is sent, and is billed after the answer unless `finalPriceUsd` returns less. If the
    * price is not a finite number above 0, the request is rejected with 400. Return NaN to refuse a request.
    */
-  readonly price?: (request: PassthroughRequest) => number
+  readonly priceUsd?: (request: PassthroughRequest) => number
   /**
-   * Returns the price of a request from its JSON answer, in dollars. Amounts above `price` are not billed. Other answers
-   * are billed at `price`. @default `price`
+   * Returns the price of a request from its JSON answer, in dollars. Amounts above `priceUsd` are not billed. Other answers
+   * are billed at `priceUsd`. @default `priceUsd`
    */
-  readonly finalPrice?: (request: PassthroughRequest, answer: JsonObject) => number
-  /** True if the vendor charges nothing. Without `free` and `price`, keys with a budget are rejected. @default false */
+  readonly finalPriceUsd?: (request: PassthroughRequest, answer: JsonObject) => number
+  /** True if the vendor charges nothing. Without `free` and `priceUsd`, keys with a budget are rejected. @default false */
   readonly free?: boolean
 }
 
@@ -276,16 +276,16 @@ function maxPriceOf(
 ): NanoUsd {
   if (endpoint?.free === true) return ZERO
   const hasBudget = key.budget !== undefined || key.budgetId !== undefined
-  if (endpoint?.price === undefined && hasBudget) {
-    const message = `This key has a budget, and /v1/${name} has no price. Use a key without a budget, or ask the operator to set passthrough.${name}.price or free.`
+  if (endpoint?.priceUsd === undefined && hasBudget) {
+    const message = `This key has a budget, and /v1/${name} has no price. Use a key without a budget, or ask the operator to set passthrough.${name}.priceUsd or free.`
     throw new GatewayError('model-not-allowed', message, { code: 'price_unknown' })
   }
-  if (endpoint?.price === undefined || method !== 'POST') return ZERO
-  const price = priceOf(name, endpoint.price, request, log)
+  if (endpoint?.priceUsd === undefined || method !== 'POST') return ZERO
+  const price = priceOf(name, endpoint.priceUsd, request, log)
   if (price > ZERO) return price
   throw new GatewayError(
     'invalid-request',
-    `The price of this request cannot be determined, so the request was not sent. Check the fields that change the price, such as model and n, or ask the operator to check passthrough.${name}.price.`,
+    `The price of this request cannot be determined, so the request was not sent. Check the fields that change the price, such as model and n, or ask the operator to check passthrough.${name}.priceUsd.`,
     { code: 'price_unknown' },
   )
 }
@@ -293,7 +293,7 @@ function maxPriceOf(
 /** Returns 0 if the price is not a finite number above 0. Fields such as `n: 0` must not make a paid request free. */
 function priceOf(
   name: PassthroughName,
-  price: NonNullable<PassthroughEndpoint['price']>,
+  price: NonNullable<PassthroughEndpoint['priceUsd']>,
   request: PassthroughRequest,
   log: Services['log'],
 ): NanoUsd {
@@ -301,7 +301,7 @@ function priceOf(
     const dollars = price(request)
     return Number.isFinite(dollars) && dollars > 0 ? fromDollars(dollars) : ZERO
   } catch (cause) {
-    log.failure(`passthrough.${name}.price failed; the request was refused`, cause)
+    log.failure(`passthrough.${name}.priceUsd failed; the request was refused`, cause)
     return ZERO
   }
 }

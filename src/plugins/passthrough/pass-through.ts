@@ -41,7 +41,7 @@ export async function passThrough(
     throw error
   })
   const mustReadAnswer =
-    target.onAnswer !== undefined || (request.endpoint.finalPrice !== undefined && isJson(vendorAnswer))
+    target.onAnswer !== undefined || (request.endpoint.finalPriceUsd !== undefined && isJson(vendorAnswer))
   const answered = { exchange, request, vendorAnswer, services }
   return mustReadAnswer ? sendCompleteAnswer(answered, target) : sendStream(answered)
 }
@@ -136,18 +136,18 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
   return undefined
 }
 
-/** Bills the reserved price if `finalPrice` fails, because the vendor has charged for the answer. */
+/** Bills the reserved price if `finalPriceUsd` fails, because the vendor has charged for the answer. */
 function priceOfAnswer(
   { endpoint, request, maxPrice }: ParsedPassthrough,
   answer: JsonObject,
   { log }: Services,
 ): NanoUsd {
   try {
-    const dollars = endpoint.finalPrice?.(request, answer) ?? NaN
+    const dollars = endpoint.finalPriceUsd?.(request, answer) ?? NaN
     const price = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : maxPrice
     return price < maxPrice ? price : maxPrice
   } catch (cause) {
-    log.failure('finalPrice failed; the maximum price was billed', cause)
+    log.failure('finalPriceUsd failed; the maximum price was billed', cause)
     return maxPrice
   }
 }

@@ -22,4 +22,4 @@ export const checkStreams: OptionCheck = optionsOf({
   entries: positiveInteger,
   bytes: positiveInteger,
   maxBytesPerStream: positiveInteger,
-})
+} satisfies Record<keyof StreamsOptions, OptionCheck>)

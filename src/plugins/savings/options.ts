@@ -119,7 +119,7 @@ export const checkSavings: OptionCheck = optionsOf({
   keep: numberFrom(0, 1),
   shadowShare: numberFrom(0, 1),
   promptCache: checkFlag,
-})
+} satisfies Record<keyof SavingsOptions, OptionCheck>)
 
 export interface SavingsDependencies {
   readonly store: Store

@@ -71,10 +71,11 @@ describe('an endpoint that is not open', () => {
 
   it.each([
     [{ image: {} }, 'passthrough.image: there is no such option. Did you mean images?'],
-    [{ images: { prices: () => 1 } }, 'images.prices: there is no such option. Did you mean price?'],
-    [{ images: { price: 1 } }, 'images.price: expected a function price(request) that returns dollars, got 1'],
-    [{ images: { price: () => 1, free: true } }, 'images: expected price or free, not both'],
-    [{ images: { finalPrice: () => 1 } }, 'images: expected price or free, not both'],
+    [{ images: { prices: () => 1 } }, 'images.prices: there is no such option. Did you mean priceUsd?'],
+    [{ images: { price: () => 1 } }, 'images.price: there is no such option. Did you mean priceUsd?'],
+    [{ images: { priceUsd: 1 } }, 'images.priceUsd: expected a function priceUsd(request) that returns dollars, got 1'],
+    [{ images: { priceUsd: () => 1, free: true } }, 'images: expected priceUsd or free, not both'],
+    [{ images: { finalPriceUsd: () => 1 } }, 'images: expected priceUsd or free, not both'],
   ])('is an error at the start as %j', (passthrough, message) => {
     expect(() => createGateway({ providers: [extractive()], passthrough: passthrough as Passthrough })).toThrow(message)
   })
@@ -200,7 +201,7 @@ describe('headers', () => {
   })
 
   it('state the bill of the answer', async () => {
-    const stage = await start({ images: { provider: 'chat', price: () => 0.04 } })
+    const stage = await start({ images: { provider: 'chat', priceUsd: () => 0.04 } })
     const { headers } = await post(stage, '/v1/images/generations')
 
     expect(headers['x-svc-actual-cost']).toBe('$0.040000')
@@ -212,7 +213,7 @@ describe('headers', () => {
 describe('a rejection by the vendor', () => {
   it('keeps its status and message, without the secrets of the gateway, and is not billed', async () => {
     const stage = await start(
-      { images: { provider: 'chat', price: () => 0.04 } },
+      { images: { provider: 'chat', priceUsd: () => 0.04 } },
       {
         reply: () => ({
           kind: 'failure',
@@ -240,7 +241,7 @@ describe('a rejection by the vendor', () => {
     [429, { kind: 'failure', status: 429, headers: { 'retry-after': '7' } }],
     [503, { kind: 'failure', status: 503 }],
   ])('is answered with %i after one call, and is not billed', async (status, reply) => {
-    const stage = await start({ images: { provider: 'chat', price: () => 0.04 } }, { reply: () => reply })
+    const stage = await start({ images: { provider: 'chat', priceUsd: () => 0.04 } }, { reply: () => reply })
 
     expect((await post(stage, '/v1/images/generations')).status).toBe(status)
     expect(stage.upstream.requests).toHaveLength(1)
@@ -270,7 +271,7 @@ describe('the key', () => {
   })
 
   it('is counted in the metrics', async () => {
-    const stage = await start({ images: { provider: 'chat', price: () => 0.04 } })
+    const stage = await start({ images: { provider: 'chat', priceUsd: () => 0.04 } })
     await post(stage, '/v1/images/generations')
 
     expect(stage.gateway.metrics.summary()).toMatchObject({
@@ -280,7 +281,7 @@ describe('the key', () => {
   })
 
   it('is recorded in the audit trail, rejected requests included', async () => {
-    const stage = await start({ images: { provider: 'chat', price: () => 0.04 } })
+    const stage = await start({ images: { provider: 'chat', priceUsd: () => 0.04 } })
     await post(stage, '/v1/images/generations')
     await post(stage, '/v1/audio/speech')
 
@@ -364,7 +365,7 @@ describe('the budget', () => {
 
   it('is billed the price times the margin, and rejects requests that it does not cover', async () => {
     const price = ({ fields }: { readonly fields: object }) => 0.02 * Number('n' in fields ? fields.n : 1)
-    const stage = await start({ images: { provider: 'chat', price } }, { key: KEY })
+    const stage = await start({ images: { provider: 'chat', priceUsd: price } }, { key: KEY })
 
     expect((await post(stage, '/v1/images/generations', { ...IMAGE, n: 2 })).status).toBe(200)
     expect(await spent(stage)).toBe(0.08)
@@ -373,7 +374,7 @@ describe('the budget', () => {
   })
 
   it('is not exceeded by parallel requests', async () => {
-    const stage = await start({ images: { provider: 'chat', price: () => 0.02 } }, { key: KEY })
+    const stage = await start({ images: { provider: 'chat', priceUsd: () => 0.02 } }, { key: KEY })
     const replies = await Promise.all(Array.from({ length: 8 }, () => post(stage, '/v1/images/generations')))
 
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(2)
@@ -382,7 +383,10 @@ describe('the budget', () => {
 
   it('is billed the final price, and no more than the price', async () => {
     const finalPrice = (_: unknown, { usage }: { readonly usage?: unknown }) => Number(usage)
-    const stage = await start({ images: { provider: 'chat', price: () => 0.04, finalPrice } }, { key: KEY })
+    const stage = await start(
+      { images: { provider: 'chat', priceUsd: () => 0.04, finalPriceUsd: finalPrice } },
+      { key: KEY },
+    )
 
     stage.upstream.reply = () => ({ kind: 'json', value: { usage: 0.01 } })
     const { headers } = await post(stage, '/v1/images/generations')
@@ -396,7 +400,10 @@ describe('the budget', () => {
     const finalPrice = (): number => {
       throw new TypeError('no usage')
     }
-    const stage = await start({ images: { provider: 'chat', price: () => 0.02, finalPrice } }, { key: KEY })
+    const stage = await start(
+      { images: { provider: 'chat', priceUsd: () => 0.02, finalPriceUsd: finalPrice } },
+      { key: KEY },
+    )
 
     expect((await post(stage, '/v1/images/generations')).body).toEqual({ ok: true })
     expect(await spent(stage)).toBe(0.04)
@@ -412,12 +419,12 @@ describe('the budget', () => {
     ['a list', []],
     ['undefined', undefined],
   ])('is not changed by a price that is %s: the request is rejected and not sent', async (_, price) => {
-    const stage = await start({ images: { provider: 'chat', price: () => price as number } }, { key: KEY })
+    const stage = await start({ images: { provider: 'chat', priceUsd: () => price as number } }, { key: KEY })
     const reply = await post(stage, '/v1/images/generations')
 
     expectErrorResponse(reply, { status: 400, type: 'invalid_request_error' })
     expect(reply.error).toMatchObject({ code: 'price_unknown' })
-    expect(reply.error['message']).toContain('passthrough.images.price')
+    expect(reply.error['message']).toContain('passthrough.images.priceUsd')
     expect(stage.upstream.requests).toEqual([])
     expect(await spent(stage)).toBe(0)
   })
@@ -429,19 +436,19 @@ describe('the budget', () => {
     }
     const lines: JsonObject[] = []
     const log = (line: object): void => void lines.push(line as JsonObject)
-    const stage = await start({ images: { provider: 'chat', price } }, { key: KEY, log })
+    const stage = await start({ images: { provider: 'chat', priceUsd: price } }, { key: KEY, log })
 
     expectErrorResponse(await post(stage, '/v1/images/generations', { ...IMAGE, size: 7 }), {
       status: 400,
       type: 'invalid_request_error',
     })
-    expect(JSON.stringify(lines)).toContain('passthrough.images.price failed')
+    expect(JSON.stringify(lines)).toContain('passthrough.images.priceUsd failed')
     expect(stage.upstream.requests).toEqual([])
   })
 
   it('is billed for a request whose caller disconnects', async () => {
     const { opened, open } = gate()
-    const stage = await start({ images: { provider: 'chat', price: () => 0.02 } }, { key: KEY })
+    const stage = await start({ images: { provider: 'chat', priceUsd: () => 0.02 } }, { key: KEY })
     stage.upstream.reply = async () => {
       await opened
       return { kind: 'json', value: {} }
@@ -799,7 +806,7 @@ describe('files', () => {
 
   it('without an id are a 502, and are not billed', async () => {
     const stage = await start(
-      { files: { provider: 'chat', price: () => 0.01 } },
+      { files: { provider: 'chat', priceUsd: () => 0.01 } },
       { reply: () => ({ kind: 'json', value: { id: '../x' } }) },
     )
 
