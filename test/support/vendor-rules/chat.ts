@@ -6,6 +6,7 @@ import {
   missingInOrder,
   objectsIn,
   reordered,
+  repeatedIds,
   textOf,
   typeOf,
   type Violations,
@@ -36,13 +37,18 @@ export function chatViolations(before: JsonObject, after: JsonObject): Violation
     ...(question === undefined ? [] : missingInOrder([textOf(question)], sentTexts, 'the last user message')),
     ...reordered(received.map(textOf), sentTexts),
     ...sent.flatMap((message) => changedMessage(message, received)),
+    ...repeatedIds(
+      sent.flatMap(({ tool_calls: calls }) => objectsIn(calls)),
+      'id',
+    ),
+    ...repeatedIds(sent, 'tool_call_id'),
     ...sent.filter(isEmpty).map((message) => `a message is empty: ${textOf(message)}`),
   ]
 }
 
 function isEmpty({ role, content, tool_calls: calls, function_call: call, audio }: JsonObject): boolean {
   if (role === 'assistant' && (calls !== undefined || call !== undefined || audio !== undefined)) return false
-  return content === undefined || content === null || (Array.isArray(content) && content.length === 0)
+  return content === undefined || content === null || content === '' || (Array.isArray(content) && content.length === 0)
 }
 
 function callIdsOf({ role, tool_calls: calls }: JsonObject): readonly string[] {

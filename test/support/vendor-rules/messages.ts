@@ -6,6 +6,7 @@ import {
   missingInOrder,
   objectsIn,
   reordered,
+  repeatedIds,
   textOf,
   typeOf,
   type Violations,
@@ -68,9 +69,26 @@ export function messagesViolations(before: JsonObject, after: JsonObject): Viola
     ...reordered(receivedBlocks.filter(isIdentified).map(textOf), sentBlocks.filter(isIdentified).map(textOf)),
     ...sentBlocks.flatMap((block) => changedBlock(block, receivedBlocks)),
     ...changedReasoning(received, sent),
-    ...(sentBlocks.filter((block) => block['cache_control'] !== undefined).length > 4 ? ['more than 4 markers'] : []),
+    ...markerViolations(after),
+    ...repeatedIds(sentBlocks, 'id'),
   ]
 }
+
+/** At most four markers in the whole request, none on reasoning or an empty text. */
+export function markerViolations(body: JsonObject): Violations {
+  const blocks = [body['system'], body['tools'], ...objectsIn(body['messages']).map(({ content }) => content)].flatMap(
+    blocksIn,
+  )
+  const marked = blocks.flatMap((block) => [block, ...objectsIn(block['content'])]).filter(isMarked)
+  const isInvalid = (block: JsonObject): boolean =>
+    typeOf(block).endsWith('thinking') || (typeOf(block) === 'text' && String(block['text']).trim() === '')
+  return [
+    ...(marked.length + (isMarked(body) ? 1 : 0) > 4 ? ['more than 4 markers'] : []),
+    ...marked.filter(isInvalid).map((block) => `a ${typeOf(block)} block must not have a marker`),
+  ]
+}
+
+const isMarked = (value: JsonObject): boolean => value['cache_control'] !== undefined
 
 const isIdentified = (block: JsonObject): boolean => /use$|thinking$|result$/.test(typeOf(block))
 

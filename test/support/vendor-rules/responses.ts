@@ -6,6 +6,7 @@ import {
   missingInOrder,
   objectsIn,
   reordered,
+  repeatedIds,
   textOf,
   typeOf,
   type Violations,
@@ -57,6 +58,12 @@ export function responsesViolations(before: JsonObject, after: JsonObject): Viol
     ...sent.flatMap((item) => changedItem(item, received)),
     ...looseReasoning(received, sent),
     ...missingApprovals(sent),
+    ...repeatedIds(sent, 'id'),
+    ...repeatedIds(
+      sent.filter((item) => CALLS.test(kindOf(item))),
+      'call_id',
+    ),
+    ...emptyMessages(sent),
   ]
 }
 
@@ -102,6 +109,12 @@ function looseReasoning(received: readonly JsonObject[], sent: readonly JsonObje
       found.push(`an item lost its reasoning: ${textOf(item).slice(0, 100)}`)
   }
   return found
+}
+
+function emptyMessages(sent: readonly JsonObject[]): Violations {
+  return sent
+    .filter((item) => isMessage(item) && (item['content'] === '' || blocksIn(item['content']).length === 0))
+    .map((item) => `a message is empty: ${textOf(item)}`)
 }
 
 function missingApprovals(sent: readonly JsonObject[]): Violations {

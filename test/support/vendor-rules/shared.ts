@@ -27,6 +27,17 @@ export function changedFields(before: JsonObject, after: JsonObject, conversatio
     .map((name) => `the field ${name} is changed`)
 }
 
+/** An id names one element. */
+export function repeatedIds(elements: readonly JsonObject[], field: string): Violations {
+  const seen = new Set<Json>()
+  return elements.flatMap(({ [field]: id }) => {
+    if (typeof id !== 'string') return []
+    const isRepeated = seen.has(id)
+    seen.add(id)
+    return isRepeated ? [`the ${field} ${id} is sent twice`] : []
+  })
+}
+
 /** `values` must occur in `sent`, in this order. */
 export function missingInOrder(values: readonly string[], sent: readonly string[], what: string): Violations {
   let from = 0
