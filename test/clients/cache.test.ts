@@ -115,6 +115,30 @@ describe('tier 1 over a real port', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
+  it('keeps the answers to prompts that a header may shorten apart', async () => {
+    const { url, secret } = await stage()
+    const send = async (headers: Readonly<Record<string, string>>): Promise<string | null> => {
+      const response = await fetch(`${url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json', ...headers },
+        body: JSON.stringify(ask('What is a sluice?')),
+      })
+      await response.text()
+      return response.headers.get('x-svc-cache')
+    }
+    const ways = [
+      { 'x-savings-level': 'extreme' },
+      { 'x-savings-level': 'off' },
+      { 'x-vanishing-context': 'true' },
+      { 'x-svc-rlm': 'true' },
+      {},
+    ]
+
+    for (const headers of ways) expect(await send(headers)).toBe('MISS')
+    for (const headers of ways) expect(await send(headers)).toBe('HIT')
+    expect(await send({ 'x-savings-level': ' Extreme', 'x-vanishing-context': 'false' })).toBe('HIT')
+  })
+
   it('answers a repeated question from memory, without an upstream call and free of charge', async () => {
     const { openai, upstream } = await stage()
     const first = await openai.chat.completions.create(ask('What is a sluice?')).withResponse()

@@ -1,4 +1,5 @@
 import { sha256 } from '#hash'
+import { hasFlag, type HttpRequest } from '../../core/http.ts'
 import { digestWithPauses, longBlockDigests } from '../../core/cache.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { type CacheMiss, type CacheQuery, createSemanticCache, type SemanticCache } from './semantic-cache.ts'
@@ -71,7 +72,7 @@ function lookUp(
     prompt,
     keyId: key.id,
     modelName: resolved.name,
-    headers: answerHeadersOf(request, resolved.routes[0].provider),
+    headers: answerHeadersOf(request, resolved.routes[0].provider) + (reserved.isSteered ? shorteningOf(request) : ''),
     directives: readCacheDirectives((name) => request.header(name)),
     cancellation,
     requestId: id,
@@ -84,6 +85,13 @@ function lookUp(
     if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, services), spent: answer.spent }
     return join(reserved, answer, answerCache, services)
   })
+}
+
+/** An answer to a shortened prompt may lack what was left out, so that a caller who asks for more must not get it. */
+function shorteningOf(request: Pick<HttpRequest, 'header'>): string {
+  const level = request.header('x-savings-level')?.trim().toLowerCase() ?? ''
+  const tiers = (['x-vanishing-context', 'x-svc-rlm'] as const).filter((name) => hasFlag(request, name))
+  return [level, ...tiers].join(' ').trim()
 }
 
 async function peek(
