@@ -141,7 +141,7 @@ const isRewritten = ({ strategy }: Sent): boolean => !strategy.startsWith('Passt
 interface Way {
   readonly name: string
   readonly tokens: number
-  readonly savings?: NonNullable<GatewayOptions['savings']>
+  readonly savings?: Exclude<GatewayOptions['savings'], false | undefined>
   readonly headers?: Readonly<Record<string, string>>
 }
 
