@@ -40,8 +40,8 @@ import {
   checkGatewayOptions,
   createRuntime,
   DEFAULT_LIMITS,
-  DEFAULT_POLICIES,
   DEFAULT_TIMEOUTS,
+  policiesOf,
   type GatewayOptions,
 } from './options.ts'
 import { createModelDirectory } from './providers/catalog.ts'
@@ -138,8 +138,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const requestLog = createRequestLog(options.log, options.runtime?.stderr)
   const log = createEventLog(requestLog, runtime)
   if (store.local === true) log.warning(LOCAL_STORE_WARNING)
-  const policies = withDefaults(DEFAULT_POLICIES, options.policies)
-  const servesWithoutStore = policies.storeFailure === 'allow'
+  const policies = policiesOf(options)
+  const servesWithoutStore = policies.onStoreFailure === 'allow'
   const governance = createGovernance(options.governance, {
     store,
     runtime,

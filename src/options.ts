@@ -91,17 +91,16 @@ export const DEFAULT_LIMITS: Limits = {
   heartbeatMs: 15_000,
 }
 
-export const DEFAULT_POLICIES: Policies = {
-  vendorTools: 'reserve',
-  surcharges: 'refuse',
-  untranslatableFields: 'refuse',
-  storeFailure: 'refuse',
+export function policiesOf(options: Partial<Policies>): Policies {
+  const { vendorTools = 'reserve', surcharges = 'refuse' } = options
+  const { onUntranslatable = 'refuse', onStoreFailure = 'refuse' } = options
+  return { vendorTools, surcharges, onUntranslatable, onStoreFailure }
 }
 
 export const DEFAULT_TIMEOUTS: Timeouts = { connectMs: 10_000, firstByteMs: 120_000, idleMs: 60_000, totalMs: 600_000 }
 
 /** Options for `createGateway()`. Unknown options are rejected. */
-export interface GatewayOptions {
+export interface GatewayOptions extends Partial<Policies> {
   /** The upstreams, such as `openai()`. At least one. */
   readonly providers: readonly Provider[]
   /** Stores keys, budgets, usage and audit records. @default memoryStore(), which keeps them in memory only */
@@ -155,8 +154,6 @@ export interface GatewayOptions {
   readonly publicUrl?: string | undefined
   /** Limits on requests. */
   readonly limits?: Partial<Limits>
-  /** How to handle requests that the gateway cannot price, translate or account for exactly. */
-  readonly policies?: Partial<Policies>
   /** Vendor endpoints to forward without translation. See docs/passthrough.md. @default none */
   readonly passthrough?: PassthroughOptions
   /** In milliseconds. @default { connectMs: 10_000, firstByteMs: 120_000, idleMs: 60_000, totalMs: 600_000 } */
@@ -283,12 +280,10 @@ const checkGateway = optionsOf(
       maxTemperature: numberFrom(0, 2),
       heartbeatMs: positiveInteger,
     }),
-    policies: optionsOf({
-      vendorTools: oneOf('reserve', 'refuse', 'allow'),
-      surcharges: oneOf('refuse', 'allow'),
-      untranslatableFields: oneOf('refuse', 'drop'),
-      storeFailure: oneOf('refuse', 'allow'),
-    }),
+    vendorTools: oneOf('reserve', 'refuse', 'allow'),
+    surcharges: oneOf('refuse', 'allow'),
+    onUntranslatable: oneOf('refuse', 'drop'),
+    onStoreFailure: oneOf('refuse', 'allow'),
     passthrough: checkPassthrough,
     timeouts: optionsOf({
       connectMs: milliseconds,

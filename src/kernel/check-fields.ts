@@ -50,7 +50,7 @@ function refuseAudio({ messages }: Prompt, isNative: boolean): void {
   const index = messages.findIndex(({ parts }) => parts.some((part) => isAudio(part, isNative)))
   if (index === -1) return
   const param = `messages[${index}]`
-  const message = `${param} contains audio, which vendors bill above the price of text. Send its transcript, or ask the operator to set policies.surcharges.`
+  const message = `${param} contains audio, which vendors bill above the price of text. Send its transcript, or ask the operator to set surcharges.`
   throw new GatewayError('invalid-request', message, { param })
 }
 

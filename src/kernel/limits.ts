@@ -60,13 +60,13 @@ export interface Policies {
    * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
    * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'
    */
-  readonly untranslatableFields: 'refuse' | 'drop'
+  readonly onUntranslatable: 'refuse' | 'drop'
   /**
    * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
    * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
    * and bills them when the store is available again. See docs/operating.md for exceptions. @default 'refuse'
    */
-  readonly storeFailure: 'refuse' | 'allow'
+  readonly onStoreFailure: 'refuse' | 'allow'
 }
 
 export interface RequestBodyLimits extends BodyLimits {

@@ -23,7 +23,7 @@ export async function createTranslation(
   const targetOf = ({ provider, model }: Route): PortableTarget => ({
     dialect: provider.dialect,
     model: rejectsSampling(provider, planned.request) ? { ...model, rejectsSamplingParameters: true } : model,
-    isLossy: policies.untranslatableFields === 'drop',
+    isLossy: policies.onUntranslatable === 'drop',
   })
   const translate: Translate = (prompt, route) => portablePrompt(prompt, targetOf(route))
   const [first] = planned.resolved.routes

@@ -154,7 +154,7 @@ describe('settings that a model of another format does not support', () => {
         openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models }),
       ],
       limits: { maxTemperature: 2 },
-      policies: { untranslatableFields },
+      onUntranslatable: untranslatableFields,
     })
     const path = 'max_tokens' in fields ? 'messages' : 'chat/completions'
     const answered = await fetch(`${url}/v1/${path}`, {
@@ -186,7 +186,7 @@ describe('settings that a model of another format does not support', () => {
     expect(await twoVendors({ model, ...fields })).toMatchObject({ status: 200, sent: expected, ignored })
   })
 
-  it('are rejected by default, and are dropped and listed with untranslatableFields: drop', async () => {
+  it('are rejected by default, and are dropped and listed with onUntranslatable: drop', async () => {
     const fields = {
       model: 'anthropic/plain',
       logprobs: true,

@@ -269,7 +269,7 @@ describe('vendor tools', () => {
   })
 
   it.each(works)('is refused with vendorTools: refuse: %s', async (_, path, body) => {
-    const stage = await start({}, { policies: { vendorTools: 'refuse' } })
+    const stage = await start({}, { vendorTools: 'refuse' })
     expectErrorResponse(await sendRequest(stage, body, { path }), {
       status: 403,
       type: 'permission_error',
@@ -280,7 +280,7 @@ describe('vendor tools', () => {
   })
 
   it.each(works)('is billed in full with vendorTools: allow: %s', async (_, path, body) => {
-    const stage = await start({ budget_limit_cents: 5 }, { policies: { vendorTools: 'allow' } })
+    const stage = await start({ budget_limit_cents: 5 }, { vendorTools: 'allow' })
     expect((await sendRequest(stage, body, { path })).status).toBe(200)
     expect(await stage.store.spent('budget')).toBeGreaterThan(VENDOR_READING * 1000)
   })
@@ -328,7 +328,7 @@ describe('a field that chooses a higher price', () => {
   })
 
   it.each(fields)('is sent where the operator allows it: %s', async (_, { path, body }, field) => {
-    const stage = await start({}, { policies: { surcharges: 'allow' } })
+    const stage = await start({}, { surcharges: 'allow' })
     expect((await sendRequest(stage, { ...body, ...field }, { path })).status).toBe(200)
     expect(callCount(stage)).toBe(1)
   })
@@ -374,7 +374,7 @@ describe('audio input, which vendors bill above the price of text', () => {
   })
 
   it('is sent where the operator allows it', async () => {
-    const stage = await start({}, { policies: { surcharges: 'allow' } })
+    const stage = await start({}, { surcharges: 'allow' })
     for (const body of bodies) expect((await sendRequest(stage, body)).status).toBe(200)
     expect(callCount(stage)).toBe(2)
   })
@@ -428,7 +428,7 @@ describe('a model that the vendor may choose instead, whose tokens it does not r
     for (const models of [['cheap'], ['cheap', 'large'], ['vendor/cheap'], []]) {
       expect((await sendRequest(stage, { ...CHAT.body, models })).status).toBe(200)
     }
-    const lax = await startVendor({ policies: { surcharges: 'allow' } })
+    const lax = await startVendor({ surcharges: 'allow' })
     for (const field of [{ models: ['dear', 'unknown'] }, { preset: 'best' }]) {
       expect((await sendRequest(lax, { ...CHAT.body, ...field })).status).toBe(200)
     }

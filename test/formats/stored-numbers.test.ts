@@ -23,7 +23,7 @@ async function start(): Promise<{ readonly stage: Stage; readonly vendor: Upstre
   const models = [{ id: 'm', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const options = { baseUrl: vendor.baseUrl, apiKey: 'sk-upstream-secret', models }
   const stage = await startStage({
-    policies: { untranslatableFields: 'drop' },
+    onUntranslatable: 'drop',
     providers: [
       openaiCompatible({ name: 'native', ...options, responses: true }),
       openaiCompatible({ name: 'plain', ...options }),

@@ -172,7 +172,7 @@ it(`${BODIES} bodies of mixed fields on one budget are billed what the vendor bi
   const at = (stage = await startStage({
     store,
     margin: MARGIN,
-    policies: { untranslatableFields: 'drop' },
+    onUntranslatable: 'drop',
     log: (record) => void log.push(record),
     runtime: { now: () => NOON, random: () => 0 },
     key: { name: 'mixed', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 },

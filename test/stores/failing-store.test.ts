@@ -4,11 +4,11 @@ import { createGateway, memoryStore } from '../../src/index.ts'
 import { gatewayOptions } from '../support/fleet/jobs.ts'
 import { ask, failingStore, gatewayOn, requestsOf } from './failing.ts'
 
-describe("with policies.storeFailure 'allow'", () => {
+describe("with onStoreFailure: 'allow'", () => {
   it('serves a known key while the store fails, and bills and audits once after it recovers', async () => {
     const { store, state } = failingStore()
     const { gateway, id, secret, calls } = await gatewayOn(store, {
-      policies: { storeFailure: 'allow' },
+      onStoreFailure: 'allow',
       keyCacheMs: 0,
     })
     expect((await ask(gateway, secret)).status).toBe(200)
@@ -38,7 +38,7 @@ describe("with policies.storeFailure 'allow'", () => {
         return isSettled
       },
     }
-    const { gateway, id, secret } = await gatewayOn(losing, { policies: { storeFailure: 'allow' } })
+    const { gateway, id, secret } = await gatewayOn(losing, { onStoreFailure: 'allow' })
     expect((await ask(gateway, secret)).status).toBe(200)
     fails = false
     await gateway.close()
@@ -48,7 +48,7 @@ describe("with policies.storeFailure 'allow'", () => {
   it('answers a key that this process has not read with 503, and an expired key with 401', async () => {
     const { store, state } = failingStore()
     let time = Date.now()
-    const { gateway } = await gatewayOn(store, { policies: { storeFailure: 'allow' }, runtime: { now: () => time } })
+    const { gateway } = await gatewayOn(store, { onStoreFailure: 'allow', runtime: { now: () => time } })
     const unseen = await gateway.keys.create({ name: 'unseen' })
     const expired = await gateway.keys.create({ name: 'expired', expires_at: new Date(time + 60_000).toISOString() })
     expect((await ask(gateway, expired.value)).status).toBe(200)
@@ -64,7 +64,7 @@ describe("with policies.storeFailure 'allow'", () => {
       ['refuse', 503, 'unhealthy'],
     ] as const) {
       const { store, state } = failingStore()
-      const { gateway } = await gatewayOn(store, { policies: { storeFailure } })
+      const { gateway } = await gatewayOn(store, { onStoreFailure: storeFailure })
       state.mode = 'fail'
       const ready = await gateway.fetch('http://gateway/ready')
       expect(ready.status).toBe(status)

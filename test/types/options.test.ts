@@ -71,13 +71,7 @@ describe('an unknown option', () => {
       'savings.threshold',
       'thresholdTokens',
     ],
-    [
-      'createGateway',
-      createGateway,
-      { ...provider, policies: { surcharge: 'allow' } },
-      'policies.surcharge',
-      'surcharges',
-    ],
+    ['createGateway', createGateway, { ...provider, surcharge: 'allow' }, 'surcharge', 'surcharges'],
   ])('of %s is rejected with its path and the nearest name', async (who, factory, options, path, near) => {
     expect(await messageOf(factory, options)).toBe(`${who}: ${path}: there is no such option. Did you mean ${near}?`)
   })
@@ -175,13 +169,13 @@ describe('a wrong value', () => {
     ],
     [
       createGateway,
-      { ...provider, policies: { vendorTools: 'deny' } },
-      'createGateway: policies.vendorTools: expected "reserve" or "refuse" or "allow", got "deny".',
+      { ...provider, vendorTools: 'deny' },
+      'createGateway: vendorTools: expected "reserve" or "refuse" or "allow", got "deny".',
     ],
     [
       createGateway,
-      { ...provider, policies: { storeFailure: false } },
-      'createGateway: policies.storeFailure: expected "refuse" or "allow", got false.',
+      { ...provider, onStoreFailure: false },
+      'createGateway: onStoreFailure: expected "refuse" or "allow", got false.',
     ],
     [memoryStore, { counters: -1 }, 'memoryStore: counters: expected an integer of at least 0, got -1.'],
     [
@@ -216,7 +210,7 @@ it('an undefined option has its default', async () => {
       ...provider,
       limits: { bodyBytes: undefined },
       timeouts: { totalMs: undefined },
-      policies: { surcharges: undefined },
+      surcharges: undefined,
     },
   ])
   const { value } = await gateway.keys.create({ name: 'app' })

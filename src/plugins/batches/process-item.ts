@@ -240,7 +240,7 @@ class PostponedEnd implements PostponedSettlement {
   }
 }
 
-/** The item is retried even with `policies: { storeFailure: 'allow' }`, because its settlement must be written to the store. */
+/** The item is retried even with `onStoreFailure: 'allow'`, because its settlement must be written to the store. */
 function notReserved(): GatewayError {
   return new GatewayError(
     'overloaded',
