@@ -30,14 +30,21 @@ export interface SseEvent {
 /**
  * One part of a streamed answer. A delta belongs to the block that the last `…-start` part of the same kind opened.
  * Exception: deltas of several tool calls may be interleaved. `index` counts the tool calls of the answer from 0.
+ * `native` is set only for a block that was received at once, in a body that is not a stream.
  */
 export type StreamPart =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
-  | { readonly type: 'text-start'; readonly isRefusal?: boolean }
+  | { readonly type: 'text-start'; readonly isRefusal?: boolean; readonly native?: Native }
   | { readonly type: 'text-delta'; readonly text: string }
-  | { readonly type: 'thinking-start'; readonly redacted?: string }
+  | { readonly type: 'thinking-start'; readonly redacted?: string; readonly native?: Native }
   | { readonly type: 'thinking-delta'; readonly text?: string; readonly signature?: string }
-  | { readonly type: 'tool-call-start'; readonly index: number; readonly id: string; readonly name: string }
+  | {
+      readonly type: 'tool-call-start'
+      readonly index: number
+      readonly id: string
+      readonly name: string
+      readonly native?: Native
+    }
   | { readonly type: 'tool-call-delta'; readonly index: number; readonly input: string }
   | ImagePart
   /** A file that is not an image, such as audio. */
@@ -102,15 +109,15 @@ export interface SourceReceiver {
 interface Block {
   readonly part: Part
   readonly pieces: string[]
-  readonly signaturePieces: string[]
+  signaturePieces: string[] | undefined
 }
 
 export class Collector {
   readonly #blocks: Block[] = []
-  readonly #calls = new Map<number, Block>()
   readonly #unmappedTexts: string[] = []
   #id = ''
   #model = ''
+  #calls: Map<number, Block> | undefined
   #text: Block | undefined
   #thinking: Block | undefined
   #usage: Partial<Usage> | undefined
@@ -123,16 +130,19 @@ export class Collector {
   }
 
   /** `finish` is `stop` until the upstream sends a finish reason. */
-  completion(): Completion {
-    return {
+  completion(native?: Native): Completion {
+    // An object literal with several spreads is many times slower.
+    const completion: { -readonly [Name in keyof Completion]: Completion[Name] } = {
       id: this.#id,
       model: this.#model,
       parts: this.#blocks.map(toPart),
-      ...(this.#unmappedTexts.length === 0 ? {} : { unmappedText: this.#unmappedTexts.join('') }),
       finish: this.#finish ?? 'stop',
-      ...(this.#stopSequence === undefined ? {} : { stopSequence: this.#stopSequence }),
-      ...(this.#usage === undefined ? {} : { usage: { ...NO_USAGE, ...this.#usage } }),
     }
+    if (this.#unmappedTexts.length > 0) completion.unmappedText = this.#unmappedTexts.join('')
+    if (this.#stopSequence !== undefined) completion.stopSequence = this.#stopSequence
+    if (this.#usage !== undefined) completion.usage = { ...NO_USAGE, ...this.#usage }
+    if (native !== undefined) completion.native = native
+    return completion
   }
 
   hasFinishReason(): boolean {
@@ -146,7 +156,7 @@ export class Collector {
         this.#model = part.model
         return
       case 'usage':
-        this.#usage = { ...this.#usage, ...part.usage }
+        this.#usage = this.#usage === undefined ? part.usage : { ...this.#usage, ...part.usage }
         return
       case 'answer-end':
         this.#finish = part.finish
@@ -162,29 +172,37 @@ export class Collector {
   #addContent(part: ContentPart): void {
     switch (part.type) {
       case 'text-start':
-        this.#text = this.#add({ type: 'text', text: '', ...(part.isRefusal === true && { isRefusal: true }) })
+        this.#text = this.#add(
+          part.isRefusal === true ? { type: 'text', text: '', isRefusal: true } : { type: 'text', text: '' },
+          part.native,
+        )
         return
       case 'text-delta':
         this.#text ??= this.#add({ type: 'text', text: '' })
         this.#text.pieces.push(part.text)
         return
       case 'thinking-start':
-        this.#thinking = this.#add({
-          type: 'thinking',
-          text: part.redacted ?? '',
-          ...(part.redacted !== undefined && { redacted: true }),
-        })
+        this.#thinking = this.#add(
+          part.redacted === undefined
+            ? { type: 'thinking', text: '' }
+            : { type: 'thinking', text: part.redacted, redacted: true },
+          part.native,
+        )
         return
       case 'thinking-delta':
         this.#thinking ??= this.#add({ type: 'thinking', text: '' })
         if (part.text !== undefined) this.#thinking.pieces.push(part.text)
-        if (part.signature !== undefined) this.#thinking.signaturePieces.push(part.signature)
+        if (part.signature !== undefined) (this.#thinking.signaturePieces ??= []).push(part.signature)
         return
       case 'tool-call-start':
-        this.#calls.set(part.index, this.#add({ type: 'tool-call', id: part.id, name: part.name, input: '' }))
+        this.#calls ??= new Map()
+        this.#calls.set(
+          part.index,
+          this.#add({ type: 'tool-call', id: part.id, name: part.name, input: '' }, part.native),
+        )
         return
       case 'tool-call-delta':
-        this.#calls.get(part.index)?.pieces.push(part.input)
+        this.#calls?.get(part.index)?.pieces.push(part.input)
         return
       case 'image':
       case 'document':
@@ -193,8 +211,12 @@ export class Collector {
     }
   }
 
-  #add(part: Part): Block {
-    const block = { part, pieces: [], signaturePieces: [] }
+  #add(part: Part, native?: Native): Block {
+    const block: Block = {
+      part: native === undefined ? part : { ...part, native },
+      pieces: [],
+      signaturePieces: undefined,
+    }
     this.#blocks.push(block)
     return block
   }
@@ -209,13 +231,20 @@ function toPart({ part, pieces, signaturePieces }: Block): Part {
     case 'thinking': {
       if (part.redacted === true) return part
       const thinking = { ...part, text: pieces.join('') }
-      return signaturePieces.length === 0 ? thinking : { ...thinking, signature: signaturePieces.join('') }
+      return signaturePieces === undefined ? thinking : { ...thinking, signature: signaturePieces.join('') }
     }
     case 'tool-call':
       return { ...part, input: pieces.join('') }
     default:
       return part
   }
+}
+
+/** Returns the completion of a response that was received at once. */
+export function collect(chunk: StreamChunk, native?: Native): Completion {
+  const collector = new Collector()
+  collector.add(chunk)
+  return collector.completion(native)
 }
 
 export function isContentOrEnd(part: StreamPart): boolean {

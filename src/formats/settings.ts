@@ -44,10 +44,14 @@ export function readChatSettings(body: JsonObject): Settings {
   }
   setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', NON_NEGATIVE))
   if (typeof topK === 'number' && Number.isInteger(topK) && topK > 0) settings.topK = topK
-  setIfDefined(settings, 'stop', readStopSequences(body['stop']))
+  if (!isAbsent(body['stop'])) settings.stop = readStopSequences(body['stop'])
   const choiceField = isAbsent(body['tool_choice']) ? 'function_call' : 'tool_choice'
-  setIfDefined(settings, 'toolChoice', readToolChoice(body, choiceField, chatToolName))
-  setIfDefined(settings, 'shape', readShape(body['response_format'], 'response_format', 'json_schema'))
+  if (!isAbsent(body[choiceField])) {
+    setIfDefined(settings, 'toolChoice', readToolChoice(body[choiceField], choiceField, chatToolName))
+  }
+  if (!isAbsent(body['response_format'])) {
+    setIfDefined(settings, 'shape', readShape(body['response_format'], 'response_format', 'json_schema'))
+  }
   setIfDefined(settings, 'choices', numberAt(body['n'], 'n', CHOICE_BOUNDS))
   setIfDefined(settings, 'effort', asString(body['reasoning_effort']))
   // With the deprecated `functions`, an answer contains at most one call.
@@ -61,8 +65,10 @@ export function readResponseSettings(body: JsonObject): Settings {
   const settings = readSharedSettings(body)
   setIfDefined(settings, 'maxTokens', numberAt(body['max_output_tokens'], 'max_output_tokens', OUTPUT_TOKEN_BOUNDS))
   setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', { min: 0, max: 2 }))
-  setIfDefined(settings, 'toolChoice', readToolChoice(body, 'tool_choice', responseToolName))
-  setIfDefined(settings, 'shape', readShape(text['format'], 'text.format'))
+  if (!isAbsent(body['tool_choice'])) {
+    setIfDefined(settings, 'toolChoice', readToolChoice(body['tool_choice'], 'tool_choice', responseToolName))
+  }
+  if (!isAbsent(text['format'])) setIfDefined(settings, 'shape', readShape(text['format'], 'text.format'))
   setIfDefined(settings, 'effort', asString(reasoning['effort']))
   return settings
 }
@@ -83,28 +89,24 @@ function responseToolName(choice: JsonObject): Json | undefined {
   return choice['type'] === 'function' ? choice['name'] : undefined
 }
 
-function readStopSequences(value: Json | undefined): readonly string[] | undefined {
-  if (isAbsent(value)) return undefined
+function readStopSequences(value: Json | undefined): readonly string[] {
   if (typeof value === 'string') return [value]
   if (!Array.isArray(value)) throw fieldError('stop', value, 'a string or an array of strings')
   return arrayAt(value, 'stop', MAX_STOP_SEQUENCES).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
 function readToolChoice(
-  body: JsonObject,
+  choice: Json | undefined,
   field: 'tool_choice' | 'function_call',
   nameOf: (choice: JsonObject) => Json | undefined,
 ): ToolChoice | undefined {
-  const choice = body[field]
   if (choice === 'auto' || choice === 'none' || choice === 'required') return { type: choice }
-  if (isAbsent(choice)) return undefined
   if (!isJsonObject(choice)) throw fieldError(field, choice, 'auto, none, required or an object')
   const name = nameOf(choice)
   return typeof name === 'string' ? { type: 'tool', name } : undefined
 }
 
 function readShape(value: Json | undefined, param: string, nestedField?: string): AnswerShape | undefined {
-  if (isAbsent(value)) return undefined
   const format = objectAt(value, param)
   const type = stringAt(format['type'], `${param}.type`)
   if (type === 'json_object') return { type: 'json' }

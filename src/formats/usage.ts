@@ -200,7 +200,7 @@ export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-const FINISH_REASONS: readonly (readonly [finish: FinishReason, names: ReadonlySet<unknown>])[] = [
+const NAMES_BY_FINISH: readonly (readonly [finish: FinishReason, names: ReadonlySet<unknown>])[] = [
   ['length', nameSet('length max_tokens MAX_TOKENS model_context_window_exceeded')],
   // The vendor interrupted the answer.
   ['length', nameSet('insufficient_system_resource network_error error abort OTHER')],
@@ -212,11 +212,15 @@ const FINISH_REASONS: readonly (readonly [finish: FinishReason, names: ReadonlyS
   ['filtered', nameSet('IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION')],
 ]
 
+const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map(
+  NAMES_BY_FINISH.flatMap(([finish, names]) => [...names].map((name) => [name, finish] as const)),
+)
+
 /** Some upstreams report `stop` for calls that `tool_choice` requires, but the caller must run these calls. */
 export function readFinishReason(reason: Json | undefined, hasCalls = false, isRefusal = false): FinishReason {
   // Google's chat endpoint adds the cause, as in `content_filter: RECITATION`.
   if (isRefusal || (typeof reason === 'string' && reason.startsWith('content_filter'))) return 'filtered'
-  const [finish] = FINISH_REASONS.find(([, names]) => names.has(reason)) ?? ['stop']
+  const finish = FINISH_REASONS.get(reason) ?? 'stop'
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }
 

@@ -10,13 +10,12 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const settings = readChatSettings(body)
   const tools = readChatTools(body)
   const stream = booleanAt(body['stream'], 'stream') ?? false
-  checkStreamOptions(body['stream_options'])
+  if (!isAbsent(body['stream_options'])) checkStreamOptions(body['stream_options'])
   const native: Native = { dialect: 'openai', value: body, received, settings }
   return { native, model, messages, settings, tools, stream }
 }
 
 function checkStreamOptions(value: Json | undefined): void {
-  if (isAbsent(value)) return
   const options = objectAt(value, 'stream_options')
   booleanAt(options['include_usage'], 'stream_options.include_usage')
 }

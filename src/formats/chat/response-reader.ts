@@ -1,8 +1,15 @@
-import type { Completion, StreamPart, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
+import {
+  collect,
+  type Completion,
+  type StreamPart,
+  type SseEvent,
+  type StreamChunk,
+  type StreamReader,
+} from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { keepTexts } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import { textOfPart, type ImagePart, type Part, type ToolCallPart } from '../../core/prompt.ts'
+import { textOfPart, type ImagePart, type Part } from '../../core/prompt.ts'
 import { urlSource } from '../format.ts'
 import { isAbsent, isUnset } from '../parse-body.ts'
 import {
@@ -25,36 +32,20 @@ import { answerFailure } from '../read-failure.ts'
 const MESSAGE_PATH = ['choices', 'message', 'tool_calls', 'function', 'arguments']
 const DELTA_PATH = ['choices', 'delta', 'tool_calls', 'function', 'arguments']
 
+/**
+ * A body has the form of one chunk: its `message` is read as a delta. Its tool calls keep their native form, because the
+ * parts of a stream cannot express the calls of custom tools.
+ */
 export function readCompletion(received: JsonObject, text?: string): Completion {
-  const body = fillChatCallIds(received)
+  const body = text?.includes('"tool_calls"') === false ? received : fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
-  const choice = choices[0]
-  const message = asObject(choice?.['message'])
+  const message = asObject(choices[0]?.['message'])
   if (message === undefined && !isAbsent(body['error'])) throw answerFailure(body)
-  if (choice === undefined || message === undefined) {
+  if (message === undefined) {
     throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no message.')
   }
   if (message['tool_calls'] !== undefined) keepTexts(body, text, MESSAGE_PATH)
-  const calls = toolCallParts(message)
-  const reasoning = chatReasoningOf(message)
-  const refusal = asString(message['refusal']) ?? ''
-  const parts: readonly Part[] = [
-    ...(reasoning === '' ? [] : [{ type: 'thinking', text: reasoning } as const]),
-    ...contentParts(message['content']),
-    ...(refusal === '' ? [] : [{ type: 'text', text: refusal, isRefusal: true } as const]),
-    ...(message['images'] === undefined ? [] : imageParts(message)),
-    ...opaqueParts(message, CHAT_ONLY_FIELDS),
-    ...opaqueParts(body, SOURCE_FIELDS),
-    ...calls,
-  ]
-  const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
-  const unmappedText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
-  const { id, model } = identityOf(body)
-  const finish = readFinishReason(choice['finish_reason'], calls.length > 0, refusal !== '')
-  const native = nativeAnswer('openai', body, received, text)
-  const completion =
-    usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
-  return unmappedText.length === 0 ? completion : { ...completion, unmappedText: unmappedText.join('') }
+  return collect(readChunk(createState('message'), body), nativeAnswer('openai', body, received, text))
 }
 
 function textOfMessage(message: JsonObject = {}): string {
@@ -109,49 +100,11 @@ function thinkingText(thinking: Json | undefined): string {
     .join('')
 }
 
-function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
-  const calls: ToolCallPart[] = []
-  for (const item of asArray(message['tool_calls'])) {
-    const value = asObject(item)
-    const invocation = asObject(value?.['function']) ?? asObject(value?.['custom'])
-    const name = nonEmptyString(invocation?.['name'])
-    if (value === undefined || invocation === undefined || name === undefined) continue
-    const id = asString(value['id']) ?? ''
-    calls.push({
-      type: 'tool-call',
-      id,
-      name,
-      input: chatCallInputOf(invocation),
-      native: { dialect: 'openai', value },
-    })
-  }
-  const deprecatedCall = asObject(message['function_call'])
-  // Some vendors add a call without a name to each message.
-  const name = deprecatedCall === undefined ? undefined : nonEmptyString(deprecatedCall['name'])
-  if (name === undefined) return calls
-  return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecatedCall?.['arguments']) ?? '' }]
-}
-
 export const DONE_DATA = '[DONE]'
-
-interface ReaderState extends BlockState {
-  hasStarted: boolean
-  hasRefusal: boolean
-  readonly callReader: ReturnType<typeof createCallReader>
-  readonly startedChoices: Set<number>
-  readonly finishedChoices: Set<number>
-}
 
 /** Many local servers omit `[DONE]`. Their streams are complete when every choice that began has a finish reason. */
 export function createReader(): StreamReader {
-  const state: ReaderState = {
-    hasStarted: false,
-    openType: undefined,
-    hasRefusal: false,
-    callReader: createCallReader(),
-    startedChoices: new Set(),
-    finishedChoices: new Set(),
-  }
+  const state = createState('delta')
   const fillCallIds = createChatCallIdFiller()
   const read = (event: SseEvent): StreamChunk => {
     if (event.data.trim() === DONE_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'openai', event } }
@@ -163,62 +116,82 @@ export function createReader(): StreamReader {
     const groqError = asObject(chunk['x_groq'])?.['error']
     if (groqError !== '' && !isUnset(groqError)) throw answerFailure({ error: groqError })
     // An event that is not a chunk is not forwarded, because clients fail on it.
-    if (!Array.isArray(chunk['choices'])) return { parts: usageParts(chunk) }
+    if (!Array.isArray(chunk['choices'])) return { parts: withUsage([], chunk) }
     const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
-    const unmappedText = otherChoicesTextOf(chunk)
-    return {
-      parts: readChunk(state, chunk),
-      ...(unmappedText !== '' && { unmappedText }),
-      native: { dialect: 'openai', event: forwarded },
-    }
+    return readChunk(state, chunk, { dialect: 'openai', event: forwarded })
   }
   const isComplete = () => state.finishedChoices.size > 0 && state.finishedChoices.size === state.startedChoices.size
   return Object.assign(read, { isComplete })
 }
 
-function usageParts(chunk: JsonObject): readonly StreamPart[] {
+interface ReaderState extends BlockState {
+  /** The field of a choice that contains its output. */
+  readonly field: 'delta' | 'message'
+  readonly startedChoices: Set<number>
+  readonly finishedChoices: Set<number>
+  /** Absent until the first call. */
+  callReader: ReturnType<typeof createCallReader> | undefined
+  hasStarted: boolean
+  hasRefusal: boolean
+}
+
+function createState(field: ReaderState['field']): ReaderState {
+  return {
+    field,
+    startedChoices: new Set(),
+    finishedChoices: new Set(),
+    callReader: undefined,
+    openType: undefined,
+    hasStarted: false,
+    hasRefusal: false,
+  }
+}
+
+function readChunk(state: ReaderState, chunk: JsonObject, native?: StreamChunk['native']): StreamChunk {
+  const parts: StreamPart[] = []
+  let unmappedText = ''
+  const choices = asArray(chunk['choices'])
+  if (choices.length > 0) {
+    if (!state.hasStarted) parts.push({ type: 'answer-start', ...identityOf(chunk) })
+    state.hasStarted = true
+    parts.push(...opaqueParts(chunk, SOURCE_FIELDS))
+  }
+  for (let position = 0; position < choices.length; position++) {
+    const choice = asObject(choices[position])
+    if (choice === undefined) continue
+    // Some vendors omit the index of the choices of a body.
+    const index = state.field === 'message' ? position : choiceIndex(choice)
+    if (index !== 0) unmappedText += textOfMessage(asObject(choice[state.field]))
+    parts.push(...readChoice(state, choice, index))
+  }
+  const read = native === undefined ? { parts: withUsage(parts, chunk) } : { parts: withUsage(parts, chunk), native }
+  return unmappedText === '' ? read : { ...read, unmappedText }
+}
+
+/** If a chunk contains both usage and a finish reason, the finish reason must come last. */
+function withUsage(parts: StreamPart[], chunk: JsonObject): readonly StreamPart[] {
   const usage =
     readUsage(chunk['usage'], CHAT_USAGE_FIELDS) ?? readUsage(asObject(chunk['x_groq'])?.['usage'], CHAT_USAGE_FIELDS)
-  return usage === undefined ? [] : [{ type: 'usage', usage }]
+  if (usage === undefined) return parts
+  const position = parts.at(-1)?.type === 'answer-end' ? parts.length - 1 : parts.length
+  parts.splice(position, 0, { type: 'usage', usage })
+  return parts
 }
 
-function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
-  const parts: StreamPart[] = []
-  const choices = asArray(chunk['choices']).map(asObject)
-  if (!state.hasStarted && choices.length > 0) {
-    state.hasStarted = true
-    parts.push({ type: 'answer-start', ...identityOf(chunk) })
-  }
-  if (choices.length > 0) parts.push(...opaqueParts(chunk, SOURCE_FIELDS))
-  for (const choice of choices) if (choice !== undefined) parts.push(...readChoice(state, choice))
-  // If a chunk contains both usage and a finish reason, the finish reason must come last.
-  const end = parts.at(-1)?.type === 'answer-end' ? parts.splice(-1) : []
-  return [...parts, ...usageParts(chunk), ...end]
-}
-
-function otherChoicesTextOf(chunk: JsonObject): string {
-  let text = ''
-  for (const item of asArray(chunk['choices'])) {
-    const choice = asObject(item)
-    if (choiceIndex(choice) !== 0) text += textOfMessage(asObject(choice?.['delta']))
-  }
-  return text
-}
-
-function choiceIndex(choice: JsonObject | undefined): number {
-  const index = choice?.['index']
+function choiceIndex(choice: JsonObject): number {
+  const index = choice['index']
   return typeof index === 'number' ? index : 0
 }
 
-function readChoice(state: ReaderState, choice: JsonObject): readonly StreamPart[] {
-  const index = choiceIndex(choice)
+function readChoice(state: ReaderState, choice: JsonObject, index: number): readonly StreamPart[] {
   const reason = choice['finish_reason']
+  const isFinished = state.field === 'message' || (typeof reason === 'string' && reason !== '')
   state.startedChoices.add(index)
-  if (typeof reason === 'string' && reason !== '') state.finishedChoices.add(index)
+  if (isFinished) state.finishedChoices.add(index)
   if (index !== 0) return []
-  const parts = readDelta(state, asObject(choice['delta']) ?? {})
-  if (typeof reason !== 'string' || reason === '') return parts
-  const finish = readFinishReason(reason, state.callReader.callCount() > 0, state.hasRefusal)
+  const parts = readDelta(state, asObject(choice[state.field]) ?? {})
+  if (!isFinished) return parts
+  const finish = readFinishReason(reason, (state.callReader?.callCount() ?? 0) > 0, state.hasRefusal)
   return [...parts, { type: 'answer-end', finish }]
 }
 
@@ -228,16 +201,22 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
   if (reasoning !== '') parts.push(...appendToBlock(state, 'thinking', reasoning))
   for (const part of contentParts(delta['content'])) {
     if (part.type === 'text' || part.type === 'thinking') parts.push(...appendToBlock(state, part.type, part.text))
+    else if (part.type === 'opaque') parts.push(part)
   }
   const refusal = asString(delta['refusal']) ?? ''
   if (refusal !== '') {
     state.hasRefusal = true
     parts.push(...appendToBlock(state, 'refusal', refusal))
   }
-  const images = imageParts(delta)
-  if (images.length > 0) state.openType = undefined
-  parts.push(...images, ...opaqueParts(delta, CHAT_ONLY_FIELDS))
-  const callParts = state.callReader.read(delta)
+  if (delta['images'] !== undefined) {
+    const images = imageParts(delta)
+    if (images.length > 0) state.openType = undefined
+    parts.push(...images)
+  }
+  parts.push(...opaqueParts(delta, CHAT_ONLY_FIELDS))
+  if (delta['tool_calls'] === undefined && delta['function_call'] === undefined) return parts
+  state.callReader ??= createCallReader()
+  const callParts = state.callReader.read(delta, state.field === 'message')
   if (callParts.some((part) => part.type === 'tool-call-start')) state.openType = undefined
   return [...parts, ...callParts]
 }
@@ -266,7 +245,12 @@ function createCallReader() {
     return call
   }
 
-  const readPiece = (key: string | number, piece: JsonObject, invocation: JsonObject): readonly StreamPart[] => {
+  const readPiece = (
+    key: string | number,
+    piece: JsonObject,
+    invocation: JsonObject,
+    isWhole: boolean,
+  ): readonly StreamPart[] => {
     lastKey = key
     const id = nonEmptyString(piece['id'])
     const name = nonEmptyString(invocation['name'])
@@ -276,31 +260,32 @@ function createCallReader() {
     const input = chatCallInputOf(invocation)
     if (call.ordinal !== undefined) return input === '' ? [] : [{ type: 'tool-call-delta', index: call.ordinal, input }]
     call.pendingInput += input
-    return call.name === undefined ? [] : start(call, call.name)
+    return call.name === undefined ? [] : start(call, call.name, isWhole ? piece : undefined)
   }
 
-  const start = (call: Call, name: string): readonly StreamPart[] => {
+  const start = (call: Call, name: string, value: JsonObject | undefined): readonly StreamPart[] => {
     const index = callCount++
     call.ordinal = index
-    const part = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name } as const
+    const native = value && { native: { dialect: 'openai', value } as const }
+    const part = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name, ...native } as const
     return call.pendingInput === '' ? [part] : [part, { type: 'tool-call-delta', index, input: call.pendingInput }]
   }
 
   return {
     callCount: () => callCount,
-    read: (delta: JsonObject): readonly StreamPart[] => {
-      const parts = asArray(delta['tool_calls']).flatMap((item) => {
+    read: (delta: JsonObject, isWhole: boolean): readonly StreamPart[] => {
+      const parts = asArray(delta['tool_calls']).flatMap((item, position) => {
         const piece = asObject(item)
         const invocation = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
         if (piece === undefined || invocation === undefined) return []
-        const { index } = piece
+        const index = isWhole ? position : piece['index']
         const id = nonEmptyString(piece['id'])
         const keyWithoutIndex = id === undefined ? lastKey : `id:${id}`
-        return readPiece(typeof index === 'number' ? index : keyWithoutIndex, piece, invocation)
+        return readPiece(typeof index === 'number' ? index : keyWithoutIndex, piece, invocation, isWhole)
       })
       // Deprecated function calls have no index and no id.
       const deprecatedCall = asObject(delta['function_call'])
-      return deprecatedCall === undefined ? parts : [...parts, ...readPiece('function_call', {}, deprecatedCall)]
+      return deprecatedCall === undefined ? parts : [...parts, ...readPiece('function_call', {}, deprecatedCall, false)]
     },
   }
 }

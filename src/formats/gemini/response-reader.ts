@@ -1,10 +1,18 @@
 import { GatewayError } from '../../core/errors.ts'
 import { exactText, keepTexts } from '../../core/exact-json.ts'
-import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type { DocumentPart, ImagePart, Part } from '../../core/prompt.ts'
+import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import type { DocumentPart, ImagePart } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
 import { appendToBlock, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
-import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
+import {
+  collect,
+  type StreamPart,
+  type Completion,
+  type FinishReason,
+  type SseEvent,
+  type StreamChunk,
+  type StreamReader,
+} from '../../core/answer.ts'
 import { nameSet } from '../parse-body.ts'
 import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
@@ -17,22 +25,18 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
 
 const ARGS_PATH = ['candidates', 'content', 'parts', 'functionCall', 'args']
 
+/** A body has the form of an event, and ends the answer even without a finish reason. */
 export function readCompletion(body: JsonObject, text?: string): Completion {
   keepTexts(body, text, ARGS_PATH)
-  const candidate = asObject(asArray(body['candidates'])[0])
-  const isBlocked = isPromptBlocked(body)
-  if (candidate === undefined && !isBlocked) {
+  const candidate = candidateOf(body)
+  if (candidate === undefined && !isPromptBlocked(body)) {
     throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no candidates.')
   }
-  const parts = partsOf(candidate).flatMap(readPart)
-  const hasCalls = parts.some(({ type }) => type === 'tool-call')
-  const usage = readGeminiUsage(body['usageMetadata'])
-  return {
-    ...identityOf(body),
-    parts,
-    finish: isBlocked ? 'filtered' : finishOf(candidate?.['finishReason'], hasCalls),
-    ...(usage !== undefined && { usage }),
-  }
+  return collect({ parts: readChunk(createState(), body, asString(candidate?.['finishReason']) ?? 'STOP') })
+}
+
+function candidateOf(body: JsonObject): JsonObject | undefined {
+  return asObject(asArray(body['candidates'])[0])
 }
 
 function identityOf(body: JsonObject): Pick<Completion, 'id' | 'model'> {
@@ -49,8 +53,6 @@ function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
-type AnswerPart = Extract<Part, { readonly type: 'text' | 'thinking' | 'tool-call' | 'image' | 'document' }>
-
 function readFile({ inlineData, fileData }: JsonObject): ImagePart | DocumentPart | undefined {
   const { mimeType = null, data, fileUri } = { ...asObject(fileData), ...asObject(inlineData) }
   const mediaType = asString(mimeType) ?? 'application/octet-stream'
@@ -59,33 +61,19 @@ function readFile({ inlineData, fileData }: JsonObject): ImagePart | DocumentPar
   return typeof fileUri === 'string' ? { type, source: { type: 'url', url: fileUri } } : undefined
 }
 
-function readPart(part: JsonObject): readonly AnswerPart[] {
-  const call = asObject(part['functionCall'])
-  if (call !== undefined) {
-    const id = nonEmptyString(call['id']) ?? generateCallId('call')
-    return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: exactText(call['args'] ?? {}) }]
-  }
-  const isThought = part['thought'] === true
-  const file = isThought ? undefined : readFile(part)
-  if (file !== undefined) return [file]
-  const text = asString(part['text'])
-  if (text === undefined || text === '') return []
-  return [{ type: isThought ? 'thinking' : 'text', text }]
-}
-
 /** The vendor ends an answer with these reasons because of a fault of the model. */
 const FAULTS = nameSet('MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE')
 
 const COMPLETE = nameSet('STOP FINISH_REASON_UNSPECIFIED')
 
 /** With any other reason, the vendor interrupted the answer. */
-function finishOf(reason: Json | undefined, hasCalls: boolean): FinishReason {
-  if (typeof reason === 'string' && FAULTS.has(reason)) {
+function finishOf(reason: string, hasCalls: boolean): FinishReason {
+  if (FAULTS.has(reason)) {
     throw new GatewayError('upstream', 'The model wrote an answer that cannot be parsed. Retry the request.')
   }
   const finish = readFinishReason(reason)
   if (finish !== 'stop') return finish
-  if (typeof reason === 'string' && !COMPLETE.has(reason)) return 'length'
+  if (!COMPLETE.has(reason)) return 'length'
   return hasCalls ? 'tool-call' : 'stop'
 }
 
@@ -95,46 +83,64 @@ interface ReaderState extends BlockState {
   callCount: number
 }
 
+function createState(): ReaderState {
+  return { hasStarted: false, hasFinished: false, openType: undefined, callCount: 0 }
+}
+
 /** The stream has no end event. It is complete after the `answer-end` part. */
 export function createReader(): StreamReader {
-  const state: ReaderState = { hasStarted: false, hasFinished: false, openType: undefined, callCount: 0 }
+  const state = createState()
   const read = (event: SseEvent): StreamChunk => {
     const chunk = parseUpstreamEvent(event.data)
     keepTexts(chunk, event.data, ARGS_PATH)
     if (isJsonObject(chunk['error'])) throw answerFailure(chunk)
-    return { parts: readChunk(state, chunk) }
+    return { parts: readChunk(state, chunk, asString(candidateOf(chunk)?.['finishReason'])) }
   }
   return Object.assign(read, { isComplete: () => state.hasFinished })
 }
 
 /** The `answer-end` part must come last in its chunk. */
-function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
+function readChunk(state: ReaderState, chunk: JsonObject, reason: string | undefined): readonly StreamPart[] {
   const parts: StreamPart[] = []
   if (!state.hasStarted) {
     state.hasStarted = true
     parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
-  const candidate = asObject(asArray(chunk['candidates'])[0])
-  for (const part of partsOf(candidate).flatMap(readPart)) parts.push(...streamParts(state, part))
+  for (const part of partsOf(candidateOf(chunk))) parts.push(...readPart(state, part))
   const usage = readGeminiUsage(chunk['usageMetadata'])
   if (usage !== undefined) parts.push({ type: 'usage', usage })
-  return [...parts, ...endParts(state, chunk, candidate?.['finishReason'])]
+  return [...parts, ...endParts(state, chunk, reason)]
 }
 
-function endParts(state: ReaderState, chunk: JsonObject, reason: Json | undefined): readonly StreamPart[] {
+function endParts(state: ReaderState, chunk: JsonObject, reason: string | undefined): readonly StreamPart[] {
   const isBlocked = isPromptBlocked(chunk)
-  if (state.hasFinished || (!isBlocked && typeof reason !== 'string')) return []
+  if (state.hasFinished || (!isBlocked && reason === undefined)) return []
   state.hasFinished = true
-  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, state.callCount > 0) }]
+  return [
+    {
+      type: 'answer-end',
+      finish: isBlocked || reason === undefined ? 'filtered' : finishOf(reason, state.callCount > 0),
+    },
+  ]
 }
 
-function streamParts(state: ReaderState, part: AnswerPart): readonly StreamPart[] {
-  if (part.type === 'text' || part.type === 'thinking') return appendToBlock(state, part.type, part.text)
-  state.openType = undefined
-  if (part.type === 'image' || part.type === 'document') return [part]
-  const index = state.callCount++
-  return [
-    { type: 'tool-call-start', index, id: part.id, name: part.name },
-    { type: 'tool-call-delta', index, input: part.input },
-  ]
+function readPart(state: ReaderState, part: JsonObject): readonly StreamPart[] {
+  const call = asObject(part['functionCall'])
+  if (call !== undefined) {
+    state.openType = undefined
+    const index = state.callCount++
+    const id = nonEmptyString(call['id']) ?? generateCallId('call')
+    return [
+      { type: 'tool-call-start', index, id, name: asString(call['name']) ?? '' },
+      { type: 'tool-call-delta', index, input: exactText(call['args'] ?? {}) },
+    ]
+  }
+  const isThought = part['thought'] === true
+  const file = isThought ? undefined : readFile(part)
+  if (file !== undefined) {
+    state.openType = undefined
+    return [file]
+  }
+  const text = asString(part['text']) ?? ''
+  return text === '' ? [] : appendToBlock(state, isThought ? 'thinking' : 'text', text)
 }

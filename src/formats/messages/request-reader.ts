@@ -35,7 +35,7 @@ function readContent(content: Json | undefined, path: string): readonly Part[] {
   return readContentParts(content, path, readBlock)
 }
 
-export function readBlocks(blocks: readonly Json[], path: string): readonly Part[] {
+function readBlocks(blocks: readonly Json[], path: string): readonly Part[] {
   return blocks.map((block, index) => readBlock(block, `${path}[${index}]`))
 }
 

@@ -1,4 +1,5 @@
 import {
+  collect,
   type Completion,
   type StreamPart,
   type StreamChunk,
@@ -6,7 +7,7 @@ import {
   thinkingParts,
 } from '../../core/answer.ts'
 import { exactText, keepTexts, parseExactObject, replaceByTexts } from '../../core/exact-json.ts'
-import { NO_USAGE } from '../../core/money.ts'
+import type { Native } from '../../core/prompt.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import { fieldError, objectAt, stringAt } from '../parse-body.ts'
 import { answerFailure } from '../read-failure.ts'
@@ -18,7 +19,6 @@ import {
   nonEmptyString,
   parseUpstreamEvent,
 } from '../answer-fields.ts'
-import { readBlocks } from './request-reader.ts'
 import {
   type IterationUsage,
   MESSAGE_USAGE_FIELDS,
@@ -39,19 +39,24 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const body = fillMessageCallIds(received)
   const { content } = body
   const usage = asObject(body['usage'])
-  const stopSequence = asString(body['stop_sequence'])
-  const { id, model } = identityOf(body)
-  const parts = parseUpstream(() => {
+  const parts = parseUpstream((): readonly StreamPart[] => {
     if (!Array.isArray(content)) throw fieldError('content', content, 'an array of content blocks')
-    return readBlocks(content as readonly Json[], 'content')
+    const blocks = createBlockReader()
+    return (content as readonly Json[]).flatMap((block, index) => blocks.readWhole(block, index))
   })
-  const finish = readFinishReason(body['stop_reason'])
-  const native = nativeAnswer('anthropic', body, received, text)
-  const completion: Completion =
-    usage === undefined
-      ? { id, model, parts, finish, native }
-      : { id, model, parts, finish, usage: Object.assign({}, NO_USAGE, readMessageUsage(usage)), native }
-  return stopSequence === undefined ? completion : { ...completion, stopSequence }
+  const all: readonly StreamPart[] = [
+    { type: 'answer-start', ...identityOf(body) },
+    ...parts,
+    ...(usage === undefined ? [] : [{ type: 'usage', usage: readMessageUsage(usage) } as const]),
+    readEnd(body, asString(body['stop_reason'])),
+  ]
+  return collect({ parts: all }, nativeAnswer('anthropic', body, received, text))
+}
+
+function readEnd(fields: JsonObject | undefined, reason: string | undefined): StreamPart {
+  const stopSequence = asString(fields?.['stop_sequence'])
+  const finish = readFinishReason(reason)
+  return stopSequence === undefined ? { type: 'answer-end', finish } : { type: 'answer-end', finish, stopSequence }
 }
 
 /** Rethrows `invalid-request` as `upstream`, because the invalid field came from the upstream. */
@@ -65,7 +70,7 @@ function parseUpstream<T>(read: () => T): T {
 }
 
 interface ReaderState {
-  readonly readBlockEvent: BlockReader
+  readonly blocks: BlockReader
   readonly usage: Record<string, Json>
   iterations: IterationUsage
   hasStarted: boolean
@@ -77,7 +82,7 @@ const EMPTY_CHUNK: StreamChunk = { parts: [] }
 
 export function createReader(): StreamReader {
   const state: ReaderState = {
-    readBlockEvent: createBlockReader(),
+    blocks: createBlockReader(),
     usage: {},
     iterations: NO_ITERATIONS,
     hasStarted: false,
@@ -121,7 +126,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
     case 'content_block_start':
     case 'content_block_delta':
     case 'content_block_stop':
-      return state.readBlockEvent(type, data)
+      return state.blocks.readEvent(type, data)
     case 'message_delta':
       return readMessageDelta(state, data)
     case 'message_stop':
@@ -149,11 +154,7 @@ function readMessageDelta(state: ReaderState, data: JsonObject): readonly Stream
   const reason = asString(delta?.['stop_reason'])
   if (reason === undefined) return usage
   state.hasStopReason = true
-  const stopSequence = asString(delta?.['stop_sequence'])
-  return [
-    ...usage,
-    { type: 'answer-end', finish: readFinishReason(reason), ...(stopSequence === undefined ? {} : { stopSequence }) },
-  ]
+  return [...usage, readEnd(delta, reason)]
 }
 
 /** Counts are cumulative. The fields of all events are merged, because an event may omit some of them. */
@@ -179,7 +180,11 @@ function readStop(state: ReaderState): readonly StreamPart[] {
 
 type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
 
-type BlockReader = (event: BlockEvent, data: JsonObject) => readonly StreamPart[]
+interface BlockReader {
+  readEvent(event: BlockEvent, data: JsonObject): readonly StreamPart[]
+  /** Reads a block of a body, whose parts keep it as their native form. It may have fields such as citations. */
+  readWhole(block: Json, index: number): readonly StreamPart[]
+}
 
 interface ToolBlock {
   readonly kind: 'tool'
@@ -203,20 +208,29 @@ type OpenBlock = ToolBlock | OpaqueBlock
 function createBlockReader(): BlockReader {
   const open = new Map<unknown, OpenBlock>()
   let callCount = 0
-  const startBlock = (index: Json | undefined, block: JsonObject): readonly StreamPart[] => {
+  const startBlock = (
+    index: Json | undefined,
+    block: JsonObject,
+    path: string,
+    isWhole = false,
+  ): readonly StreamPart[] => {
     open.delete(index)
-    switch (stringAt(block['type'], 'content_block.type')) {
+    switch (stringAt(block['type'], `${path}.type`)) {
       case 'text': {
         const text = asString(block['text']) ?? ''
         return text === '' ? [{ type: 'text-start' }] : [{ type: 'text-start' }, { type: 'text-delta', text }]
       }
       case 'thinking':
-        return thinkingParts({ text: asString(block['thinking']) ?? '', signature: nonEmptyString(block['signature']) })
+        // The start event of a stream has an empty signature.
+        return thinkingParts({
+          text: asString(block['thinking']) ?? '',
+          signature: isWhole ? asString(block['signature']) : nonEmptyString(block['signature']),
+        })
       case 'redacted_thinking':
-        return [{ type: 'thinking-start', redacted: stringAt(block['data'], 'content_block.data') }]
+        return [{ type: 'thinking-start', redacted: stringAt(block['data'], `${path}.data`) }]
       case 'tool_use': {
-        const id = stringAt(block['id'], 'content_block.id')
-        const name = stringAt(block['name'], 'content_block.name')
+        const id = stringAt(block['id'], `${path}.id`)
+        const name = stringAt(block['name'], `${path}.name`)
         const tool: ToolBlock = { kind: 'tool', index: callCount++, input: block['input'], hasStreamedInput: false }
         open.set(index, tool)
         return [{ type: 'tool-call-start', index: tool.index, id, name }]
@@ -226,14 +240,42 @@ function createBlockReader(): BlockReader {
         return []
     }
   }
-  return (event, data) => {
-    const { index } = data
-    if (event === 'content_block_start') return startBlock(index, objectAt(data['content_block'], 'content_block'))
+  const stopBlock = (index: Json | undefined): readonly StreamPart[] => {
     const block = open.get(index)
-    if (event === 'content_block_delta') return deltaParts(objectAt(data['delta'], 'delta'), block)
     open.delete(index)
     return block === undefined ? [] : stopParts(block)
   }
+  return {
+    readEvent: (event, data) => {
+      const { index } = data
+      if (event === 'content_block_start') {
+        return startBlock(index, objectAt(data['content_block'], 'content_block'), 'content_block')
+      }
+      if (event === 'content_block_stop') return stopBlock(index)
+      return deltaParts(objectAt(data['delta'], 'delta'), open.get(index))
+    },
+    readWhole: (value, index) => {
+      const path = `content[${index}]`
+      const block = objectAt(value, path)
+      const native: Native = { dialect: 'anthropic', value: block }
+      checkWhole(block, path)
+      const start = startBlock(index, block, path, true).map((part) => withNative(part, native))
+      return [...start, ...stopBlock(index)]
+    },
+  }
+}
+
+/** A stream sends the content of a block in deltas, which are checked one by one. */
+function checkWhole(block: JsonObject, path: string): void {
+  if (block['type'] === 'text') stringAt(block['text'], `${path}.text`)
+  if (block['type'] === 'thinking') stringAt(block['thinking'], `${path}.thinking`)
+  if (block['type'] === 'tool_use') objectAt(block['input'], `${path}.input`)
+}
+
+function withNative(part: StreamPart, native: Native): StreamPart {
+  return part.type === 'text-start' || part.type === 'thinking-start' || part.type === 'tool-call-start'
+    ? { ...part, native }
+    : part
 }
 
 function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly StreamPart[] {
@@ -278,6 +320,7 @@ function stopParts(block: OpenBlock): readonly StreamPart[] {
 
 /** `Object.fromEntries` also accepts the name `__proto__`. */
 function completeBlock({ block, changes, inputPieces }: OpaqueBlock): JsonObject {
+  if (changes.size === 0 && inputPieces.length === 0) return block
   const input = parseExactObject(inputPieces.join(''))
   return { ...block, ...Object.fromEntries(changes), ...(input !== undefined && { input }) }
 }

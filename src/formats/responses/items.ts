@@ -17,11 +17,14 @@ export function inputItems(input: Json | undefined): readonly Json[] {
 export function readReasoning(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
+  return { type: 'thinking', text: reasoningTextOf(item), ...(signature === undefined ? {} : { signature }), native }
+}
+
+export function reasoningTextOf(item: JsonObject): string {
   const pieces = asArray(item['content']).length > 0 ? item['content'] : item['summary']
-  const text = asArray(pieces)
+  return asArray(pieces)
     .map((piece) => asString(asObject(piece)?.['text']) ?? '')
     .join('\n')
-  return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }), native }
 }
 
 /** Prefixes that distinguish reasoning of other formats from the vendor's own `encrypted_content`. */

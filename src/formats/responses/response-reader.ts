@@ -1,7 +1,7 @@
-import type { Completion, StreamPart, StreamReader } from '../../core/answer.ts'
+import { collect, type Completion, type StreamPart, type StreamReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { Native, Part } from '../../core/prompt.ts'
+import type { Native } from '../../core/prompt.ts'
 import { answerFailure } from '../read-failure.ts'
 import { readResponseFinishReason, RESPONSE_USAGE_FIELDS, readUsage } from '../usage.ts'
 import {
@@ -11,7 +11,7 @@ import {
   parseUpstreamEvent,
   createResponseCallIdFiller,
 } from '../answer-fields.ts'
-import { readReasoning, decodeReasoning } from './items.ts'
+import { decodeReasoning, reasoningTextOf } from './items.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
@@ -19,50 +19,39 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   if (!Array.isArray(body['output'])) {
     throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no output.')
   }
-  const items = asArray(body['output']).filter(isJsonObject)
-  const usage = readUsage(body['usage'], RESPONSE_USAGE_FIELDS)
-  const hasCalls = items.some((item) => item['type'] === 'function_call')
-  const hasRefusal = items.some((item) =>
-    asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
-  )
-  const unmappedText = items.map((item) => (MAPPED_ITEMS.has(item['type']) ? '' : writtenText(item))).join('')
-  return {
-    ...identityOf(body),
-    parts: items.flatMap(partsOf),
-    finish: readResponseFinishReason(body, hasCalls, hasRefusal),
-    native: nativeAnswer('responses', body, received, text),
-    ...(unmappedText !== '' && { unmappedText }),
-    ...(usage !== undefined && { usage }),
+  const state = createState()
+  const parts: StreamPart[] = []
+  let unmappedText = ''
+  for (const [output_index, item] of asArray(body['output']).entries()) {
+    if (!isJsonObject(item)) continue
+    const data = { output_index, item }
+    parts.push(...readItemStart(state, data, { dialect: 'responses', value: item }))
+    parts.push(...contentParts(state, item), ...readItemEnd(state, data))
+    unmappedText += unmappedTextOf(state, 'response.output_item.done', data)
   }
+  parts.push(...readEnd(state, { response: body }))
+  const chunk = unmappedText === '' ? { parts } : { parts, unmappedText }
+  return collect(chunk, nativeAnswer('responses', body, received, text))
 }
 
-function partsOf(item: JsonObject): readonly Part[] {
-  const native: Native = { dialect: 'responses', value: item }
-  switch (item['type']) {
-    case 'message':
-      return asArray(item['content']).flatMap((block) => textParts(asObject(block)))
-    case 'function_call':
-      return [
-        {
-          type: 'tool-call',
-          id: asString(item['call_id']) ?? '',
-          name: asString(item['name']) ?? '',
-          input: asString(item['arguments']) ?? '',
-          native,
-        },
-      ]
-    case 'reasoning':
-      return [readReasoning(item, native)]
-    default:
-      return [{ type: 'opaque', native }]
+/** Reads the content that a stream sends between the start and the end of an item. */
+function contentParts(state: ReaderState, item: JsonObject): readonly StreamPart[] {
+  if (item['type'] === 'reasoning') {
+    const { redacted } = decodeReasoning(item['encrypted_content'])
+    const text = redacted === undefined ? reasoningTextOf(item) : ''
+    return text === '' ? [] : [{ type: 'thinking-delta', text }]
   }
-}
-
-function textParts(block: JsonObject | undefined): readonly Part[] {
-  const text = asString(block?.['text']) ?? asString(block?.['refusal'])
-  return block === undefined || text === undefined
-    ? []
-    : [{ type: 'text', text, native: { dialect: 'responses', value: block } }]
+  if (item['type'] !== 'message') return []
+  return asArray(item['content']).flatMap((content): readonly StreamPart[] => {
+    const block = asObject(content)
+    if (block?.['type'] === 'refusal') state.hasRefusal = true
+    const text = asString(block?.['text']) ?? asString(block?.['refusal'])
+    if (block === undefined || text === undefined) return []
+    return [
+      { type: 'text-start', native: { dialect: 'responses', value: block } },
+      { type: 'text-delta', text },
+    ]
+  })
 }
 
 export const LAST_EVENTS: ReadonlySet<string> = new Set(['response.completed', 'response.incomplete'])
@@ -81,8 +70,12 @@ interface ReaderState {
   readonly calls: Map<unknown, Call>
 }
 
+function createState(): ReaderState {
+  return { hasStarted: false, hasRefusal: false, unmappedItems: new Set(), calls: new Map() }
+}
+
 export function createReader(): StreamReader {
-  const state: ReaderState = { hasStarted: false, hasRefusal: false, unmappedItems: new Set(), calls: new Map() }
+  const state = createState()
   const fillCallIds = createResponseCallIdFiller()
   return (event) => {
     const received = parseUpstreamEvent(event.data)
@@ -184,17 +177,18 @@ function readStart(state: ReaderState, data: JsonObject): readonly StreamPart[] 
   return [{ type: 'answer-start', ...identityOf(asObject(data['response'])) }]
 }
 
-function readItemStart(state: ReaderState, data: JsonObject): readonly StreamPart[] {
+/** @param native The item, if it was received at once. */
+function readItemStart(state: ReaderState, data: JsonObject, native?: Native): readonly StreamPart[] {
   const item = asObject(data['item'])
   if (item?.['type'] === 'reasoning') {
     const { redacted } = decodeReasoning(item['encrypted_content'])
-    return [{ type: 'thinking-start', ...(redacted === undefined ? {} : { redacted }) }]
+    return [{ type: 'thinking-start', ...(redacted !== undefined && { redacted }), ...(native && { native }) }]
   }
   if (item?.['type'] !== 'function_call') return []
   const index = state.calls.size
   state.calls.set(data['output_index'], { index, hasStreamedInput: false })
   const id = asString(item['call_id']) ?? ''
-  return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
+  return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '', ...(native && { native }) }]
 }
 
 /** The end event of an item may contain parts that were not streamed. */

@@ -60,7 +60,9 @@ describe('an answer of an upstream', () => {
       { type: 'text', text: 'Hi' },
     ])
     const old = chatUpstream.readCompletion(answer({ content: null, function_call: { name: 'f', arguments: '{}' } }))
-    expect(old.parts).toEqual([{ type: 'tool-call', id: 'f', name: 'f', input: '{}' }])
+    expect(old.parts).toEqual([
+      { type: 'tool-call', id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f', input: '{}' },
+    ])
     const odd = chatUpstream.readCompletion(answer({ tool_calls: [{ function: { name: 'f', arguments: { a: 1 } } }] }))
     expect(odd.parts).toMatchObject([
       { type: 'tool-call', id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f', input: '{"a":1}' },
