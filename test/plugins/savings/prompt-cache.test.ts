@@ -91,6 +91,14 @@ describe('the cost of a conversation with markers', () => {
     )
   })
 
+  it('is at most the cost without them and one write if the vendor loses its cache on every turn', async () => {
+    const turns = Array.from({ length: 25 }, () => ({ words: 1000, secondsBefore: 30 }))
+    const { paid, plain, write } = await play(turns, Array<boolean>(25).fill(true))
+
+    expect(paid).toBeGreaterThan(plain)
+    expect(paid).toBeLessThanOrEqual(plain + write)
+  })
+
   it('is a fifth for a long conversation without pauses', async () => {
     const turns = Array.from({ length: 30 }, () => ({ words: 1000, secondsBefore: 30 }))
     const { paid, plain } = await play(turns, [])
