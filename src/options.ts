@@ -3,7 +3,6 @@ import { checkMargin } from './billing/bill.ts'
 import { checkCache, type SemanticCacheOptions } from './plugins/cache/cache-options.ts'
 import {
   checkFlag,
-  GatewayError,
   functionCheck,
   checkOptions,
   expects,
@@ -16,7 +15,8 @@ import {
   type OptionCheck,
   unchecked,
   integerFrom,
-} from './core/errors.ts'
+} from './core/check-options.ts'
+import { GatewayError } from './core/errors.ts'
 import type { WireForm } from './core/field-names.ts'
 import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'

@@ -1,4 +1,4 @@
-import { numberFrom, type OptionCheck } from '../core/errors.ts'
+import { numberFrom, type OptionCheck } from '../core/check-options.ts'
 import {
   add,
   costOf,

@@ -1,4 +1,4 @@
-import { numberFrom, objectWith, type OptionCheck } from './errors.ts'
+import { numberFrom, objectWith, type OptionCheck } from './check-options.ts'
 import { isJsonObject } from './json.ts'
 
 const checkEmbedderShape = objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed'])

@@ -1,4 +1,5 @@
-import { GatewayError, nearestName } from './errors.ts'
+import { nearestName } from './check-options.ts'
+import { GatewayError } from './errors.ts'
 import { isNodeBytes } from './json.ts'
 
 /** Larger bodies occupy part of their key's capacity, and are processed in steps between which other requests run. */

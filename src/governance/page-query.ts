@@ -1,4 +1,5 @@
-import { expects, GatewayError, integerFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { expects, integerFrom, type OptionCheck, optionsOf } from '../core/check-options.ts'
+import { GatewayError } from '../core/errors.ts'
 import { isSafeId, type PageQuery } from './stored-records.ts'
 
 /** Selects a page of a list. */

@@ -2,13 +2,13 @@ import {
   checkFlag,
   expects,
   fieldsOf,
-  GatewayError,
   integerFrom,
   listOf,
   matching,
   oneOf,
   type OptionCheck,
-} from '../core/errors.ts'
+} from '../core/check-options.ts'
+import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { parseJson } from '../core/json.ts'
 import { DURATION_CODES, type Store } from '../core/store.ts'

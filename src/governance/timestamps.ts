@@ -1,4 +1,4 @@
-import { isDate } from '../core/errors.ts'
+import { isDate } from '../core/check-options.ts'
 
 export const TIMESTAMP_FORMAT = 'a time with a time zone, such as 2027-01-31T00:00:00Z'
 

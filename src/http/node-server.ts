@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { checkOptions, expects, falseOr, optionsOf, integerFrom } from '../core/errors.ts'
+import { checkOptions, expects, falseOr, optionsOf, integerFrom } from '../core/check-options.ts'
 import { type NodeHandling, toNodeHandling } from './node-fetch.ts'
 import { type NodeIncoming, NodeRequest, NodeSink } from './node-http.ts'
 import { type Served, servesFetch } from './served.ts'

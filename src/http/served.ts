@@ -1,4 +1,4 @@
-import { checkOptions, expects, type OptionCheck } from '../core/errors.ts'
+import { checkOptions, expects, type OptionCheck } from '../core/check-options.ts'
 import type { HttpHandling } from '../core/http.ts'
 
 /** An object with a Web-standard handler, such as a wrapper around `gateway.fetch`. */

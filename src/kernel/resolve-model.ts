@@ -1,4 +1,5 @@
-import { editDistance, GatewayError } from '../core/errors.ts'
+import { editDistance } from '../core/check-options.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { Route } from '../core/ports.ts'
 import { isSafeModelName, type Prompt } from '../core/prompt.ts'
 import { modelNameError } from '../formats/parse-body.ts'

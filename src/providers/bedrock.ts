@@ -1,5 +1,5 @@
 import { AwsV4Signer } from 'aws4fetch'
-import { checkOptions, functionCheck, matching, oneOf, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { checkOptions, functionCheck, matching, oneOf, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { Provider } from '../core/ports.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'
 import { bodyText, type SignRequest } from './http-request.ts'

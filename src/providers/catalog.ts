@@ -7,12 +7,12 @@ import {
   expects,
   fieldsOf,
   firstProblem,
-  GatewayError,
   listOf,
   matching,
   type OptionCheck,
   optionsOf,
-} from '../core/errors.ts'
+} from '../core/check-options.ts'
+import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, stemOf } from '../core/prompt.ts'
 import type { Provider, Route, Model } from '../core/ports.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'

@@ -1,4 +1,4 @@
-import { numberFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { numberFrom, type OptionCheck, optionsOf } from '../core/check-options.ts'
 
 /** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has its own circuit. */
 export interface CircuitBreakerOptions {

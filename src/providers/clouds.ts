@@ -1,4 +1,4 @@
-import { checkOptions, functionCheck, matching, oneOf, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { checkOptions, functionCheck, matching, oneOf, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { Provider } from '../core/ports.ts'
 import { setMembers } from '../core/splice-json.ts'
 import type { UpstreamFormatModule, WrittenPrompt } from '../formats/format.ts'

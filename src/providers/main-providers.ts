@@ -1,7 +1,7 @@
 import { defaultTransport } from '#transport'
 import { lazy } from '../core/async.ts'
 import type { Embedder } from '../core/cache.ts'
-import { checkDate, checkFlag, checkOptions, integerFrom, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { checkDate, checkFlag, checkOptions, integerFrom, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { Provider } from '../core/ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from './http-provider.ts'

@@ -7,7 +7,6 @@ import {
   fieldPath,
   firstProblem,
   functionCheck,
-  GatewayError,
   integerFrom,
   listOf,
   matching,
@@ -15,7 +14,8 @@ import {
   oneOf,
   type OptionCheck,
   optionsOf,
-} from '../core/errors.ts'
+} from '../core/check-options.ts'
+import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Model } from '../core/ports.ts'
 import { isSafeModelName } from '../core/prompt.ts'

@@ -1,4 +1,4 @@
-import { listOf, objectWith, type OptionCheck } from '../core/errors.ts'
+import { listOf, objectWith, type OptionCheck } from '../core/check-options.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider, Model, Route } from '../core/ports.ts'
 import { stemOf } from '../core/prompt.ts'

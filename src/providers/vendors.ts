@@ -1,6 +1,6 @@
 import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Price } from '../core/money.ts'
-import { checkDate, checkOptions, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { checkDate, checkOptions, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { Provider } from '../core/ports.ts'
 import { chatProvider } from './main-providers.ts'
 import catalog from './models/vendors.json' with { type: 'json' }

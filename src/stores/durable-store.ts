@@ -1,4 +1,5 @@
-import { expects, GatewayError, functionCheck, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { expects, functionCheck, type OptionCheck, optionsOf } from '../core/check-options.ts'
+import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import {
   type Claim,

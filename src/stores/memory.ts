@@ -1,4 +1,4 @@
-import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/errors.ts'
+import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/check-options.ts'
 import { quotaExceededError, type Store, type WriteOptions } from '../core/store.ts'
 import { ExpiryQueue, OrderedKeys, Pool, type PoolEntry, storeFullError } from './memory/collections.ts'
 import { createCounters, createTallies } from './memory/counters.ts'

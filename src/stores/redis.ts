@@ -1,5 +1,5 @@
 import type { AnswerStore } from '../core/cache.ts'
-import { checkFlag, checkOptions, expects, type OptionCheck, optionsOf } from '../core/errors.ts'
+import { checkFlag, checkOptions, expects, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import {
   type BulkLimits,

@@ -1,4 +1,5 @@
-import { integerFrom, type OptionCheck, optionsOf, GatewayError, storeError } from '../core/errors.ts'
+import { integerFrom, type OptionCheck, optionsOf } from '../core/check-options.ts'
+import { GatewayError, storeError } from '../core/errors.ts'
 import type { Claim, Quota, ReserveRequest, ReserveResult, WriteOptions, Store } from '../core/store.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'

@@ -1,6 +1,7 @@
 import { sha256 } from '#hash'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache.ts'
-import { GatewayError, integerFrom, type OptionCheck } from '../core/errors.ts'
+import { integerFrom, type OptionCheck } from '../core/check-options.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf, createStoreClock, type StoreClock } from './store-rules.ts'
 

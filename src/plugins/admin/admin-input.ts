@@ -6,7 +6,6 @@ import {
   expects,
   fieldPath,
   firstProblem,
-  GatewayError,
   integerFrom,
   listOf,
   matching,
@@ -14,7 +13,8 @@ import {
   numberFrom,
   type OptionCheck,
   unknownOptionText,
-} from '../../core/errors.ts'
+} from '../../core/check-options.ts'
+import { GatewayError } from '../../core/errors.ts'
 import { fromWire, toWireName } from '../../core/field-names.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { DURATION_CODES } from '../../core/store.ts'

@@ -1,5 +1,6 @@
 import type { MaybePromise } from '../../core/async.ts'
-import { expectedText, GatewayError } from '../../core/errors.ts'
+import { expectedText } from '../../core/check-options.ts'
+import { GatewayError } from '../../core/errors.ts'
 import type { WireForm } from '../../core/field-names.ts'
 import { fromDollars } from '../../core/money.ts'
 import type { Runtime } from '../../core/ports.ts'

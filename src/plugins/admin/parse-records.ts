@@ -1,4 +1,5 @@
-import { expectedText, GatewayError, type OptionCheck } from '../../core/errors.ts'
+import { expectedText, type OptionCheck } from '../../core/check-options.ts'
+import { GatewayError } from '../../core/errors.ts'
 import { fromWire, toWireName } from '../../core/field-names.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { invalidFieldError } from '../../governance/page-query.ts'

@@ -1,4 +1,4 @@
-import { checkOptions, expects, integerFrom, optionsOf } from '../../core/errors.ts'
+import { checkOptions, expects, integerFrom, optionsOf } from '../../core/check-options.ts'
 import { fromWire, type WireForm } from '../../core/field-names.ts'
 import { isJsonObject, parseJson } from '../../core/json.ts'
 import type { Store } from '../../core/store.ts'

@@ -8,7 +8,7 @@ import {
   optionsOf,
   integerFrom,
   type OptionCheck,
-} from '../../core/errors.ts'
+} from '../../core/check-options.ts'
 import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../../core/cache.ts'
 import type { NanoUsd } from '../../core/money.ts'
 import type { Runtime } from '../../core/ports.ts'

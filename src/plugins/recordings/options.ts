@@ -1,4 +1,4 @@
-import { integerFrom, type OptionCheck, optionsOf } from '../../core/errors.ts'
+import { integerFrom, type OptionCheck, optionsOf } from '../../core/check-options.ts'
 
 /** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit of text. */
 export interface StreamsOptions {

@@ -1,4 +1,5 @@
-import { expectedText, GatewayError, unknownOptionText } from '../../core/errors.ts'
+import { expectedText, unknownOptionText } from '../../core/check-options.ts'
+import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { ClientFormat } from '../../formats/format.ts'
 import { chatClient } from '../../formats/chat/client.ts'

@@ -7,7 +7,7 @@ import {
   oneOf,
   type OptionCheck,
   optionsOf,
-} from '../../core/errors.ts'
+} from '../../core/check-options.ts'
 import { type ExplainedPlan, explainRequests, type PlanSetup, type SessionTotals } from './explain-session.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { type LoggedBody, type LoggedRequest, readRequests } from './explain-input.ts'

@@ -8,7 +8,7 @@ import {
   oneOf,
   type OptionCheck,
   optionsOf,
-} from '../../core/errors.ts'
+} from '../../core/check-options.ts'
 import type { Embedder } from '../../core/cache.ts'
 import type { Meter, Runtime, Model } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'

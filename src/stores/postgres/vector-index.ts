@@ -1,5 +1,5 @@
 import type { VectorIndex } from '../../core/cache.ts'
-import { checkOptions, optionsOf, integerFrom } from '../../core/errors.ts'
+import { checkOptions, optionsOf, integerFrom } from '../../core/check-options.ts'
 import { encodeText, fieldOf, toList, toNumber, toText } from '../durable-store.ts'
 import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { createStoreClock } from '../store-rules.ts'

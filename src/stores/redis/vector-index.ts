@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { lazy } from '../../core/async.ts'
 import type { Neighbor, VectorIndex } from '../../core/cache.ts'
-import { checkOptions, optionsOf, integerFrom } from '../../core/errors.ts'
+import { checkOptions, optionsOf, integerFrom } from '../../core/check-options.ts'
 import { fieldOf, toList, toNumber, toText } from '../durable-store.ts'
 import { createRunScript, REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
 import { createStoreClock } from '../store-rules.ts'

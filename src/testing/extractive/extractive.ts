@@ -1,4 +1,4 @@
-import { checkOptions, type OptionCheck, optionsOf } from '../../core/errors.ts'
+import { checkOptions, type OptionCheck, optionsOf } from '../../core/check-options.ts'
 import type { Price } from '../../core/money.ts'
 import type { Provider, Model } from '../../core/ports.ts'
 import { checkPrice, checkProviderName } from '../../providers/provider-options.ts'
