@@ -38,7 +38,7 @@ export interface HttpRequest {
   onDisconnect(listener: () => void): void
 }
 
-/** Writes a response: either one call to `send`, or `begin`, any number of writes, and then `end` or `destroy`. */
+/** Writes a response: either one call to `send`, or `begin`, any number of writes, and then `end` or `destroy`. Must not throw. */
 export interface ResponseSink {
   send(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void

@@ -82,6 +82,25 @@ describe('the chosen tier', () => {
     expect(result.verdicts[0]?.outcome).toBe('does-not-pay')
   })
 
+  it('is the next one if the result of a tier is not smaller than the received prompt', async () => {
+    const prompt = await chatOf(30_000)
+    const tokens = await meter.countPrompt(prompt)
+    const same: Tier = {
+      tier: 2,
+      wants: () => true,
+      rewrite: async () => ({ rewrite: { tier: 2, prompt, tokens, strategy: 'same' }, spent: toNanoUsd(7) }),
+    }
+
+    const alone = await waterfallOf({ tiers: [same] })(jobOf(prompt))
+    expect(alone.rewrite).toBeUndefined()
+    expect(alone.spent).toBe(toNanoUsd(7))
+    expect(alone.verdicts).toEqual([{ tier: 2, outcome: 'declined', reason: 'not smaller than the received prompt' }])
+    const requested = jobOf(prompt, { steering: { vanishing: true, recursive: false, force: true } })
+    expect((await waterfallOf({ tiers: [same] })(requested)).rewrite).toBeUndefined()
+    const { rewrite } = await waterfallOf({ tiers: (own) => [same, ...own] })(jobOf(prompt, { small: dense }))
+    expect(rewrite?.tier).toBe(4)
+  })
+
   it('is none if each tier fails', async () => {
     const broken: Tier = { tier: 2, wants: () => true, rewrite: () => Promise.reject(new Error('broken')) }
     const { rewrite, tokens } = await waterfallOf({ tiers: [broken] })(jobOf(await chatOf(60_000)))
