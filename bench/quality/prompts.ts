@@ -4,7 +4,7 @@ import type { ChatMessage } from './data.ts'
 /** Converts chat messages to a canonical prompt, without a wire format. */
 export function promptOf(messages: readonly ChatMessage[]): Prompt {
   return {
-    native: { dialect: 'openai', value: {} },
+    native: { dialect: 'chat', value: {} },
     model: 'mock/large',
     messages: messages.map(messageOf),
     settings: {},

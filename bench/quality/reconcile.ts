@@ -63,7 +63,7 @@ async function play(session: readonly ChatMessage[], setup: Setup): Promise<Amou
   let now = Date.UTC(2026, 0, 5, 12)
   const vendor = new CachingVendor(price, () => now)
   const direct = new CachingVendor(price, () => now)
-  const dialect = format === 'chat' ? 'openai' : 'anthropic'
+  const dialect = format === 'chat' ? 'chat' : 'messages'
   const answer: typeof fetch = async (_url, init) => {
     const body: unknown = JSON.parse(String(init?.body))
     if (!isJsonObject(body)) throw new Error('The vendor received no JSON object.')

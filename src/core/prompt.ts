@@ -1,7 +1,7 @@
 import { asArray, isJsonObject, type Json, type JsonObject } from './json.ts'
 
 /** Wire formats of clients. */
-export type Dialect = 'openai' | 'anthropic' | 'responses'
+export type Dialect = 'chat' | 'messages' | 'responses'
 
 /** Wire formats of upstreams. */
 export type UpstreamDialect = Dialect | 'gemini'

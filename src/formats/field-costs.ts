@@ -105,7 +105,7 @@ export function costsOfFields(body: JsonObject, names: readonly string[], dialec
   const scan: Scan = { costs, body, remaining: MAX_SCANNED_VALUES }
   for (const name of names) {
     if (ORDINARY_FIELDS.has(name)) continue
-    if (name !== 'fallbacks' || dialect !== 'anthropic') chooseModels(costs, name, body[name] ?? null)
+    if (name !== 'fallbacks' || dialect !== 'messages') chooseModels(costs, name, body[name] ?? null)
     if (normalizeName(name) === HOST_CHOICE) continue
     if (name === COMPACTION_TRIGGER) addCompaction(costs, name)
     else scanField(scan, name, body[name] ?? null, { param: name, isDescription: false })

@@ -30,7 +30,7 @@ export function* portableInSteps(received: Prompt, target: PortableTarget): Step
   let { prompt } = converted
   if (target.model.rejectsSamplingParameters === true) prompt = removeSamplingParameters(prompt, ignoredFields)
   prompt = adaptEffort(prompt, target, ignoredFields)
-  if (received.native.dialect === 'anthropic') prompt = removeToolSearch(withExactInputs(prompt), ignoredFields)
+  if (received.native.dialect === 'messages') prompt = removeToolSearch(withExactInputs(prompt), ignoredFields)
   yield
   if (target.isLossy) prompt = removeUnsupported(prompt, target.dialect, ignoredFields)
   yield
@@ -77,7 +77,7 @@ const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 function adaptEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignoredFields: string[]): Prompt {
   const { effort, ...settings } = prompt.settings
   if (effort === undefined) return prompt
-  const sharesEffortScale = dialect !== 'anthropic' && prompt.native.dialect !== 'anthropic'
+  const sharesEffortScale = dialect !== 'messages' && prompt.native.dialect !== 'messages'
   if (model.efforts === undefined && sharesEffortScale) return prompt
   const supportedEffort = model.efforts?.includes(effort) === true ? effort : nearestEffort(effort, model.efforts ?? [])
   if (supportedEffort !== undefined) return { ...prompt, settings: { ...settings, effort: supportedEffort } }
@@ -111,7 +111,7 @@ function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFiel
   const settings: Settings = { ...others, ...(supportsStop && stop !== undefined && { stop }) }
   const last = kept.at(-1)
   // Only the messages format supports a prefilled answer.
-  if (prompt.native.dialect === 'anthropic' && last?.message.role === 'assistant') {
+  if (prompt.native.dialect === 'messages' && last?.message.role === 'assistant') {
     ignoredFields.push(pathOf(last.index))
     kept.pop()
   }
@@ -139,9 +139,7 @@ function isPortable(part: Part, dialect: UpstreamDialect): boolean {
     case 'image':
       return part.source.type !== 'file' && !(part.source.type === 'url' && dialect === 'gemini')
     case 'document':
-      return (
-        part.source.type !== 'file' && (part.source.type !== 'url' || (dialect !== 'openai' && dialect !== 'gemini'))
-      )
+      return part.source.type !== 'file' && (part.source.type !== 'url' || (dialect !== 'chat' && dialect !== 'gemini'))
     default:
       return true
   }

@@ -42,8 +42,8 @@ const SHARED_FIELDS =
   'model stream stream_options temperature top_p top_k tools tool_choice parallel_tool_calls metadata user ' +
   'prompt_cache_key '
 const ORDINARY_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
-  openai: nameSet(SHARED_FIELDS + 'messages max_tokens max_completion_tokens n stop response_format reasoning_effort'),
-  anthropic: nameSet(SHARED_FIELDS + 'messages max_tokens system stop_sequences output_config cache_control'),
+  chat: nameSet(SHARED_FIELDS + 'messages max_tokens max_completion_tokens n stop response_format reasoning_effort'),
+  messages: nameSet(SHARED_FIELDS + 'messages max_tokens system stop_sequences output_config cache_control'),
   responses: nameSet(SHARED_FIELDS + 'input instructions max_output_tokens text reasoning'),
 }
 

@@ -214,7 +214,7 @@ export function readChatTools(body: JsonObject): readonly Tool[] {
   return [
     ...tools.map((item, index) => readChatTool(item, `tools[${index}]`)),
     ...functions.map((item, index) =>
-      readFunctionTool(item, { dialect: 'openai', value: asObject(item) ?? {} }, `functions[${index}]`),
+      readFunctionTool(item, { dialect: 'chat', value: asObject(item) ?? {} }, `functions[${index}]`),
     ),
   ]
 }
@@ -222,7 +222,7 @@ export function readChatTools(body: JsonObject): readonly Tool[] {
 function readChatTool(item: Json, param: string): Tool {
   const value = objectAt(item, param, 'a tool: an object with a type')
   const type = stringAt(value['type'], `${param}.type`)
-  const native: Native = { dialect: 'openai', value }
+  const native: Native = { dialect: 'chat', value }
   return type === 'function'
     ? readFunctionTool(value['function'], native, `${param}.function`)
     : { name: asString(asObject(value[type])?.['name']) ?? type, native }
@@ -257,7 +257,7 @@ function readFunctionTool(declared: Json | undefined, native: Native, param: str
 }
 
 export function writeChatTool({ native, name, description, parameters, strict }: Tool): JsonObject {
-  if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value
+  if (native.dialect === 'chat' && native.value['type'] !== undefined) return native.value
   return { type: 'function', function: { name, description, parameters, strict } }
 }
 
@@ -267,7 +267,7 @@ export function writeResponseTool({ native, name, description, parameters, stric
 }
 
 export function writeChatCall(part: ToolCallPart): JsonObject {
-  if (part.native?.dialect === 'openai') return part.native.value
+  if (part.native?.dialect === 'chat') return part.native.value
   return { id: part.id, type: 'function', function: { name: part.name, arguments: callArguments(part) } }
 }
 

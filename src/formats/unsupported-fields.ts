@@ -87,7 +87,7 @@ const CHAT: SourceFormat = {
 }
 
 function chatValueOf({ native }: Message | Part): JsonObject {
-  return native?.dialect === 'openai' ? native.value : {}
+  return native?.dialect === 'chat' ? native.value : {}
 }
 
 /** Callers may send an answer back as an assistant message, with all its fields. */
@@ -160,7 +160,7 @@ const MESSAGES: SourceFormat = {
   hintsInMessage: () => [],
   findNestedUnsupported: unsupportedInMessages,
   unsupportedInMessage: function* ({ native, parts }, path) {
-    if (native?.dialect === 'anthropic') yield* unknownFields(MESSAGES, native.value, 'message', path)
+    if (native?.dialect === 'messages') yield* unknownFields(MESSAGES, native.value, 'message', path)
     for (const part of parts) yield* unsupportedInBlock(part, path)
   },
   pathsIn: ({ messages, native: { value } }) => {
@@ -179,7 +179,7 @@ function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
     if (name !== OUTPUT_HINT) yield unsupportedField('output_config', name)
   }
   for (const [index, { native }] of prompt.tools.entries()) {
-    if (native.dialect !== 'anthropic') continue
+    if (native.dialect !== 'messages') continue
     const type = native.value['type'] ?? 'custom'
     if (type !== 'custom') yield { param: `tools[${index}]`, description: `a tool of type ${String(type)}` }
     yield* unknownFields(MESSAGES, native.value, 'tool', `tools[${index}]`)
@@ -192,7 +192,7 @@ function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
 
 function* unsupportedInBlock(part: Part, param: string): UnsupportedFields {
   const { native } = part
-  if (native?.dialect === 'anthropic' && part.type !== 'thinking') {
+  if (native?.dialect === 'messages' && part.type !== 'thinking') {
     const type = String(native.value['type'])
     if (MESSAGES.knownFieldsByType.has(type)) yield* unknownFields(MESSAGES, native.value, type, `${param} (${type})`)
     else yield { param, description: `a ${type} block` }
@@ -269,7 +269,7 @@ function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
   }
 }
 
-const SOURCES: Readonly<Record<Dialect, SourceFormat>> = { openai: CHAT, anthropic: MESSAGES, responses: RESPONSES }
+const SOURCES: Readonly<Record<Dialect, SourceFormat>> = { chat: CHAT, messages: MESSAGES, responses: RESPONSES }
 
 export function sourceFormatOf({ native }: Pick<Prompt, 'native'>): SourceFormat {
   return SOURCES[native.dialect]

@@ -135,7 +135,7 @@ function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Pl
   const requested = planned.prompt.settings.maxTokens
   const granted = planned.grant.outputTokens
   const grantsMaximum = granted >= model.maxOutputTokens
-  const isLimitOptional = model.enforcesMaxOutput !== false && provider.dialect !== 'anthropic'
+  const isLimitOptional = model.enforcesMaxOutput !== false && provider.dialect !== 'messages'
   if (requested === undefined ? grantsMaximum && isLimitOptional : requested <= granted) return prompt
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }

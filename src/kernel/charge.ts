@@ -203,7 +203,7 @@ function withModelPrices(bill: Bill, { planned: { grant }, route, models }: Mode
 
 /** Vendors of the messages format cache only what the caller marks. */
 function cachesReceivedPrompt({ provider }: Route, writes: CacheWrites): boolean {
-  return provider.dialect !== 'anthropic' || writes !== 'none'
+  return provider.dialect !== 'messages' || writes !== 'none'
 }
 
 /** Vendors do not cache shorter prompts. */
@@ -232,7 +232,7 @@ function writeField(
 ): 'inputTokens' | 'cacheWriteTokens' | 'cacheWrite1hTokens' {
   if (writes === 'none') return isMarkedByGateway ? 'cacheWriteTokens' : 'inputTokens'
   // Other vendors may keep a prompt for an hour, but the caller cannot request it.
-  return writes === '1h' && provider.dialect === 'anthropic' ? 'cacheWrite1hTokens' : 'cacheWriteTokens'
+  return writes === '1h' && provider.dialect === 'messages' ? 'cacheWrite1hTokens' : 'cacheWriteTokens'
 }
 
 export function routeOf({ route, resolved }: Planned): Route {

@@ -26,7 +26,7 @@ export function checkFields({ prompt, costs, routes, policies }: Checked): reado
   const native = routes.filter(({ provider }) => supportsDialect(provider, dialect))
   if (policies.surcharges === 'refuse' && native.length > 0) refuseSurcharges(costs, native)
   if (policies.surcharges === 'refuse') refuseAudio(prompt, native.length > 0)
-  if (dialect !== 'anthropic') return []
+  if (dialect !== 'messages') return []
   const fallbacks = asArray(value['fallbacks']).flatMap((fallback) => asString(asObject(fallback)?.['model']) ?? [])
   const advisers = modelsOfTools(prompt)
   for (const { provider } of native) {

@@ -40,8 +40,8 @@ function createRoutes(services: Services, basePath: string): (request: HttpReque
     handle: trackRequests(services.requestTracker, lazyHandler(load)),
   })
   const endpoints = [
-    post('chat/completions', async () => modelHandler(await CLIENT_FORMATS.openai(), services)),
-    post('messages', async () => modelHandler(await CLIENT_FORMATS.anthropic(), services)),
+    post('chat/completions', async () => modelHandler(await CLIENT_FORMATS.chat(), services)),
+    post('messages', async () => modelHandler(await CLIENT_FORMATS.messages(), services)),
     post('responses', async () => modelHandler(await CLIENT_FORMATS.responses(), services)),
   ]
   const handlers = new Map(endpoints.map(({ path, handle }) => [path, handle]))

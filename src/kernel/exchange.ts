@@ -376,8 +376,8 @@ export function isBackground({ native }: Prompt): boolean {
 
 /** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */
 export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
-  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
-  return route?.provider.dialect === 'anthropic'
+  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'messages') return false
+  return route?.provider.dialect === 'messages'
 }
 
 export type WrittenExchange = Pick<Parsed, 'prompt' | 'startedAt' | 'id' | 'requestBody'> &

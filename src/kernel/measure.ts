@@ -90,7 +90,7 @@ export class PromptSize implements Size {
     const { input, cacheRead = input, cacheWrite = input, cacheWrite1h = cacheWrite } = model.price
     if (cacheRead <= input && cacheWrite <= input && cacheWrite1h <= input) return 'none'
     // In the messages format, only marked prefixes are cached. Other vendors cache each prompt.
-    return provider.dialect === 'anthropic' ? this.#promptWeight.cacheWrites : '1h'
+    return provider.dialect === 'messages' ? this.#promptWeight.cacheWrites : '1h'
   }
 
   maxReportableTokens(route: Route): number {
@@ -228,7 +228,7 @@ export function rejectsSampling(
   { dialect, answerHeaders }: Pick<Provider, 'dialect' | 'answerHeaders'>,
   request: Pick<HttpRequest, 'header'>,
 ): boolean {
-  if (dialect !== 'anthropic') return false
+  if (dialect !== 'messages') return false
   const isForwarded = answerHeaders === undefined || VERSION_HEADER in answerHeaders
   const version = isForwarded ? (request.header(VERSION_HEADER) ?? answerHeaders?.[VERSION_HEADER]) : undefined
   return version !== undefined && version >= VERSION_WITHOUT_SAMPLING

@@ -166,8 +166,8 @@ export function marginOf(
 /** Upstreams with the messages format allow at most 1. */
 function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedModel, maxTemperature: number): void {
   const { temperature } = settings
-  if (temperature === undefined || native.dialect === 'anthropic') return
-  const isMessagesFormat = routes[0].provider.dialect === 'anthropic'
+  if (temperature === undefined || native.dialect === 'messages') return
+  const isMessagesFormat = routes[0].provider.dialect === 'messages'
   const limit = isMessagesFormat ? Math.min(1, maxTemperature) : maxTemperature
   if (temperature <= limit) return
   const advice =

@@ -169,7 +169,7 @@ function generateContentUrl(modelsUrl: string): EndpointUrl {
 }
 
 const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
-  dialect: 'anthropic',
+  dialect: 'messages',
   load: async () => {
     const format = await MESSAGES_FORMAT.load()
     return {

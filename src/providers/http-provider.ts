@@ -187,13 +187,13 @@ async function checkAvailable(target: LoadedTarget, call: RequestCall, url: stri
 }
 
 export const CHAT_FORMAT: UpstreamFormatModule = {
-  dialect: 'openai',
-  load: UPSTREAM_FORMATS.openai,
+  dialect: 'chat',
+  load: UPSTREAM_FORMATS.chat,
 }
 
 export const MESSAGES_FORMAT: UpstreamFormatModule = {
-  dialect: 'anthropic',
-  load: UPSTREAM_FORMATS.anthropic,
+  dialect: 'messages',
+  load: UPSTREAM_FORMATS.messages,
 }
 
 export const GEMINI_FORMAT: UpstreamFormatModule = {

@@ -31,7 +31,7 @@ export async function askSmallModel(
     runtime,
     signal: question.signal,
     timeouts: { ...timeouts, totalMs: Math.min(timeouts.totalMs, SMALL_MODEL_TIMEOUT_MS) },
-    headers: provider.dialect === 'anthropic' ? SMALL_MODEL_HEADERS : {},
+    headers: provider.dialect === 'messages' ? SMALL_MODEL_HEADERS : {},
   })
   const text = textOf(answer)
   return { text, spent: costOf(answer.usage ?? estimateUsage(question, text), model.price) }
@@ -42,7 +42,7 @@ function promptFor(question: Question, { provider, model }: Route): Prompt {
     // No client uses the gemini format, so prompts never have that dialect.
     native:
       provider.dialect === 'gemini'
-        ? { dialect: 'openai', value: {} }
+        ? { dialect: 'chat', value: {} }
         : // The short output limit leaves no tokens for reasoning.
           { dialect: provider.dialect, value: { ...model.withoutThinking } },
     model: model.id,

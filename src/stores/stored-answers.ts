@@ -142,7 +142,7 @@ function decodeAnswer(text: string | undefined): CachedAnswer | undefined {
 }
 
 function hashOf(json: string): string {
-  return sha256(`answer 1 ${json}`)
+  return sha256(`answer 2 ${json}`)
 }
 
 function createAnswerCounter(clock: StoreClock) {

@@ -16,7 +16,7 @@ const EMBEDDING_MODEL: Model = { ...MODEL, id: 'echo-embedding', kind: 'embeddin
 
 export class EchoProvider implements Provider {
   readonly name = 'contract'
-  readonly dialect = 'openai'
+  readonly dialect = 'chat'
   readonly models: readonly Model[] = [MODEL, EMBEDDING_MODEL]
   /** Length of the texts of a stream, in UTF-16 code units. */
   pieceLength = Infinity

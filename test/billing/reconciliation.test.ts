@@ -98,7 +98,7 @@ async function play(
   for (const [turn, first] of (bodies[0] ?? []).entries()) {
     for (const [index, request] of [first, bodies[1]?.[turn] ?? first].entries()) {
       const body: JsonObject = { model: `${format}/model`, ...(isMarked ? withMarkers(request) : request) }
-      direct.receive({ dialect: format === 'chat' ? 'openai' : 'anthropic', body })
+      direct.receive({ dialect: format === 'chat' ? 'chat' : 'messages', body })
       const response = await gateway.fetch(
         `http://localhost/v1/${format === 'chat' ? 'chat/completions' : 'messages'}`,
         {

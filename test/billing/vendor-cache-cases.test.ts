@@ -117,7 +117,7 @@ function replyWithUsage(request: UpstreamRequest): Reply {
   if (path.includes('/responses')) return responsesReply(stream)
   if (path.includes('enerateContent')) return geminiReply(path.includes('stream'))
   const usage =
-    dialect === 'openai'
+    dialect === 'chat'
       ? {
           prompt_tokens: promptTokens(USAGE),
           completion_tokens: USAGE.outputTokens,
@@ -229,7 +229,7 @@ describe('the bill of a rewritten prompt', () => {
     const setting = await start(vendor.reply, { ...options, runtime: { now: () => clock.now, random: () => 0 } })
     let billed = 0
     for (const body of CHAT) {
-      direct.receive({ dialect: 'openai', body })
+      direct.receive({ dialect: 'chat', body })
       const headers = { 'x-savings-level': 'extreme' }
       const { bill } = await send(setting, 'chat', { ...body, model: 'chat/model' }, headers)
       billed += bill.billedUsd
@@ -270,7 +270,7 @@ describe('the bill of a rewritten prompt', () => {
     await send(setting, 'chat', { ...other, model: 'chat/model' })
     const { bill } = await send(setting, 'chat', { ...body, model: 'chat/model' }, { 'x-savings-level': 'extreme' })
 
-    const { read } = vendor.receive({ dialect: 'openai', body: other })
+    const { read } = vendor.receive({ dialect: 'chat', body: other })
     const discount = (read * (PRICE.input - PRICE.cacheRead)) / 1e6
     const atListPrice = (bill.originalTokens * PRICE.input + 40 * PRICE.output) / 1e6
     expect(bill.optimizedTokens).toBeLessThan(bill.originalTokens)

@@ -64,7 +64,7 @@ describe('the bill of prompts that the vendor caches', () => {
     const direct = new CachingVendor({ ...price, cacheRead: 3, cacheWrite: 3, cacheWrite1h: 3 }, () => 0)
 
     const billed = await converse(setting, 'chat/model', 12)
-    for (const { body } of setting.upstream.requests) direct.reply({ dialect: 'openai', body })
+    for (const { body } of setting.upstream.requests) direct.reply({ dialect: 'chat', body })
 
     expect(billed / (direct.charge * MARGIN)).toBeCloseTo(1, 3)
   })
@@ -74,7 +74,7 @@ describe('the bill of prompts that the vendor caches', () => {
 
     const billed = await converse(setting, 'messages/model', 12, undefined, { hasPause: false })
     const unmarked = new CachingVendor(price, () => 0)
-    for (const { body } of setting.upstream.requests) unmarked.reply({ dialect: 'anthropic', body: stripMarkers(body) })
+    for (const { body } of setting.upstream.requests) unmarked.reply({ dialect: 'messages', body: stripMarkers(body) })
 
     expect(setting.vendor.charge).toBeLessThan(unmarked.charge / 2)
     expect(billed / (unmarked.charge * MARGIN)).toBeCloseTo(1, 3)
@@ -86,7 +86,7 @@ describe('the bill of prompts that the vendor caches', () => {
 
     const billed = await converse(setting, 'chat/model', 12, undefined, {
       headers: { 'x-savings-level': 'extreme' },
-      onRequest: (body) => void whole.reply({ dialect: 'openai', body: stripMarkers(body) }),
+      onRequest: (body) => void whole.reply({ dialect: 'chat', body: stripMarkers(body) }),
     })
 
     expect(billed / (whole.charge * MARGIN)).toBeGreaterThan(0.9)

@@ -10,7 +10,7 @@ import { markerViolations } from '../support/vendor-rules/messages.ts'
 import { longSession, recordedSessions, type RecordedSession } from './recorder/recorded.ts'
 import { responseReply } from './recorder/vendor.ts'
 
-const FORMATS = { openai: chatFormat, anthropic: messagesFormat, responses: responsesFormat } as const
+const FORMATS = { chat: chatFormat, messages: messagesFormat, responses: responsesFormat } as const
 const SESSIONS = recordedSessions().map((session) => [session.client, session] as const)
 const isMarked = ({ body }: RecordedSession): boolean => JSON.stringify(body).includes('"cache_control"')
 const meter = createMeter(createTokenizer())

@@ -23,7 +23,7 @@ async function start(options: StageOptions = {}): Promise<Stage> {
 /** A reply whose usage has these numbers of tokens. */
 function replyOf({ dialect, stream }: UpstreamRequest, output: number, input: number = 10): Reply {
   const usage =
-    dialect === 'openai'
+    dialect === 'chat'
       ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
       : { input_tokens: input, output_tokens: output }
   return { text: stream ? ['Yes.'] : 'Yes.', usage }

@@ -15,9 +15,9 @@ const LONG = 300 * 1024
 function promptWith(data: string): Prompt {
   const source = { type: 'base64', mediaType: 'image/png', data } as const
   const value = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } }
-  const part = { type: 'image', source, native: { dialect: 'anthropic', value } } as const
+  const part = { type: 'image', source, native: { dialect: 'messages', value } } as const
   return {
-    native: { dialect: 'anthropic', value: {} },
+    native: { dialect: 'messages', value: {} },
     model: 'a/b',
     messages: [{ role: 'user', parts: [part] }],
     settings: {},

@@ -80,7 +80,7 @@ describe('a collector', () => {
 
 describe('the steps of a stored answer', () => {
   it('contain opaque parts unchanged', () => {
-    const native = { dialect: 'anthropic', value: { type: 'server_tool_use', id: 's1' } } as const
+    const native = { dialect: 'messages', value: { type: 'server_tool_use', id: 's1' } } as const
     const completion: Completion = { id: 'a', model: 'm', parts: [{ type: 'opaque', native }], finish: 'pause' }
     const collected = new Collector()
     const chunks = toStreamChunks(completion)
@@ -97,7 +97,7 @@ describe('the steps of a stored answer', () => {
   })
 
   it('contain documents as opaque parts, and omit those without a native block', () => {
-    const native = { dialect: 'anthropic', value: { type: 'document' } } as const
+    const native = { dialect: 'messages', value: { type: 'document' } } as const
     const source = { type: 'text', text: 'page' } as const
     const document = { type: 'document', source } as const
     const chunks = toStreamChunks({ id: 'a', model: 'm', parts: [{ ...document, native }, document], finish: 'stop' })

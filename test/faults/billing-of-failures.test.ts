@@ -43,7 +43,7 @@ async function readTotals({ store }: RecordedStage): Promise<DailyTotals> {
 }
 
 const createUsage = ({ dialect }: UpstreamRequest, input: number, output: number): JsonObject =>
-  dialect === 'openai'
+  dialect === 'chat'
     ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
     : { input_tokens: input, output_tokens: output }
 

@@ -203,7 +203,7 @@ describe('headers', () => {
       answer: (response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream', 'set-cookie': 'a=1', 'x-svc-cache': 'HIT' })
         response.end(
-          request.dialect === 'openai'
+          request.dialect === 'chat'
             ? 'data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
             : 'event: message_start\ndata: {"type":"message_start","message":{"id":"x","type":"message","role":"assistant","content":[],"model":"large","usage":{"input_tokens":1,"output_tokens":1}}}\n\nevent: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hi"}}\n\nevent: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\nevent: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n',
         )

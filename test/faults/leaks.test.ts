@@ -110,7 +110,7 @@ async function expectNoLeak(
 
 /** Secrets that the gateway sends to the upstream. */
 const privateValues = ({ dialect }: UpstreamRequest): readonly string[] =>
-  dialect === 'openai' ? [CHAT_SECRET, HEADER_SECRET] : [MESSAGE_SECRET]
+  dialect === 'chat' ? [CHAT_SECRET, HEADER_SECRET] : [MESSAGE_SECRET]
 const echo = (request: UpstreamRequest): string =>
   `Wrong keys ${privateValues(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/, ` +
   `postgres://svc:${INNER_WORDS[0]}@${INNER_WORDS[1]}/x, host ${INNER_WORDS[1]} (${INNER_WORDS[2]}:5432), ` +

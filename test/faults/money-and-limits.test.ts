@@ -71,7 +71,7 @@ function replyWithUsage(request: UpstreamRequest, input: number, output: number)
   return {
     text: 'word '.repeat(output),
     usage:
-      request.dialect === 'openai'
+      request.dialect === 'chat'
         ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
         : { input_tokens: input, output_tokens: output },
   }

@@ -23,7 +23,7 @@ async function startWith(
   const store = recordingStore()
   const own: Provider = {
     name: 'own',
-    dialect: 'openai',
+    dialect: 'chat',
     models: [testModel],
     model: () => testModel,
     complete: never,

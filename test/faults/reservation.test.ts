@@ -443,7 +443,7 @@ describe('implausible usage', () => {
       return { kind: 'json', value: { object: 'list', data, usage: { prompt_tokens: input, total_tokens: input } } }
     }
     const chat = { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
-    return { text: 'Yes.', usage: request.dialect === 'openai' ? chat : { input_tokens: input, output_tokens: output } }
+    return { text: 'Yes.', usage: request.dialect === 'chat' ? chat : { input_tokens: input, output_tokens: output } }
   }
 
   it.each(FORMAT_PAIRS)(

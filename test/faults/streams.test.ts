@@ -133,7 +133,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('a stream on the $name', (endpoint) => 
     [
       'tells an error',
       ({ dialect }) => [
-        dialect === 'openai'
+        dialect === 'chat'
           ? 'data: {"error":{"message":"sk-upstream-secret is out of money at http://10.0.0.1:8000","type":"server_error"}}\n\n'
           : 'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"sk-upstream-secret at http://10.0.0.1:8000"}}\n\n',
       ],
@@ -141,7 +141,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('a stream on the $name', (endpoint) => 
     [
       'tells that it is overloaded',
       ({ dialect }) => [
-        dialect === 'openai'
+        dialect === 'chat'
           ? 'data: {"error":{"code":503,"message":"x"}}\n\n'
           : 'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
       ],

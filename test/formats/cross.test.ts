@@ -30,7 +30,7 @@ const messagePrompt = () =>
 
 /** Returns the bytes that a caller receives for a stream of chunks. */
 function serialize(to: WholeFormat, chunks: readonly StreamChunk[], fields: JsonObject = {}): string {
-  const prompt = to.dialect === 'openai' ? chatPrompt(fields) : messagePrompt()
+  const prompt = to.dialect === 'chat' ? chatPrompt(fields) : messagePrompt()
   const writer = to.createStreamWriter({ prompt, createdSeconds: 1_700_000_000 })
   const events = [...chunks.flatMap((chunk) => [...writer.write(chunk)]), ...writer.end(metrics)]
   return events.map(({ event, data }) => `${event === undefined ? '' : `event: ${event}\n`}data: ${data}\n\n`).join('')

@@ -39,8 +39,8 @@ function repeat(count: number, itemAt: (index: number) => Json): readonly Json[]
 function translate(received: Prompt, dialect: UpstreamDialect): unknown {
   const { prompt } = portablePrompt(received, { dialect, model: {}, isLossy: true })
   const upstreams = {
-    openai: chatUpstream,
-    anthropic: messagesUpstream,
+    chat: chatUpstream,
+    messages: messagesUpstream,
     responses: responsesUpstream,
     gemini: geminiUpstream,
   }
@@ -48,7 +48,7 @@ function translate(received: Prompt, dialect: UpstreamDialect): unknown {
 }
 
 describe('the work of a translation is linear', () => {
-  it.each(['openai', 'anthropic', 'gemini'] as const)('in the number of response items sent to %s', (dialect) => {
+  it.each(['chat', 'messages', 'gemini'] as const)('in the number of response items sent to %s', (dialect) => {
     const growth = growthOf((itemCount) => {
       const input = repeat(itemCount, (index) => ({ role: index % 2 === 0 ? 'user' : 'assistant', content: 'a' }))
       const prompt = responsesPrompt({ input })
@@ -85,7 +85,7 @@ describe('the work of a translation is linear', () => {
   ] as const)('in the number of tools with %s', (_names, nameOf) => {
     const growth = growthOf((toolCount) => {
       const prompt = promptWithTools(repeat(toolCount, (index) => ({ type: 'function', name: nameOf(index) })))
-      return countSteps(() => translate(prompt, 'openai'))
+      return countSteps(() => translate(prompt, 'chat'))
     })
 
     expect(growth).toBeLessThan(MAX_GROWTH)
@@ -101,7 +101,7 @@ describe('the work of a translation is linear', () => {
         input: 'a',
       }))
       const prompt = promptWithTools(tools, input)
-      return countSteps(() => translate(prompt, 'openai'))
+      return countSteps(() => translate(prompt, 'chat'))
     })
 
     expect(growth).toBeLessThan(MAX_GROWTH)
@@ -118,7 +118,7 @@ describe('the work of a translation is linear', () => {
         messages: [{ role: 'user', content: 'Hello' }],
         output_config: { format: { type: 'json_schema', schema } },
       })
-      return countSteps(() => translate(prompt, 'openai'))
+      return countSteps(() => translate(prompt, 'chat'))
     })
 
     expect(growth).toBeLessThan(MAX_GROWTH)

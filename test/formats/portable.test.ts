@@ -15,7 +15,7 @@ describe('a messages prompt for a lossy chat target', () => {
       ],
     })
 
-    const { prompt, ignored } = portablePrompt(received, { dialect: 'openai', model: {}, isLossy: true })
+    const { prompt, ignored } = portablePrompt(received, { dialect: 'chat', model: {}, isLossy: true })
 
     expect(prompt.messages).toHaveLength(1)
     expect(ignored).toEqual(['messages[1]', 'messages[2]'])

@@ -21,11 +21,11 @@ const key = (fields: WireForm<KeySettings>): VirtualKey =>
   makeKey({ id: 'id', hash: '', prefix: '', createdAt: 0 }, parseNewKey({ name: 'app', ...fields }))
 
 const prompt = (body: JsonObject, maxTokens?: number): Prompt => ({
-  native: { dialect: 'openai', value: body },
+  native: { dialect: 'chat', value: body },
   model: 'openai/gpt-x',
   messages: [],
   settings: maxTokens === undefined ? {} : { maxTokens },
-  tools: Array.isArray(body['tools']) ? [{ name: 'tool', native: { dialect: 'openai', value: {} } }] : [],
+  tools: Array.isArray(body['tools']) ? [{ name: 'tool', native: { dialect: 'chat', value: {} } }] : [],
   stream: false,
 })
 
@@ -106,13 +106,13 @@ describe('tools', () => {
 describe('a model that a request names beside its own', () => {
   const withAdvisor = (model: string): Prompt => {
     const value = { type: 'advisor_20260301', name: 'advisor', model }
-    return { ...prompt({}), tools: [{ name: 'advisor', native: { dialect: 'anthropic', value } }] }
+    return { ...prompt({}), tools: [{ name: 'advisor', native: { dialect: 'messages', value } }] }
   }
   const withAddedAdvisor = (model: string): Prompt => {
     const value = { type: 'tool_addition', tool: { definition: { type: 'advisor_20260301', model } } }
     return {
       ...prompt({}),
-      messages: [{ role: 'user', parts: [{ type: 'opaque', native: { dialect: 'anthropic', value } }] }],
+      messages: [{ role: 'user', parts: [{ type: 'opaque', native: { dialect: 'messages', value } }] }],
     }
   }
   const restrictions: readonly WireForm<KeySettings>[] = [

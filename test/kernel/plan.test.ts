@@ -8,7 +8,7 @@ it('a request that ends while its prompt is transformed keeps the plan on which 
   const outcomes: number[] = []
   const keeper = { finish: ({ status }: { readonly status: number }) => void outcomes.push(status) }
   const reserved = {
-    prompt: { native: { dialect: 'openai', value: {} } },
+    prompt: { native: { dialect: 'chat', value: {} } },
     format: {},
     size: {},
     cancellation: new Cancellation(),

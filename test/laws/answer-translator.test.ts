@@ -9,7 +9,7 @@ import { buildEvents, type Answer } from '../support/upstream-answers.ts'
 import { formatEvent } from '../support/upstream.ts'
 import { chatFormat, messagesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 
-const FORMATS = { openai: chatFormat, anthropic: messagesFormat } as const
+const FORMATS = { chat: chatFormat, messages: messagesFormat } as const
 type Dialect = keyof typeof FORMATS
 
 const BODY: JsonObject = {
@@ -119,7 +119,7 @@ const answer: fc.Arbitrary<Answer> = fc.record(
   { requiredKeys: ['text'] },
 )
 
-describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s format', (dialect) => {
+describe.each(['chat', 'messages'] as const)('a streamed answer of the %s format', (dialect) => {
   const format = FORMATS[dialect]
   const parsed = (bytes: Uint8Array, isNumbered: boolean): Translated =>
     translate(translatorOf(format, false, isNumbered), [bytes])

@@ -39,7 +39,7 @@ const part: fc.Arbitrary<Part> = fc.oneof(
   fc.tuple(word, word, toolInput).map(([id, name, input]): Part => ({ type: 'tool-call', id, name, input })),
   fc.tuple(word, word).map(([id, query]): Part => ({
     type: 'opaque',
-    native: { dialect: 'anthropic', value: { type: 'server_tool_use', id, name: 'web_search', input: { query } } },
+    native: { dialect: 'messages', value: { type: 'server_tool_use', id, name: 'web_search', input: { query } } },
   })),
 )
 

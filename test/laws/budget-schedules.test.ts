@@ -40,7 +40,7 @@ function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
   return async (url, init) => {
     const text = typeof init?.body === 'string' ? init.body : new TextDecoder().decode(init?.body as Uint8Array)
     const body = JSON.parse(text) as JsonObject
-    const dialect = String(url).includes('/messages') ? 'anthropic' : 'openai'
+    const dialect = String(url).includes('/messages') ? 'messages' : 'chat'
     const index = Number(/Question (\d+)\?/.exec(text)?.[1])
     const { ending, share, stream } = requests[index] as Asked
     await schedule.schedule(Promise.resolve(), `answer ${index}`)
@@ -50,7 +50,7 @@ function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
     const output = Math.ceil(share * Number(body['max_tokens']))
     reported.set(index, PROMPT * 2_000 + output * 4_000)
     const usage =
-      dialect === 'openai'
+      dialect === 'chat'
         ? { prompt_tokens: PROMPT, completion_tokens: output, total_tokens: PROMPT + output }
         : { input_tokens: PROMPT, output_tokens: output }
     const asked = { index, text, body, dialect } as const
@@ -59,7 +59,7 @@ function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
     const frames = buildEvents(asked, answer).map(formatEvent)
     // The cut precedes the finish reason, the usage and the last event of the chat format, or the usage of the other
     // format.
-    const sent = ending === 'cut' ? frames.slice(0, dialect === 'openai' ? -3 : -2) : frames
+    const sent = ending === 'cut' ? frames.slice(0, dialect === 'chat' ? -3 : -2) : frames
     return new Response(piecesOf(sent, schedule, init?.signal ?? undefined), {
       headers: { 'content-type': 'text/event-stream' },
     })

@@ -15,7 +15,7 @@ const WORDS = ['One', ' two', ' three', ' four', ' five', ' six']
 const encoder = new TextEncoder()
 
 interface PlaySettings {
-  readonly dialect: 'openai' | 'anthropic'
+  readonly dialect: 'chat' | 'messages'
   readonly stream: boolean
   readonly lineEnd: '\n' | '\r\n'
   /** Text after the terminal event of the format. */
@@ -147,7 +147,7 @@ class Play {
     }
     const provider = httpProvider({
       name: 'script',
-      format: setting.dialect === 'openai' ? CHAT_FORMAT : MESSAGES_FORMAT,
+      format: setting.dialect === 'chat' ? CHAT_FORMAT : MESSAGES_FORMAT,
       models: [testModel],
       model: () => testModel,
       urls: { create: 'http://upstream.test/' },
@@ -216,7 +216,7 @@ class Play {
 }
 
 const setting: fc.Arbitrary<PlaySettings> = fc.record({
-  dialect: fc.constantFrom('openai', 'anthropic'),
+  dialect: fc.constantFrom('chat', 'messages'),
   stream: fc.oneof({ weight: 4, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.constant(false) }),
   lineEnd: fc.constantFrom('\n', '\r\n'),
   tail: fc.constantFrom('', 'data: {"choices":[{"index":0,"delta":{"content":"late"}}]}\n\n', 'x'.repeat(9000)),
@@ -250,7 +250,7 @@ function receivedText({ text }: ScriptedClient, stream: boolean): string {
 describe('a request whose upstream is a connection', () => {
   // The first request in a process loads code on demand, which takes longer than a play waits for a detached request.
   beforeAll(async () => {
-    for (const dialect of ['openai', 'anthropic'] as const) {
+    for (const dialect of ['chat', 'messages'] as const) {
       for (const stream of [true, false]) {
         const play = new Play({ ...QUICK, dialect, stream, isDetached: true, clients: 2 })
         await play.begin()
@@ -260,7 +260,7 @@ describe('a request whose upstream is a connection', () => {
   })
 
   it('is settled without loading code if its caller disconnects before the upstream answers', async () => {
-    const play = new Play({ ...QUICK, dialect: 'openai', stream: false })
+    const play = new Play({ ...QUICK, dialect: 'chat', stream: false })
     await play.begin()
     while (play.calls.length === 0) await nextTurn()
     await play.move({ kind: 'leave', client: 0 })

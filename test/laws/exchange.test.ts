@@ -14,7 +14,7 @@ import { chatFormat } from '../support/two-way-formats.ts'
 
 const BODY = { model: 'script/model', stream: true, messages: [{ role: 'user', content: 'Tell me.' }] }
 const PIECES = buildEvents(
-  { dialect: 'openai', body: BODY, index: 0, text: '' },
+  { dialect: 'chat', body: BODY, index: 0, text: '' },
   { text: ['One', ' two', ' three', ' four', ' five', ' six'] },
 ).map((event) => new TextEncoder().encode(formatEvent(event)))
 
@@ -100,7 +100,7 @@ async function play(storeTurns: number): Promise<Played> {
   const source = new ScriptedSource()
   const provider: Provider = {
     name: 'script',
-    dialect: 'openai',
+    dialect: 'chat',
     models: [testModel],
     model: () => testModel,
     complete: () => Promise.reject(new Error('only streams')),

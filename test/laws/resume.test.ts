@@ -95,7 +95,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
 
   it('that is disconnected while the upstream is generating is followed live', async () => {
     const frames = buildEvents(
-      { index: 0, text: '', body: { model: 'large', stream_options: { include_usage: true } }, dialect: 'anthropic' },
+      { index: 0, text: '', body: { model: 'large', stream_options: { include_usage: true } }, dialect: 'messages' },
       reply(),
     ).length
     // The gateway answers when the upstream sends content, which is in its fourth event.

@@ -76,7 +76,7 @@ describe.each(steerings)('for any conversation, with %s', (_, steering) => {
         const { rewrite } = await optimize(prompt)
         const { messages } = rewrite?.prompt ?? prompt
         expect(pairsAreValid(messages)).toBe(pairsAreValid(prompt.messages))
-        if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
+        if (prompt.native.dialect === 'messages' && rolesAlternate(prompt.messages)) {
           expect(rolesAlternate(messages)).toBe(true)
         }
       }),
@@ -138,7 +138,7 @@ describe('the slider', () => {
           const { messages } = rewrite.prompt
           // In auto mode, the first turn makes a new selection, and the second one keeps it.
           if (turn > (slider === 'auto' ? 1 : 0)) expect(messages.slice(0, before.length)).toEqual(before)
-          if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
+          if (prompt.native.dialect === 'messages' && rolesAlternate(prompt.messages)) {
             expect(rolesAlternate(messages)).toBe(true)
           }
           before = messages

@@ -14,7 +14,7 @@ const part: fc.Arbitrary<Part> = fc.oneof(
   fc.record({ type: fc.constant('tool-call' as const), id: text, name: text, input: fc.json() }),
   fc.record({
     type: fc.constant('opaque' as const),
-    native: fc.record({ dialect: fc.constant('anthropic' as const), value: fc.constant({ type: 'new_block' }) }),
+    native: fc.record({ dialect: fc.constant('messages' as const), value: fc.constant({ type: 'new_block' }) }),
   }),
 )
 

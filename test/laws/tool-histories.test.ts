@@ -14,8 +14,8 @@ import { bodyText } from '../support/body-text.ts'
 import { cases, fc } from '../support/properties.ts'
 
 const UPSTREAMS: Readonly<Record<UpstreamDialect, UpstreamFormat>> = {
-  openai: chatUpstream,
-  anthropic: messagesUpstream,
+  chat: chatUpstream,
+  messages: messagesUpstream,
   responses: responsesUpstream,
   gemini: geminiUpstream,
 }
@@ -48,14 +48,14 @@ interface Entry {
 }
 
 const READ: Readonly<Record<Exclude<UpstreamDialect, 'responses'>, (body: JsonObject) => readonly Entry[]>> = {
-  openai: (body) =>
+  chat: (body) =>
     objectsIn(body['messages']).map((message) => {
       const calls = objectsIn(message['tool_calls']).map(({ id }) => String(id))
       if (message['role'] === 'assistant') return { role: 'assistant', calls, results: [] }
       if (message['role'] !== 'tool') return { role: 'other', calls, results: [] }
       return { role: 'results', calls, results: [String(message['tool_call_id'])] }
     }),
-  anthropic: (body) =>
+  messages: (body) =>
     objectsIn(body['messages']).map((message) => {
       const blocks = objectsIn(message['content'])
       const results = blocks.flatMap(({ tool_use_id: id }) => asString(id) ?? [])
@@ -239,9 +239,9 @@ function asResponses(rounds: readonly Round[]): JsonObject {
 }
 
 const CASES = [
-  ['messages', messagesClient, asMessages, ['openai', 'responses', 'gemini']],
-  ['chat', chatClient, asChat, ['anthropic', 'responses', 'gemini']],
-  ['responses', responsesClient, asResponses, ['openai', 'anthropic', 'gemini']],
+  ['messages', messagesClient, asMessages, ['chat', 'responses', 'gemini']],
+  ['chat', chatClient, asChat, ['messages', 'responses', 'gemini']],
+  ['responses', responsesClient, asResponses, ['chat', 'messages', 'gemini']],
 ] as const
 
 describe('law: a history of tool calls', () => {
@@ -283,7 +283,7 @@ describe('adjacent assistant messages with tool calls', () => {
           },
         ],
       },
-      'openai',
+      'chat',
     )
 
     const call = (id: string, args: string): JsonObject => ({
@@ -307,7 +307,7 @@ describe('results in several user messages', () => {
 
   function chatMessages(...messages: readonly JsonObject[]): Json | undefined {
     const tools = [{ name: 'f', input_schema: { type: 'object' } }]
-    return translate(messagesClient, { model: 'a/b', max_tokens: 9, tools, messages }, 'openai').body['messages']
+    return translate(messagesClient, { model: 'a/b', max_tokens: 9, tools, messages }, 'chat').body['messages']
   }
 
   it('directly follow the chat message with their calls', () => {
@@ -370,7 +370,7 @@ describe('tools with defer_loading', () => {
     ],
   }
 
-  it.each(['openai', 'responses', 'gemini'] as const)('are sent in full to a %s vendor and named', (dialect) => {
+  it.each(['chat', 'responses', 'gemini'] as const)('are sent in full to a %s vendor and named', (dialect) => {
     const { body: sent, ignored } = translate(messagesClient, body, dialect)
 
     const text = JSON.stringify(sent)
@@ -382,7 +382,7 @@ describe('tools with defer_loading', () => {
   })
 
   it('are named if they come from the responses format', () => {
-    const { ignored, body: sent } = translate(responsesClient, asResponses([]), 'anthropic')
+    const { ignored, body: sent } = translate(responsesClient, asResponses([]), 'messages')
 
     expect(ignored).toEqual(expect.arrayContaining(['tools[].defer_loading', 'tools (tool_search)']))
     expect(objectsIn(sent['tools']).map(({ name }) => name)).toEqual(['f', 'c'])
@@ -390,7 +390,7 @@ describe('tools with defer_loading', () => {
 })
 
 describe('a result whose call is dropped', () => {
-  it.each(['openai', 'anthropic', 'gemini'] as const)('is dropped and named for a %s vendor', (dialect) => {
+  it.each(['chat', 'messages', 'gemini'] as const)('is dropped and named for a %s vendor', (dialect) => {
     const input = [
       { role: 'user', content: 'Hi' },
       { type: 'tool_search_call', call_id: 'ts', execution: 'client', arguments: {} },

@@ -12,11 +12,11 @@ import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '.
 import { violationsOf } from '../support/vendor-rules/index.ts'
 
 const FORMATS: Readonly<Record<Dialect, WholeFormat>> = {
-  openai: chatFormat,
-  anthropic: messagesFormat,
+  chat: chatFormat,
+  messages: messagesFormat,
   responses: responsesFormat,
 }
-const DIALECTS = ['openai', 'anthropic', 'responses'] as const
+const DIALECTS = ['chat', 'messages', 'responses'] as const
 const RUNS = { numRuns: IS_FULL ? 20 : 5 }
 
 const STEERINGS: readonly (readonly [string, Steering])[] = [

@@ -66,7 +66,7 @@ function answer(request: UpstreamRequest, number: number): Reply {
   const { prompt } = sizes
   reported.set(number, prompt * INPUT + output * OUTPUT)
   const usage =
-    request.dialect === 'openai'
+    request.dialect === 'chat'
       ? { prompt_tokens: prompt, completion_tokens: output, total_tokens: prompt + output }
       : { input_tokens: prompt, output_tokens: output }
   return { text: 'Some words.', usage }

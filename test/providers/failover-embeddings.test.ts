@@ -22,7 +22,7 @@ function createScriptedProvider(name: string, ...kinds: readonly FailureKind[]):
   const calls: EmbedCall[] = []
   const provider: Provider = {
     name,
-    dialect: 'openai',
+    dialect: 'chat',
     models: [testModel],
     model: () => testModel,
     complete: unused,

@@ -36,7 +36,7 @@ function createScriptedProvider(name: string, ...turns: readonly Turn[]): Played
   }
   const provider: Provider = {
     name,
-    dialect: 'openai',
+    dialect: 'chat',
     models: [testModel],
     model: () => testModel,
     complete: async (call) => ({ answer: turn(call) as Completion, ignored: [name] }),

@@ -220,7 +220,7 @@ describe('an error status', () => {
 
   it('does not expose the key in an error of status 200', async () => {
     upstream.reply = () => json({ error: { code: 400, message: 'The account northwind cannot send images.' } })
-    provider = create({ format: { dialect: 'openai', load: async () => chatUpstream }, secrets: () => ['northwind'] })
+    provider = create({ format: { dialect: 'chat', load: async () => chatUpstream }, secrets: () => ['northwind'] })
     const prompt = chatClient.readPrompt({ model: 'tiny/small', messages: [{ role: 'user', content: 'hello' }] })
     const failure = await failureOf(provider.complete(providerCall(prompt, runtime)))
     expect([failure.kind, failure.message]).toEqual(['upstream-rejected', 'The account [removed] cannot send images.'])

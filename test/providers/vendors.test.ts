@@ -58,7 +58,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
       [false, id],
       [true, id],
     ])
-    expect(upstream.last.dialect).toBe(name)
+    expect(upstream.last.dialect).toBe(name === 'openai' ? 'chat' : 'messages')
   })
 
   it('throws upstream for a stream that ends or breaks without its last event', async () => {

@@ -43,7 +43,7 @@ export class CachingVendor {
   /** Charges a request and updates the cache, without a response. */
   receive({ dialect, body }: Pick<UpstreamRequest, 'dialect' | 'body'>): Counted {
     const prefixes = prefixesOf(blocksOf(body), scopeOf(body))
-    const isAutomatic = dialect === 'openai'
+    const isAutomatic = dialect === 'chat'
     const marked = prefixes.filter(
       ({ ttl, tokens }) => (isAutomatic || ttl !== undefined) && tokens >= MIN_PREFIX_TOKENS,
     )
@@ -96,7 +96,7 @@ export interface Counted {
 
 function usageOf(dialect: string, { prompt, read, writes, output }: Counted): JsonObject {
   const written = writes['5m'] + writes['1h']
-  if (dialect === 'openai') {
+  if (dialect === 'chat') {
     return {
       prompt_tokens: prompt,
       completion_tokens: output,

@@ -51,7 +51,7 @@ export function honestReply(request: UpstreamRequest): Reply {
   if (path.endsWith('/embeddings')) return { kind: 'json', value: embeddingsOf(body, input) }
   const output = Number(body['max_tokens'] ?? body['max_completion_tokens'])
   const usage =
-    dialect === 'openai'
+    dialect === 'chat'
       ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
       : { input_tokens: input, output_tokens: output }
   return { text: 'word '.repeat(output), usage }

@@ -10,7 +10,7 @@ export function tinyPrompt(
   options: { readonly stream?: boolean; readonly maxTokens?: number } = {},
 ): Prompt {
   return {
-    native: { dialect: 'openai', value: {} },
+    native: { dialect: 'chat', value: {} },
     model: 'test/model',
     messages: [{ role: 'user', parts: [{ type: 'text', text }] }],
     settings: options.maxTokens === undefined ? {} : { maxTokens: options.maxTokens },
@@ -28,7 +28,7 @@ function unsupported(): never {
  * A whole answer is `{text}`; the events of a stream are `{text}`, then `{end: true}`.
  */
 export const tinyFormat: WholeFormat = {
-  dialect: 'openai',
+  dialect: 'chat',
   readPrompt: unsupported,
   writeCompletion: unsupported,
   createStreamWriter: unsupported,
@@ -42,7 +42,7 @@ export const tinyFormat: WholeFormat = {
   readCompletion(body, text) {
     const words = asString(body['text'])
     if (words === undefined) throw new GatewayError('upstream', 'The upstream sent no text.')
-    const native = { dialect: 'openai', value: body, ...(text !== undefined && { text }) } as const
+    const native = { dialect: 'chat', value: body, ...(text !== undefined && { text }) } as const
     return { id: 'tiny', model: 'tiny', parts: [{ type: 'text', text: words }], finish: 'stop', native }
   },
   createReader() {

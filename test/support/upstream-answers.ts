@@ -37,19 +37,19 @@ interface AnsweredRequest {
 
 /** Returns an answer as a JSON body in the format of the request. */
 export function buildBody(request: AnsweredRequest, answer: Answer): JsonObject {
-  return request.dialect === 'anthropic' ? buildMessage(request, answer) : buildCompletion(request, answer)
+  return request.dialect === 'messages' ? buildMessage(request, answer) : buildCompletion(request, answer)
 }
 
 /** Returns an answer as the events of a stream in the format of the request, including the terminal event. */
 export function buildEvents(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
-  return request.dialect === 'anthropic' ? buildMessageEvents(request, answer) : buildChunks(request, answer)
+  return request.dialect === 'messages' ? buildMessageEvents(request, answer) : buildChunks(request, answer)
 }
 
 /** Returns an error body in the format. */
 export function buildErrorBody(dialect: Dialect, status: number, failure: Failure = {}): JsonObject {
   const message = failure.message ?? `The upstream refuses with ${status}.`
   const { type = 'invalid_request_error', code, param, details } = failure
-  if (dialect === 'anthropic') return { type: 'error', error: { type, message, details }, request_id: 'req_upstream' }
+  if (dialect === 'messages') return { type: 'error', error: { type, message, details }, request_id: 'req_upstream' }
   return { error: { message, type, param: param ?? null, code: code ?? null, details } }
 }
 

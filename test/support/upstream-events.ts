@@ -5,7 +5,7 @@ export { CUT, gate, HANG } from './upstream.ts'
 
 /** Returns the events of a stream up to its first text. */
 export function eventsUntilText(dialect: Dialect): readonly SseEvent[] {
-  return dialect === 'openai' ? chatEvents() : messageEvents()
+  return dialect === 'chat' ? chatEvents() : messageEvents()
 }
 
 function chatEvents(): readonly SseEvent[] {

@@ -199,7 +199,7 @@ async function readRequest(
     headers,
     text,
     body,
-    dialect: path.includes('/messages') ? 'anthropic' : 'openai',
+    dialect: path.includes('/messages') ? 'messages' : 'chat',
     stream: body['stream'] === true,
     get isAborted() {
       return left

@@ -6,7 +6,7 @@ import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 const message = (text: string, ...more: Part[]): Message => ({ role: 'user', parts: [{ type: 'text', text }, ...more] })
 const prompt = (...messages: Message[]): Prompt => ({
-  native: { dialect: 'openai', value: {} },
+  native: { dialect: 'chat', value: {} },
   model: 'm',
   messages,
   settings: {},
@@ -69,7 +69,7 @@ describe('the meter', () => {
     const meter = createMeter(createTokenizer())
     const audio: Part = {
       type: 'opaque',
-      native: { dialect: 'openai', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
+      native: { dialect: 'chat', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
     }
     expect(meter.estimateMessage(message('', audio))).toBeLessThan(60_000)
   })
@@ -78,7 +78,7 @@ describe('the meter', () => {
     const text = 'word '.repeat(10_000)
     let nested: Json = text
     for (let depth = 0; depth < 50; depth++) nested = { inner: nested, other: [depth] }
-    const body = { ...prompt(message('hi')), native: { dialect: 'openai', value: { metadata: nested } } } as const
+    const body = { ...prompt(message('hi')), native: { dialect: 'chat', value: { metadata: nested } } } as const
     const meter = createMeter({ ...createTokenizer(), count: async (counted) => counted.length })
     let joinedLength = 0
     const { join } = Array.prototype

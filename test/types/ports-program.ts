@@ -55,7 +55,7 @@ export function echo(): Provider {
   }
   return {
     name: 'echo',
-    dialect: 'openai',
+    dialect: 'chat',
     models: [WORDS],
     model: (id) => (id === WORDS.id ? WORDS : undefined),
     complete: async (call) => ({ answer: answer(call), ignored: [] }),

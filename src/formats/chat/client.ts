@@ -5,7 +5,7 @@ import { writeChatFailure, writeChatFailureEvent } from '../failures.ts'
 import { readPrompt } from './request-reader.ts'
 
 export const chatClient: ClientFormat = {
-  dialect: 'openai',
+  dialect: 'chat',
   readPrompt,
   writeCompletion,
   omittedContent: ({ parts }) => omittedNames(parts, omittedName),

@@ -11,7 +11,7 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const tools = readChatTools(body)
   const stream = booleanAt(body['stream'], 'stream') ?? false
   if (!isAbsent(body['stream_options'])) checkStreamOptions(body['stream_options'])
-  const native: Native = { dialect: 'openai', value: body, received, settings }
+  const native: Native = { dialect: 'chat', value: body, received, settings }
   return { native, model, messages, settings, tools, stream }
 }
 
@@ -39,7 +39,7 @@ function readMessage(item: Json, param: string): Message {
   if (role === undefined) {
     throw fieldError(`${param}.role`, roleName, 'system, developer, user, assistant, tool or function')
   }
-  const native: Native = { dialect: 'openai', value }
+  const native: Native = { dialect: 'chat', value }
   return { role, parts: readParts(value, role, param), native }
 }
 
@@ -100,7 +100,7 @@ function refusalParts({ refusal }: JsonObject): readonly Part[] {
 
 function readCall(item: Json, param: string): ToolCallPart {
   const value = objectAt(item, param)
-  const native: Native = { dialect: 'openai', value }
+  const native: Native = { dialect: 'chat', value }
   const id = stringAt(value['id'], `${param}.id`)
   const type = value['type'] ?? 'function'
   if (type === 'function') {
@@ -125,7 +125,7 @@ function readDeprecatedCall(item: Json | undefined, param: string): ToolCallPart
 
 function readPart(value: Json, param: string): Part {
   const block = objectAt(value, param, 'a content part: an object with a type')
-  const native: Native = { dialect: 'openai', value: block }
+  const native: Native = { dialect: 'chat', value: block }
   switch (stringAt(block['type'], `${param}.type`)) {
     case 'text':
       return { type: 'text', text: stringAt(block['text'], `${param}.text`), native }

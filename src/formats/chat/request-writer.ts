@@ -17,11 +17,11 @@ import { sourceFormatOf, omittedFields } from '../unsupported-fields.ts'
 
 /** The body of a streaming request also requests usage, for the bill. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  return prompt.native.dialect === 'openai' ? writeChatBody(prompt, model) : runSteps(translateToChat(prompt, model))
+  return prompt.native.dialect === 'chat' ? writeChatBody(prompt, model) : runSteps(translateToChat(prompt, model))
 }
 
 export function* writeInSteps(prompt: Prompt, model: string): Steps<WrittenPrompt> {
-  if (prompt.native.dialect === 'openai') return writeChatBody(prompt, model)
+  if (prompt.native.dialect === 'chat') return writeChatBody(prompt, model)
   return yield* translateToChat(prompt, model)
 }
 
@@ -156,7 +156,7 @@ function writeDocument(part: DocumentPart, param: string): JsonObject {
 }
 
 function nativeOf(native: Native | undefined): JsonObject | undefined {
-  return native?.dialect === 'openai' ? native.value : undefined
+  return native?.dialect === 'chat' ? native.value : undefined
 }
 
 const contentError: CreateContentError = contentErrorFor('a model that uses the chat format')

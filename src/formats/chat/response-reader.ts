@@ -45,7 +45,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no message.')
   }
   if (message['tool_calls'] !== undefined) keepTexts(body, text, MESSAGE_PATH)
-  return collect(readChunk(createState('message'), body), nativeAnswer('openai', body, received, text))
+  return collect(readChunk(createState('message'), body), nativeAnswer('chat', body, received, text))
 }
 
 function textOfMessage(message: JsonObject = {}): string {
@@ -69,7 +69,7 @@ function opaqueParts(object: JsonObject, fields: readonly string[]): readonly Op
   for (const type of fields) {
     const value = object[type]
     if (isUnset(value)) continue
-    parts.push({ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: value ?? null } } })
+    parts.push({ type: 'opaque', native: { dialect: 'chat', value: { type, [type]: value ?? null } } })
   }
   return parts
 }
@@ -89,7 +89,7 @@ function contentParts(content: Json | undefined): readonly Part[] {
     if (block['type'] === 'thinking') return [{ type: 'thinking', text: thinkingText(block['thinking']) }]
     const text = asString(block['text'])
     if (text !== undefined) return [{ type: 'text', text }]
-    return [{ type: 'opaque', native: { dialect: 'openai', value: block } }]
+    return [{ type: 'opaque', native: { dialect: 'chat', value: block } }]
   })
 }
 
@@ -107,7 +107,7 @@ export function createReader(): StreamReader {
   const state = createState('delta')
   const fillCallIds = createChatCallIdFiller()
   const read = (event: SseEvent): StreamChunk => {
-    if (event.data.trim() === DONE_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'openai', event } }
+    if (event.data.trim() === DONE_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'chat', event } }
     const received = parseUpstreamEvent(event.data)
     keepTexts(received, event.data, DELTA_PATH)
     const chunk = fillCallIds(received)
@@ -118,7 +118,7 @@ export function createReader(): StreamReader {
     // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { parts: withUsage([], chunk) }
     const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
-    return readChunk(state, chunk, { dialect: 'openai', event: forwarded })
+    return readChunk(state, chunk, { dialect: 'chat', event: forwarded })
   }
   const isComplete = () => state.finishedChoices.size > 0 && state.finishedChoices.size === state.startedChoices.size
   return Object.assign(read, { isComplete })
@@ -266,7 +266,7 @@ function createCallReader() {
   const start = (call: Call, name: string, value: JsonObject | undefined): readonly StreamPart[] => {
     const index = callCount++
     call.ordinal = index
-    const native = value && { native: { dialect: 'openai', value } as const }
+    const native = value && { native: { dialect: 'chat', value } as const }
     const part = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name, ...native } as const
     return call.pendingInput === '' ? [part] : [part, { type: 'tool-call-delta', index, input: call.pendingInput }]
   }

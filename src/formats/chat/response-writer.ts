@@ -17,14 +17,14 @@ export function omittedName(part: Part | StreamPart): string | undefined {
 
 export function createStreamWriter(context: WriteContext): StreamWriter {
   const { prompt } = context
-  const wantsUsage = prompt.native.dialect === 'openai' && requestsUsage(prompt.native.value)
+  const wantsUsage = prompt.native.dialect === 'chat' && requestsUsage(prompt.native.value)
   const relay = createChunkRelay(prompt.settings.choices ?? 1)
   const builder = createChunkBuilder(context)
   const omitted = new Set<string>()
   return {
     write: (chunk) => {
       const { native } = chunk
-      if (native?.dialect === 'openai') return relay.forward(chunk, native.event)
+      if (native?.dialect === 'chat') return relay.forward(chunk, native.event)
       for (const part of chunk.parts) {
         const name = omittedName(part)
         if (name !== undefined) omitted.add(name)
@@ -183,7 +183,7 @@ function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
 
 export function writeCompletion(completion: Completion, _writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
-  if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)
+  if (native?.dialect === 'chat') return native.text ?? JSON.stringify(native.value)
   return JSON.stringify({
     id: completion.id,
     object: 'chat.completion',
@@ -224,7 +224,7 @@ function writeChoice(prompt: Prompt, field: 'delta' | 'message', value: JsonObje
 
 /** Clients that declare the deprecated `functions` read `function_call` and ignore `tool_calls`. */
 function usesDeprecatedFunctions({ native: { dialect, value } }: Prompt): boolean {
-  return dialect === 'openai' && asArray(value['functions']).length > 0 && asArray(value['tools']).length === 0
+  return dialect === 'chat' && asArray(value['functions']).length > 0 && asArray(value['tools']).length === 0
 }
 
 function withDeprecatedCall({ tool_calls: calls, ...others }: JsonObject): JsonObject {

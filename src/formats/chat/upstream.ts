@@ -5,7 +5,7 @@ import { readFailure } from '../read-failure.ts'
 import { writePrompt, writeInSteps } from './request-writer.ts'
 
 export const chatUpstream: UpstreamFormat = {
-  dialect: 'openai',
+  dialect: 'chat',
   writePrompt,
   writeInSteps,
   readCompletion,

@@ -5,7 +5,7 @@ import { writeCompletion, omittedName, MessageStreamWriter, toSseEvent, messageI
 import { readPrompt } from './request-reader.ts'
 
 export const messagesClient: ClientFormat = {
-  dialect: 'anthropic',
+  dialect: 'messages',
   readPrompt,
   writeCompletion,
   omittedContent: ({ parts }) => omittedNames(parts, omittedName),

@@ -10,7 +10,7 @@ function readMessage(value: Json, path: string): Message {
   return {
     role: readRole(message['role'], `${path}.role`),
     parts: readContent(message['content'], `${path}.content`),
-    native: { dialect: 'anthropic', value: message },
+    native: { dialect: 'messages', value: message },
   }
 }
 
@@ -21,7 +21,7 @@ function readRole(value: Json | undefined, path: string): 'user' | 'assistant' |
 
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
-  const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const
+  const native = { dialect: 'messages', value: { role: 'system', content: value } } as const
   if (typeof value === 'string') return { role: 'system', parts: [{ type: 'text', text: value }], native }
   if (!Array.isArray(value)) throw fieldError('system', value, 'a string or an array of text blocks')
   const parts = readBlocks(value as readonly Json[], 'system')
@@ -41,7 +41,7 @@ function readBlocks(blocks: readonly Json[], path: string): readonly Part[] {
 
 function readBlock(value: Json, path: string): Part {
   const block = objectAt(value, path)
-  const native: Native = { dialect: 'anthropic', value: block }
+  const native: Native = { dialect: 'messages', value: block }
   switch (stringAt(block['type'], `${path}.type`)) {
     case 'text':
       return { type: 'text', text: stringAt(block['text'], `${path}.text`), native }
@@ -120,7 +120,7 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const messages = readMessageList(body['messages'], readMessage)
   const system = readSystem(body['system'])
   return {
-    native: { dialect: 'anthropic', value: body, received, settings },
+    native: { dialect: 'messages', value: body, received, settings },
     model,
     messages: system === undefined ? messages : [system, ...messages],
     settings,

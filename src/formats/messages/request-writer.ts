@@ -38,13 +38,13 @@ import { parseExactObject } from '../../core/exact-json.ts'
 
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   checkToolChoice(prompt.settings, model)
-  if (prompt.native.dialect !== 'anthropic') return runSteps(translateToMessages(prompt, model))
+  if (prompt.native.dialect !== 'messages') return runSteps(translateToMessages(prompt, model))
   return writeMessagesBody(prompt, model)
 }
 
 export function* writeInSteps(prompt: Prompt, model: string): Steps<WrittenPrompt> {
   checkToolChoice(prompt.settings, model)
-  if (prompt.native.dialect === 'anthropic') return writeMessagesBody(prompt, model)
+  if (prompt.native.dialect === 'messages') return writeMessagesBody(prompt, model)
   return yield* translateToMessages(prompt, model)
 }
 
@@ -111,7 +111,7 @@ function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[]
 function* writeTurnsInSteps(messages: readonly MessageWithPath[]): Steps<readonly JsonObject[]> {
   const turns: Turn[] = []
   yield* forEachInSteps(messages, ({ message, path }) => {
-    const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined
+    const native = message.native?.dialect === 'messages' ? message.native.value : undefined
     const member = { native, blocks: blocksOf(message, path) }
     const role = message.role === 'tool' ? 'user' : message.role
     const last = turns.at(-1)
@@ -272,7 +272,7 @@ export function readTools(value: Json | undefined): readonly Tool[] {
 
 function readTool(value: Json, path: string): Tool {
   const tool = objectAt(value, path)
-  const native = { dialect: 'anthropic', value: tool } as const
+  const native = { dialect: 'messages', value: tool } as const
   const type = isAbsent(tool['type']) ? 'custom' : stringAt(tool['type'], `${path}.type`)
   if (type !== 'custom') return { name: asString(tool['name']) ?? type, native }
   const name = stringAt(tool['name'], `${path}.name`)
@@ -287,7 +287,7 @@ function readTool(value: Json, path: string): Tool {
 }
 
 function writeMessageTool(tool: Tool): JsonObject {
-  if (tool.native.dialect === 'anthropic') return tool.native.value
+  if (tool.native.dialect === 'messages') return tool.native.value
   return {
     name: tool.name,
     ...(tool.description === undefined ? {} : { description: tool.description }),
@@ -433,7 +433,7 @@ export function readToolInput(text: string): JsonObject {
 
 /** Returns undefined for blank text and unsigned thinking, which the format rejects. */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
-  if (part.native?.dialect === 'anthropic') return part.native.value
+  if (part.native?.dialect === 'messages') return part.native.value
   switch (part.type) {
     case 'text':
       return part.text.trim() === '' ? undefined : { type: 'text', text: part.text, ...cacheControlOf(part) }
@@ -459,7 +459,7 @@ function writeBlocks(parts: readonly Part[], path: string): readonly JsonObject[
 }
 
 function blocksOf(message: Message, path: string): readonly Json[] {
-  if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
+  if (message.native?.dialect !== 'messages') return writeBlocks(message.parts, path)
   const content = message.native.value['content']
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
   return asArray(content)

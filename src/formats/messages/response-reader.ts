@@ -50,7 +50,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     ...(usage === undefined ? [] : [{ type: 'usage', usage: readMessageUsage(usage) } as const]),
     readEnd(body, asString(body['stop_reason'])),
   ]
-  return collect({ parts: all }, nativeAnswer('anthropic', body, received, text))
+  return collect({ parts: all }, nativeAnswer('messages', body, received, text))
 }
 
 function readEnd(fields: JsonObject | undefined, reason: string | undefined): StreamPart {
@@ -96,7 +96,7 @@ export function createReader(): StreamReader {
     const data = fillEventCallId(received)
     const type = typeOf(data)
     const text = data === received ? event.data : replaceByTexts(data)
-    const native = { dialect: 'anthropic', event: { ...event, event: type, data: text } } as const
+    const native = { dialect: 'messages', event: { ...event, event: type, data: text } } as const
     const parts = parseUpstream(() => readEvent(state, type, data))
     const unmappedText = parts.length === 0 ? unmappedTextOf(type, data) : ''
     return unmappedText === '' ? { parts, native } : { parts, unmappedText, native }
@@ -257,7 +257,7 @@ function createBlockReader(): BlockReader {
     readWhole: (value, index) => {
       const path = `content[${index}]`
       const block = objectAt(value, path)
-      const native: Native = { dialect: 'anthropic', value: block }
+      const native: Native = { dialect: 'messages', value: block }
       checkWhole(block, path)
       const start = startBlock(index, block, path, true).map((part) => withNative(part, native))
       return [...start, ...stopBlock(index)]
@@ -289,7 +289,7 @@ function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly S
     case 'input_json_delta':
       return inputParts(stringAt(delta['partial_json'], 'delta.partial_json'), block)
     default:
-      if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: delta } }]
+      if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'messages', value: delta } }]
       mergeDelta(block, delta)
       return []
   }
@@ -312,8 +312,7 @@ function inputParts(input: string, block: OpenBlock | undefined): readonly Strea
 }
 
 function stopParts(block: OpenBlock): readonly StreamPart[] {
-  if (block.kind === 'opaque')
-    return [{ type: 'opaque', native: { dialect: 'anthropic', value: completeBlock(block) } }]
+  if (block.kind === 'opaque') return [{ type: 'opaque', native: { dialect: 'messages', value: completeBlock(block) } }]
   if (block.hasStreamedInput) return []
   return [{ type: 'tool-call-delta', index: block.index, input: exactText(block.input ?? {}) }]
 }

@@ -30,7 +30,7 @@ export class MessageStreamWriter implements StreamWriter {
 
   write({ parts, native }: StreamChunk): readonly SseEvent[] {
     for (const part of parts) this.#observe(part)
-    return native?.dialect === 'anthropic' ? this.#forward(native.event) : parts.flatMap((part) => this.#write(part))
+    return native?.dialect === 'messages' ? this.#forward(native.event) : parts.flatMap((part) => this.#write(part))
   }
 
   end(writeMetrics: WriteMetrics): readonly SseEvent[] {
@@ -150,7 +150,7 @@ class BlockWriter {
         addInput(this.#calls.get(part.index), part.input)
         return
       case 'opaque':
-        if (part.native.dialect === 'anthropic') this.#addNative(part.native.value)
+        if (part.native.dialect === 'messages') this.#addNative(part.native.value)
         return
       default:
     }
@@ -243,7 +243,7 @@ export function messageId(id: string): string {
 
 export function writeCompletion(completion: Completion, writeMetrics: WriteMetrics): string {
   const { native } = completion
-  const isNative = native?.dialect === 'anthropic'
+  const isNative = native?.dialect === 'messages'
   const text =
     (isNative ? native.text : undefined) ??
     (isNative ? replaceByTexts(native.value) : serializeExactly(() => messageOf(completion)))
@@ -292,7 +292,7 @@ function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
 }
 
 function writeAnswerBlock(part: Part): JsonObject | undefined {
-  if (part.native?.dialect === 'anthropic') return part.native.value
+  if (part.native?.dialect === 'messages') return part.native.value
   switch (part.type) {
     case 'text':
       return part.text === '' ? undefined : { type: 'text', text: part.text }

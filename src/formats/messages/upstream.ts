@@ -5,7 +5,7 @@ import { readFailure } from '../read-failure.ts'
 import { writePrompt, writeInSteps } from './request-writer.ts'
 
 export const messagesUpstream: UpstreamFormat = {
-  dialect: 'anthropic',
+  dialect: 'messages',
   writePrompt,
   writeInSteps,
   readCompletion,

@@ -31,8 +31,8 @@ const CALLER_FIELDS = 'model stream stream_options user safety_identifier metada
 
 /** Body fields that the prompt contains or that do not affect the answer. */
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
-  openai: bodyFields('messages max_tokens max_completion_tokens temperature top_p top_k stop n'),
-  anthropic: bodyFields('messages system max_tokens temperature top_p top_k stop_sequences'),
+  chat: bodyFields('messages max_tokens max_completion_tokens temperature top_p top_k stop n'),
+  messages: bodyFields('messages system max_tokens temperature top_p top_k stop_sequences'),
   responses: bodyFields('input instructions max_output_tokens temperature top_p store'),
 }
 

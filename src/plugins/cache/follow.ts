@@ -58,8 +58,8 @@ function locationOf({ streamStore, id }: AnswerClaim, keyId: string): StreamLoca
 }
 
 const READERS: Readonly<Record<Dialect, () => StreamReader>> = {
-  openai: chatReader,
-  anthropic: messagesReader,
+  chat: chatReader,
+  messages: messagesReader,
   responses: responsesReader,
 }
 const MAX_EVENT_CHARS = 16 * 1024 * 1024

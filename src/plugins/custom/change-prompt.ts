@@ -218,7 +218,7 @@ const TEXT_FIELDS: ReadonlySet<string> = new Set(['content', 'text', 'input', 'a
 /** Keeps all fields of the native form, such as ids and markers of the vendor's prompt cache. */
 function replaceTexts({ role, native }: Message, edits: Edits): Native | undefined {
   // The writer of the messages format recognizes the received system prompt by its native form.
-  if (native === undefined || (role === 'system' && native.dialect === 'anthropic')) return undefined
+  if (native === undefined || (role === 'system' && native.dialect === 'messages')) return undefined
   const value = asObject(replaceIn(native.value, edits, false))
   return value && { dialect: native.dialect, value }
 }
@@ -245,7 +245,7 @@ function parseInput(input: string): JsonObject {
 function prepare(before: Prompt, messages: readonly Message[]): Prompt {
   const { dialect, value } = before.native
   const prompt = { ...before, messages }
-  if (dialect === 'anthropic') return { ...prompt, messages: joinSystem(messages, value) }
+  if (dialect === 'messages') return { ...prompt, messages: joinSystem(messages, value) }
   if (dialect !== 'responses' || typeof value['instructions'] !== 'string' || messages[0] === before.messages[0]) {
     return prompt
   }

@@ -62,7 +62,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
 function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
   const texts = inputs.filter((input) => typeof input === 'string')
   return {
-    native: { dialect: 'openai', value: native },
+    native: { dialect: 'chat', value: native },
     model,
     messages: texts.map((text) => ({ role: 'user', parts: [{ type: 'text', text }] })),
     settings: { maxTokens: 0 },

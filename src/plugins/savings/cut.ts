@@ -60,7 +60,7 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
     signal,
   }
   // Joining messages saves their overhead. With a summary, another attempt may call the summarizer again.
-  const mayRefill = prompt.native.dialect === 'anthropic' && options.createNotice === undefined
+  const mayRefill = prompt.native.dialect === 'messages' && options.createNotice === undefined
   const limit = isLiveTooLong ? (options.excerptCap ?? options.cap) : options.cap
   let capacity = Math.max(options.minOldTokens ?? 0, limit - fixedTokens)
   const cap = fixedTokens + capacity
@@ -241,7 +241,7 @@ function rebuildPrompt(
   }
   const unchanged = new Set([questionIndex, questionIndexAtCut, block?.before])
   const messages =
-    prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
+    prompt.native.dialect === 'messages' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
   return { ...prompt, messages }
 }
 

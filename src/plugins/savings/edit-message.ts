@@ -15,7 +15,7 @@ export function isEditable({ role, parts }: Message): boolean {
 
 /** Keeps the fields of a received chat message, such as `name` and `reasoning_content`. */
 export function editMessage({ role, native }: Message, parts: readonly Part[]): Message {
-  if (native?.dialect !== 'openai') return { role, parts }
+  if (native?.dialect !== 'chat') return { role, parts }
   return { role, parts, native: { ...native, value: { ...native.value, content: chatContent(parts) } } }
 }
 
@@ -39,7 +39,7 @@ export function editResult(part: ToolResultPart, content: readonly Part[]): Tool
   const { callId, failed, native } = part
   const edited: ToolResultPart = { type: 'tool-result', callId, content, failed }
   switch (native?.dialect) {
-    case 'anthropic':
+    case 'messages':
       return { ...edited, native: nativeOf(native, { ...native.value, content: blocksOf(content) }) }
     case 'responses':
       return { ...edited, native: nativeOf(native, { ...native.value, output: outputOf(content) }) }

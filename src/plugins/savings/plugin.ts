@@ -52,7 +52,7 @@ export function shortenAndMark(
   const marks =
     markPrompt !== undefined &&
     steering.level !== 'off' &&
-    resolved.routes[0].provider.dialect === 'anthropic' &&
+    resolved.routes[0].provider.dialect === 'messages' &&
     mayBeMarked(reserved)
   if (isTooSmall && !marks) {
     return steering.level === 'off'
@@ -71,7 +71,7 @@ const MIN_PREFIX_TOKENS = 1024
 function mayBeMarked({ resolved, prompt, size }: Reserved): boolean {
   return (
     prompt.native.dialect !== 'responses' &&
-    resolved.routes.every(({ provider, model }) => provider.dialect === 'anthropic' && hasMarkerPrice(model)) &&
+    resolved.routes.every(({ provider, model }) => provider.dialect === 'messages' && hasMarkerPrice(model)) &&
     size.bound >= MIN_PREFIX_TOKENS
   )
 }

@@ -199,11 +199,11 @@ function markEnd(message: Message, { native }: Prompt): Message | undefined {
   const marked = lastPart === undefined ? undefined : markPart(lastPart, native.dialect)
   if (marked === undefined) return undefined
   const parts = [...message.parts.slice(0, -1), marked]
-  if (native.dialect !== 'anthropic' || message.native === undefined || message.role === 'system') {
+  if (native.dialect !== 'messages' || message.native === undefined || message.role === 'system') {
     return withParts(message, parts)
   }
   const content = parts.map((part) => (part.type === 'text' ? textBlock(part) : (part.native?.value ?? {})))
-  return { ...message, parts, native: { dialect: 'anthropic', value: { ...message.native.value, content } } }
+  return { ...message, parts, native: { dialect: 'messages', value: { ...message.native.value, content } } }
 }
 
 /** The vendor rejects markers on empty text and on reasoning. */

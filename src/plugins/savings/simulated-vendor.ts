@@ -48,7 +48,7 @@ export function createSimulatedVendor({ countPrompt }: Pick<Meter, 'countPrompt'
           ? Promise.resolve(total)
           : countPrompt({ ...prompt, messages: prompt.messages.slice(0, end) })
       const keys = prefixKeysOf(prompt.messages, cacheScopeOf(model, prompt))
-      const marks = dialect === 'anthropic' ? marksOf(prompt) : keys.map((): Ttl => '5m')
+      const marks = dialect === 'messages' ? marksOf(prompt) : keys.map((): Ttl => '5m')
       const keep = (end: number, ttl: Ttl): void => {
         const key = keys[end]
         if (key === undefined) return
@@ -65,7 +65,7 @@ export function createSimulatedVendor({ countPrompt }: Pick<Meter, 'countPrompt'
         if (ttl === undefined) continue
         keep(end, ttl)
         // In between, an automatic cache writes the same tokens.
-        if (dialect !== 'anthropic' && end < prompt.messages.length) continue
+        if (dialect !== 'messages' && end < prompt.messages.length) continue
         const tokens = await tokensUpTo(end)
         if (tokens < MIN_PREFIX_TOKENS) continue
         writes[ttl] += Math.max(0, tokens - writtenTokens)

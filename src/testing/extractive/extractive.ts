@@ -39,7 +39,7 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
   ]
   return {
     name,
-    dialect: 'openai',
+    dialect: 'chat',
     models,
     model: (id) => models.find((model) => model.id === id),
     async complete(call) {

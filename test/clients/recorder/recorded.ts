@@ -23,7 +23,7 @@ export function recordedSessions(): readonly RecordedSession[] {
 }
 
 export function sessionOf(client: string, path: string, body: JsonObject): RecordedSession {
-  const dialect = path.includes('/messages') ? 'anthropic' : path.includes('/responses') ? 'responses' : 'openai'
+  const dialect = path.includes('/messages') ? 'messages' : path.includes('/responses') ? 'responses' : 'chat'
   return { client, path, dialect, body }
 }
 
@@ -104,8 +104,8 @@ const isAnswer = (item: JsonObject): boolean => /^(?:assistant|reasoning|.*_call
 
 function finalAnswer(dialect: Dialect): readonly JsonObject[] {
   const text = 'Both are done.'
-  if (dialect === 'openai') return [{ role: 'assistant', content: text }]
-  if (dialect === 'anthropic') return [{ role: 'assistant', content: [{ type: 'text', text }] }]
+  if (dialect === 'chat') return [{ role: 'assistant', content: text }]
+  if (dialect === 'messages') return [{ role: 'assistant', content: [{ type: 'text', text }] }]
   return [{ type: 'message', role: 'assistant', content: [{ type: 'output_text', text, annotations: [] }] }]
 }
 

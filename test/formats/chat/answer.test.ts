@@ -40,7 +40,7 @@ describe('an answer of an upstream', () => {
     expect(parts).toEqual([
       { type: 'thinking', text: 'Hm' },
       { type: 'text', text: 'Hi' },
-      { type: 'tool-call', id: 'c1', name: 'f', input: '{"a":1}', native: { dialect: 'openai', value: call } },
+      { type: 'tool-call', id: 'c1', name: 'f', input: '{"a":1}', native: { dialect: 'chat', value: call } },
     ])
   })
 
@@ -100,7 +100,7 @@ describe('an answer of an upstream', () => {
     const annotations = [{ type: 'url_citation', url_citation: { url: 'u' } }]
     expect(chatUpstream.readCompletion(answer({ content: 'Hi', annotations, audio: null })).parts).toEqual([
       { type: 'text', text: 'Hi' },
-      { type: 'opaque', native: { dialect: 'openai', value: { type: 'annotations', annotations } } },
+      { type: 'opaque', native: { dialect: 'chat', value: { type: 'annotations', annotations } } },
     ])
   })
 

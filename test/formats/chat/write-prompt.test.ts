@@ -154,7 +154,7 @@ describe('a chat prompt to a chat upstream', () => {
 
   it('is written for a prompt without a body', () => {
     const prompt: Prompt = {
-      native: { dialect: 'openai', value: {} },
+      native: { dialect: 'chat', value: {} },
       model: 'small',
       messages: [{ role: 'user', parts: [{ type: 'text', text: 'Sum up' }] }],
       settings: { maxTokens: 5, temperature: 0 },
@@ -171,7 +171,7 @@ describe('a chat prompt to a chat upstream', () => {
 })
 
 describe('a prompt of the message format to a chat upstream', () => {
-  const block = (value: JsonObject): { dialect: 'anthropic'; value: JsonObject } => ({ dialect: 'anthropic', value })
+  const block = (value: JsonObject): { dialect: 'messages'; value: JsonObject } => ({ dialect: 'messages', value })
   const foreign = (fields: Partial<Prompt>, value: JsonObject = {}): Prompt => ({
     native: block(value),
     model: 'x/y',

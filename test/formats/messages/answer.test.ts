@@ -156,11 +156,11 @@ describe('writing a message', () => {
       { type: 'text', text: '' },
       { type: 'tool-call', id: 'call_1', name: 'search', input: '{"q":1}' },
       { type: 'tool-call', id: 'call_2', name: 'search', input: '{"q":' },
-      { type: 'opaque', native: { dialect: 'openai', value: { type: 'audio' } } },
+      { type: 'opaque', native: { dialect: 'chat', value: { type: 'audio' } } },
     ],
     finish: 'tool-call',
     usage: { ...NO_USAGE, inputTokens: 10, cacheReadTokens: 5, outputTokens: 3 },
-    native: { dialect: 'openai', value: { id: 'chatcmpl-9', choices: [] } },
+    native: { dialect: 'chat', value: { id: 'chatcmpl-9', choices: [] } },
   }
 
   it('writes the answer of another format as a new message', () => {
@@ -198,10 +198,10 @@ describe('writing a message', () => {
     const cite = (at: number): JsonObject => ({ type: 'citations_delta', citation: { type: 'char_location', at } })
     const parts: Completion['parts'] = [
       { type: 'text', text: 'Hi' },
-      { type: 'opaque', native: { dialect: 'anthropic', value: cite(1) } },
-      { type: 'opaque', native: { dialect: 'anthropic', value: cite(2) } },
-      { type: 'opaque', native: { dialect: 'anthropic', value: { type: 'other_delta' } } },
-      { type: 'opaque', native: { dialect: 'anthropic', value: { type: 'web_search_tool_result', content: [] } } },
+      { type: 'opaque', native: { dialect: 'messages', value: cite(1) } },
+      { type: 'opaque', native: { dialect: 'messages', value: cite(2) } },
+      { type: 'opaque', native: { dialect: 'messages', value: { type: 'other_delta' } } },
+      { type: 'opaque', native: { dialect: 'messages', value: { type: 'web_search_tool_result', content: [] } } },
     ]
     const { native: _, ...collected } = foreign
     expect(write({ ...collected, parts })['content']).toEqual([

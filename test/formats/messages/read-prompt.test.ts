@@ -11,7 +11,7 @@ describe('reading a message request', () => {
   it('keeps the body, its bytes and the position of the model', () => {
     const received = { bytes: new TextEncoder().encode(JSON.stringify(smallBody)), modelSpan: { start: 9, end: 24 } }
     const prompt = messagesClient.readPrompt(smallBody, received)
-    const native = { dialect: 'anthropic', value: smallBody, received }
+    const native = { dialect: 'messages', value: smallBody, received }
     expect(prompt.native).toEqual({ ...native, settings: { maxTokens: 100 } })
     expect(prompt.native.value).toBe(smallBody)
     expect(prompt).toMatchObject({ model: 'claude/sonnet', stream: false, tools: [], settings: { maxTokens: 100 } })
@@ -62,10 +62,10 @@ describe('reading a message request', () => {
     expect(read({ system: 'Be brief.' }).messages[0]).toEqual({
       role: 'system',
       parts: [{ type: 'text', text: 'Be brief.' }],
-      native: { dialect: 'anthropic', value: { role: 'system', content: 'Be brief.' } },
+      native: { dialect: 'messages', value: { role: 'system', content: 'Be brief.' } },
     })
     expect(read({ system: blocks }).messages[0]?.parts).toEqual([
-      { type: 'text', text: 'Be brief.', native: { dialect: 'anthropic', value: blocks[0] } },
+      { type: 'text', text: 'Be brief.', native: { dialect: 'messages', value: blocks[0] } },
     ])
   })
 
@@ -129,8 +129,8 @@ describe('reading a message request', () => {
     const unknown = { type: 'search_result', source: 'https://example.org', title: 'A', content: [] }
     const source = { type: 'image', source: { type: 'hologram' } }
     expect(content([unknown, source]).parts).toEqual([
-      { type: 'opaque', native: { dialect: 'anthropic', value: unknown } },
-      { type: 'opaque', native: { dialect: 'anthropic', value: source } },
+      { type: 'opaque', native: { dialect: 'messages', value: unknown } },
+      { type: 'opaque', native: { dialect: 'messages', value: source } },
     ])
   })
 
@@ -150,10 +150,10 @@ describe('reading a message request', () => {
         description: 'Searches',
         parameters: { type: 'object' },
         strict: true,
-        native: { dialect: 'anthropic', value: own },
+        native: { dialect: 'messages', value: own },
       },
-      { name: 'web_search', native: { dialect: 'anthropic', value: vendors } },
-      { name: 'computer_toolset_20260801', native: { dialect: 'anthropic', value: toolset } },
+      { name: 'web_search', native: { dialect: 'messages', value: vendors } },
+      { name: 'computer_toolset_20260801', native: { dialect: 'messages', value: toolset } },
     ])
   })
 

@@ -103,7 +103,7 @@ describe('reading a stream of the message format', () => {
     expect(collected(events).parts).toEqual(
       [{ ...server, input: { query: 'tea' } }, found, { type: 'compaction', content: 'Until now' }].map((value) => ({
         type: 'opaque',
-        native: { dialect: 'anthropic', value },
+        native: { dialect: 'messages', value },
       })),
     )
   })
@@ -341,7 +341,7 @@ describe('writing a stream of another format', () => {
 
   it('writes thinking, blocks of the format, and text in several chunks', () => {
     const citation = { type: 'citations_delta', citation: { type: 'char_location' } }
-    const opaque = (value: JsonObject): StreamPart => ({ type: 'opaque', native: { dialect: 'anthropic', value } })
+    const opaque = (value: JsonObject): StreamPart => ({ type: 'opaque', native: { dialect: 'messages', value } })
     const out = blocks(
       { type: 'thinking-start' },
       { type: 'thinking-delta', text: 'hm' },
@@ -350,7 +350,7 @@ describe('writing a stream of another format', () => {
       { type: 'text-delta', text: 'Hi' },
       opaque(citation),
       opaque({ type: 'server_tool_use', id: 's', name: 'web_search', input: { query: 'tea' } }),
-      { type: 'opaque', native: { dialect: 'openai', value: { type: 'audio' } } },
+      { type: 'opaque', native: { dialect: 'chat', value: { type: 'audio' } } },
     )
     expect(out.flatMap((data) => data['content_block'] ?? data['delta'] ?? [])).toEqual([
       { type: 'thinking', thinking: '', signature: '' },

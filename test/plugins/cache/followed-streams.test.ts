@@ -168,7 +168,7 @@ it.each([
     { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } },
   ]
   const live: LiveStream = {
-    metadata: { dialect: 'anthropic' },
+    metadata: { dialect: 'messages' },
     summary: () => ({}),
     follow: (sink) => {
       for (const event of events) sink.write(formatEvent({ event: event.type, data: JSON.stringify(event) }))

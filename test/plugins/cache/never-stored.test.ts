@@ -16,7 +16,7 @@ const ending =
   (openai: string, anthropic: string) =>
   ({ dialect }: UpstreamRequest): Answer => ({
     text: 'A gate.',
-    finish: dialect === 'anthropic' ? anthropic : openai,
+    finish: dialect === 'messages' ? anthropic : openai,
   })
 const text = 'A gate.'
 

@@ -55,7 +55,7 @@ it('the cache key leaves the texts beside an image unchanged if together they ar
   const scopeOf = (texts: readonly string[]): string | undefined => {
     const parts: readonly Part[] = [image, ...texts.map((text): Part => ({ type: 'text', text }))]
     const prompt: Prompt = {
-      native: { dialect: 'openai', value: {} },
+      native: { dialect: 'chat', value: {} },
       model: 'a/b',
       messages: [{ role: 'user', parts }],
       settings: {},

@@ -27,20 +27,20 @@ describe('isStorable', () => {
     [
       'an answer with a part of one format only',
       textAnswer('', {
-        parts: [...textAnswer('ok').parts, { type: 'opaque', native: { dialect: 'openai', value: {} } }],
+        parts: [...textAnswer('ok').parts, { type: 'opaque', native: { dialect: 'chat', value: {} } }],
       }),
     ],
     [
       'an answer with citations',
       textAnswer('', {
-        parts: [{ type: 'text', text: 'ok', native: { dialect: 'anthropic', value: { citations: [{ url: 'u' }] } } }],
+        parts: [{ type: 'text', text: 'ok', native: { dialect: 'messages', value: { citations: [{ url: 'u' }] } } }],
       }),
     ],
     ['a refusal as text', textAnswer("I'm sorry, but I can't help with that.")],
     ['a refusal in other words', textAnswer('I cannot assist with this request.')],
     [
       'a refusal by its field',
-      textAnswer('No.', { native: { dialect: 'openai', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
+      textAnswer('No.', { native: { dialect: 'chat', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
     ],
   ])('rejects %s', (_, completion) => {
     expect(isStorable(completion)).toBe(false)

@@ -68,7 +68,7 @@ it('a large embedding request with an Idempotency-Key is hashed with pauses', as
   const model = { ...testModel, id: 'vectors', kind: 'embedding' } as const
   const provider: Provider = {
     name: 'own',
-    dialect: 'openai',
+    dialect: 'chat',
     models: [model],
     model: () => model,
     complete: async () => expect.fail('a chat call'),

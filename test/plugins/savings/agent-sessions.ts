@@ -23,7 +23,7 @@ const functionTool = { type: 'function', function: { name: 'read_file', descript
 /** Marks the system prompt and the last two user messages, adds reminders beside results, and system messages after questions. */
 const claudeCode: AgentSession = {
   name: 'Claude Code',
-  dialect: 'anthropic',
+  dialect: 'messages',
   bodyAt(count) {
     const marker = { cache_control: { type: 'ephemeral' } }
     const instructions = { role: 'system', content: 'Skills and agents are listed here.' }
@@ -126,7 +126,7 @@ interface ChatShape {
 function chatAgent(name: string, shape: ChatShape): AgentSession {
   return {
     name,
-    dialect: 'openai',
+    dialect: 'chat',
     bodyAt(count) {
       const messages: JsonObject[] = [
         { role: 'system', content: prose(1, 200) },
@@ -158,7 +158,7 @@ function chatAgent(name: string, shape: ChatShape): AgentSession {
 function textAgent(name: string, call: (step: number) => string): AgentSession {
   return {
     name,
-    dialect: 'openai',
+    dialect: 'chat',
     bodyAt(count) {
       const messages: JsonObject[] = [{ role: 'system', content: prose(1, 200) }]
       for (const step of steps(count))
@@ -206,7 +206,7 @@ function responsesAgent(name: string, parallel: number): AgentSession {
 function messagesAgent(name: string, parallel: number): AgentSession {
   return {
     name,
-    dialect: 'anthropic',
+    dialect: 'messages',
     bodyAt(count) {
       const messages: JsonObject[] = [{ role: 'user', content: 'Fix the tests.' }]
       for (const step of steps(count)) {

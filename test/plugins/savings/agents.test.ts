@@ -13,7 +13,7 @@ function chat(pairs: number): Prompt {
     { role: 'assistant', parts: [text(prose(at + 5000, 90))] },
   ])
   const messages: Message[] = [...past.flat(), { role: 'user', parts: [text(`And the ${prose(7, 6)}?`)] }]
-  return { ...promptOf(messages, 'openai'), tools: [] }
+  return { ...promptOf(messages, 'chat'), tools: [] }
 }
 
 function withEarlier(prompt: Prompt, added: readonly Message[]): Prompt {
@@ -31,7 +31,7 @@ const textTurns = (answer: string): readonly Message[] => [
 const TAGS = textTurns('I read it.\n<read_file>\n<path>a.ts</path>\n</read_file>')
 const EDITS = textTurns('a.ts\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE')
 
-const { tools } = promptOf([], 'openai')
+const { tools } = promptOf([], 'chat')
 const call: Message = {
   role: 'assistant',
   parts: [{ type: 'tool-call', id: 'call_1', name: 'read_file', input: '{"path":"a.ts"}' }],

@@ -35,7 +35,7 @@ const SUBJECT = 'the harbour, ledger, invoice, compiler, orchard, glacier, reser
 
 async function sizeOf(question: string, vanishing?: { readonly minTargetTokens: number }): Promise<number> {
   const past = Array.from({ length: 240 }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 180))])
-  const prompt = promptOf([...past.flat(), user(question)], 'openai')
+  const prompt = promptOf([...past.flat(), user(question)], 'chat')
   const waterfall = waterfallOf(vanishing === undefined ? {} : { vanishing })
   const { rewrite } = await waterfall(jobOf(prompt, { steering: { vanishing: true, recursive: false } }))
   expect(rewrite?.tier).toBe(2)
@@ -63,7 +63,7 @@ describe('tier 2', () => {
 describe('the slider', () => {
   it('never exceeds its cap, whatever the question needs', async () => {
     const past = Array.from({ length: 240 }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 180))])
-    const prompt = promptOf([...past.flat(), user(`Summarize everything about ${SUBJECT}.`)], 'openai')
+    const prompt = promptOf([...past.flat(), user(`Summarize everything about ${SUBJECT}.`)], 'chat')
     const steering = { level: 'extreme', vanishing: false, recursive: false } as const
     const { rewrite } = await waterfallOf({})(jobOf(prompt, { steering }))
 

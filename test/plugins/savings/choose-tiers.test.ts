@@ -178,7 +178,7 @@ async function* playTurns({ price: prices, open, opening, turns }: Scenario): As
   let now = 1e12
   let [excess, plain, rewriting] = [0, 0, 0]
   for (const [at, { asked, answered, gap }] of turns.entries()) {
-    const prompt = promptOf([...messages], 'openai')
+    const prompt = promptOf([...messages], 'chat')
     const { rewrite, spent } = await waterfall(jobOf(prompt, { model, small, now }))
     const paid = (await real(rewrite?.prompt ?? prompt, now)) + spent
     const everything = await whole(prompt, now)

@@ -12,8 +12,8 @@ const call = (input: string): Part => ({ type: 'tool-call', id: 'call_1', name: 
 function lossOf(omitted: string, kept: string, answer: string | Part): Promise<EvidenceLoss> {
   const [first, last] = [user(text(omitted)), user(text(kept))]
   return measure({
-    received: promptOf([first, last], 'openai'),
-    sent: promptOf([last], 'openai'),
+    received: promptOf([first, last], 'chat'),
+    sent: promptOf([last], 'chat'),
     answer: [typeof answer === 'string' ? text(answer) : answer],
   })
 }
@@ -57,8 +57,8 @@ describe('the evidence that a shortened prompt lacks', () => {
   it('reads the arguments of tool calls in the answer and in the prompt', async () => {
     const kept = user(text('Go on.'))
     const omitted: Message = { role: 'assistant', parts: [call('{"path":"a/long/path.ts","note":"x\\nport 8443"}')] }
-    const received = promptOf([omitted, kept], 'openai')
-    const sent = promptOf([kept], 'openai')
+    const received = promptOf([omitted, kept], 'chat')
+    const sent = promptOf([kept], 'chat')
 
     expect(await measure({ received, sent, answer: [call('{"path":"a/long/path.ts\\n8443"}')] })).toEqual({
       facts: 7,
@@ -70,7 +70,7 @@ describe('the evidence that a shortened prompt lacks', () => {
     const seeds = fc.tuple(fc.nat(1000), fc.nat(1000), fc.nat(1000))
     await fc.assert(
       fc.asyncProperty(seeds, async ([a, b, c]) => {
-        const received = promptOf([user(text(prose(a, 80))), user(text(prose(b, 80)))], 'openai')
+        const received = promptOf([user(text(prose(a, 80))), user(text(prose(b, 80)))], 'chat')
         const answer = [text(`${prose(a, 20)} ${prose(c, 20)}`)]
         const unchanged = await measure({ received, sent: received, answer })
         const empty = await measure({ received, sent: { ...received, messages: [] }, answer })
@@ -86,7 +86,7 @@ describe('the evidence that a shortened prompt lacks', () => {
   it('yields to the event loop in long prompts', async () => {
     let pauses = 0
     const long = user(text(prose(3, 60_000)))
-    const received = promptOf([long], 'openai')
+    const received = promptOf([long], 'chat')
     const pause = (): undefined => void (pauses += 1)
     await measureLoss({ received, sent: { ...received, messages: [] }, answer: [text('harbour-1.ts')] }, pause)
 
@@ -96,8 +96,8 @@ describe('the evidence that a shortened prompt lacks', () => {
 
 describe('the measurement of shadow trials', () => {
   const trial = {
-    received: promptOf([user(text('The port is 8443.'))], 'openai'),
-    sent: promptOf([], 'openai'),
+    received: promptOf([user(text('The port is 8443.'))], 'chat'),
+    sent: promptOf([], 'chat'),
     answer: [text('Use 8443.')],
   }
 
@@ -110,7 +110,7 @@ describe('the measurement of shadow trials', () => {
   })
 
   it('drops a trial whose prompt is too long', async () => {
-    const received = promptOf([user(text('x'.repeat(4_000_001)))], 'openai')
+    const received = promptOf([user(text('x'.repeat(4_000_001)))], 'chat')
 
     expect(await createRecallMeter(() => Promise.resolve()).measure({ ...trial, received })).toBeUndefined()
   })

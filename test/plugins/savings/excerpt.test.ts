@@ -3,7 +3,7 @@ import type { Message, Part } from '../../../src/core/prompt.ts'
 import { excerptSegment, type Snippet } from '../../../src/plugins/savings/excerpt.ts'
 import { text } from './conversation.ts'
 
-const reasoning = (id: string, dialect: 'responses' | 'anthropic' = 'responses'): Part => ({
+const reasoning = (id: string, dialect: 'responses' | 'messages' = 'responses'): Part => ({
   type: 'thinking',
   text: 'Hm.',
   native: { dialect, value: { type: 'reasoning', id } },
@@ -38,7 +38,7 @@ describe('an excerpt of an answer in the responses format', () => {
   })
 
   it('keeps all reasoning of another format, in which reasoning needs no text', () => {
-    const [first, second] = [reasoning('1', 'anthropic'), reasoning('2', 'anthropic')]
+    const [first, second] = [reasoning('1', 'messages'), reasoning('2', 'messages')]
 
     expect(excerptOf([first, text('Words.'), second, call])).toEqual([first, second, call])
   })

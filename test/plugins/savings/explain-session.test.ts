@@ -57,7 +57,7 @@ function start(savings: GatewayOptions['savings'] = {}): Setting {
     if (!isJsonObject(body)) throw new Error('The vendor received no JSON object.')
     received.push(body)
     const prompt: Prompt = (format === 'chat' ? chatClient : messagesClient).readPrompt(body)
-    const dialect = format === 'chat' ? 'openai' : 'anthropic'
+    const dialect = format === 'chat' ? 'chat' : 'messages'
     const usage = await vendor.receive({ prompt, model: ENTRY, dialect, now: clock.now })
     return Response.json(replyOf(format, usage, next.outputTokens))
   }

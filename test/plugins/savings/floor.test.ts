@@ -22,10 +22,10 @@ function chat(pairs: number): Prompt {
     { role: 'assistant', parts: [text(prose(at + 5000, 90))] },
   ])
   const messages: Message[] = [...past.flat(), { role: 'user', parts: [text(`And the ${prose(7, 6)}?`)] }]
-  return { ...promptOf(messages, 'openai'), tools: [] }
+  return { ...promptOf(messages, 'chat'), tools: [] }
 }
 
-const { tools } = promptOf([], 'openai')
+const { tools } = promptOf([], 'chat')
 const onlyTier = (number: number) => (own: readonly Tier[]) => own.filter(({ tier }) => tier === number)
 
 const sending = fc.record({

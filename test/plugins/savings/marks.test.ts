@@ -26,7 +26,7 @@ const QUESTION = user(
 async function lostLines(conversation: readonly Message[]): Promise<readonly string[]> {
   const { small, modelCalls } = smallModel('Facts and values: the summary of what came before.')
   const { rewrite } = await waterfallOf({ tiers: (own) => own.filter(({ tier }) => tier === 4) })(
-    jobOf(promptOf([...conversation, QUESTION], 'openai'), { small }),
+    jobOf(promptOf([...conversation, QUESTION], 'chat'), { small }),
   )
   expect(rewrite?.tier).toBe(4)
   const known = [...(rewrite?.prompt.messages ?? []).map(textOfMessage), ...modelCalls.map((one) => one.text)].join(
@@ -57,7 +57,7 @@ describe('the summary of tier 4', () => {
     let sent = ''
     for (let turn = 0; turn < 40; turn++) {
       messages.push(user(`Question ${turn} of the ${THINGS[turn % THINGS.length]}?`))
-      const { rewrite } = await waterfall(jobOf(promptOf(messages, 'openai'), { small }))
+      const { rewrite } = await waterfall(jobOf(promptOf(messages, 'chat'), { small }))
       sent = (rewrite?.prompt.messages ?? messages).map(textOfMessage).join('\n')
       messages.push(assistant(lines(`a${turn}`, 100).join('\n')))
     }
@@ -68,7 +68,7 @@ describe('the summary of tier 4', () => {
 })
 
 describe('the notice of omitted tokens', () => {
-  it.each<Dialect>(['openai', 'anthropic'])('is present if each message is excerpted, %s', async (dialect) => {
+  it.each<Dialect>(['chat', 'messages'])('is present if each message is excerpted, %s', async (dialect) => {
     const past = [user(lines('document', 1500).join('\n')), assistant(lines('answer', 900).join('\n'))]
     const { rewrite, tokens } = await waterfallOf()(
       jobOf(promptOf([...past, QUESTION], dialect), { steering: EXTREME }),
@@ -79,7 +79,7 @@ describe('the notice of omitted tokens', () => {
     expect(words).toContain('Line answer-')
     const amount = Number(/About ([\d,]+) tokens/.exec(words)?.[1]?.replace(',', ''))
     expect(Math.abs(amount - (tokens - (rewrite?.tokens ?? 0)))).toBeLessThan(1000)
-    if (dialect === 'anthropic') expect(rolesAlternate(sent)).toBe(true)
+    if (dialect === 'messages') expect(rolesAlternate(sent)).toBe(true)
   })
 
   it('states small numbers of tokens', async () => {
@@ -87,7 +87,7 @@ describe('the notice of omitted tokens', () => {
       user(`Question ${at}?`),
       assistant(lines(`a${at}`, 58).join('\n')),
     ])
-    const prompt = promptOf([...past.flat(), QUESTION], 'openai')
+    const prompt = promptOf([...past.flat(), QUESTION], 'chat')
     expect(await meter.countPrompt(prompt)).toBeGreaterThan(16_384)
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join('\n')
@@ -101,8 +101,8 @@ describe('the notice of omitted tokens', () => {
     ])
     const { small } = smallModel('Facts and values: the summary of what came before.')
     const tiers = { vanishing: false, recursive: true }
-    const four = await waterfallOf()(jobOf(promptOf([...past.flat(), QUESTION], 'openai'), { small }))
-    const three = await waterfallOf()(jobOf(promptOf([...past.flat(), QUESTION], 'openai'), { small, steering: tiers }))
+    const four = await waterfallOf()(jobOf(promptOf([...past.flat(), QUESTION], 'chat'), { small }))
+    const three = await waterfallOf()(jobOf(promptOf([...past.flat(), QUESTION], 'chat'), { small, steering: tiers }))
     for (const { rewrite } of [four, three]) {
       const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join('\n')
       expect(words).toMatch(/about [\d,]+ tokens are left out/i)

@@ -25,7 +25,7 @@ function chat(questions: readonly string[] = [QUESTION]): Prompt {
     say('assistant', 'Fine.')
   }
   say('user', questions.at(-1) ?? '')
-  return promptOf(messages, 'openai')
+  return promptOf(messages, 'chat')
 }
 
 /** Creates an embedder that maps the question and the advice to one direction and all other texts to another. */
@@ -179,7 +179,7 @@ describe('savings.embedder', () => {
   it('is not called for a meeting, in which each turn is a user message', async () => {
     const { embedder, texts } = warmEmbedder()
     const turns = Array.from({ length: 60 }, (_, at): Message => ({ role: 'user', parts: [text(prose(at, 300))] }))
-    const { rewrite } = await shorten(embedder, promptOf(turns, 'openai'))
+    const { rewrite } = await shorten(embedder, promptOf(turns, 'chat'))
 
     expect(rewrite?.tier).toBe(5)
     expect(texts).toEqual([])

@@ -118,7 +118,7 @@ describe('memory', () => {
     'returns no snapshot for the damaged state %j',
     async (value) => {
       const memory = createMemory({ store: { get: async () => value, set: async () => undefined }, now: () => 1 })
-      const job = jobOf(promptOf([user('a')], 'openai'))
+      const job = jobOf(promptOf([user('a')], 'chat'))
       expect(await recallSnapshot(memory, job, 'slider-16384')).toBeUndefined()
     },
   )
@@ -147,7 +147,7 @@ describe('transcripts', () => {
     const messages = Array.from({ length: 100 }, (_, at) =>
       at % 2 === 0 ? user(`question ${at}`) : assistant(`answer ${at}`),
     )
-    const conversation = conversationOf(promptOf([...messages, user('now?')], 'openai'))
+    const conversation = conversationOf(promptOf([...messages, user('now?')], 'chat'))
     await storeTranscript(memory, 'a', conversation)
     const texts = [...entries.values()].flatMap((page) =>
       (JSON.parse(page) as { sections: { text: string }[] }).sections.map((section) => section.text),
@@ -155,7 +155,7 @@ describe('transcripts', () => {
     expect(texts).toEqual(messages.map((_, at) => `${at % 2 === 0 ? 'question' : 'answer'} ${at}`))
     expect([...entries.keys()].every((key) => key.startsWith('savings:a:page:'))).toBe(true)
     const before = entries.size
-    await storeTranscript(memory, 'a', conversationOf(promptOf([...messages, user('now?')], 'openai')))
+    await storeTranscript(memory, 'a', conversationOf(promptOf([...messages, user('now?')], 'chat')))
     expect(entries.size).toBe(before)
   })
 })

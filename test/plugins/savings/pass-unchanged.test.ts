@@ -19,7 +19,7 @@ function chat(turns: number, name = 'a'): Prompt {
     user(`${name}, question ${turn}: ${prose(turn, 40)}`),
     assistant(prose(turn + 5000, 180)),
   ]).flat()
-  return { ...promptOf([...messages, user('And the harbour?')], 'openai'), tools: [] }
+  return { ...promptOf([...messages, user('And the harbour?')], 'chat'), tools: [] }
 }
 
 const grown = (prompt: Prompt, messages: readonly Message[]): Prompt => ({
@@ -77,11 +77,11 @@ describe('a prompt that no tier can rewrite', () => {
   })
 
   it.each<[string, Partial<WaterfallOptions>, Prompt]>([
-    ['has tools', { keep: 0 }, { ...chat(200), tools: promptOf([], 'openai').tools }],
+    ['has tools', { keep: 0 }, { ...chat(200), tools: promptOf([], 'chat').tools }],
     [
       'has a marker of the caller',
       { keep: 0, agents: true },
-      { ...chat(200), native: { dialect: 'anthropic', value: { cache_control: { type: 'ephemeral' } } } },
+      { ...chat(200), native: { dialect: 'messages', value: { cache_control: { type: 'ephemeral' } } } },
     ],
   ])('is recognized if it %s, whatever the tiers keep', async (_, options, prompt) => {
     const passed = await setup(options).waterfall.passUnchanged(request(prompt), MAX_TOKENS)
@@ -157,7 +157,7 @@ describe('the record of what was sent', () => {
   it.each<[string, (prompt: Prompt) => Prompt, Partial<TierJob>]>([
     ['another key', (prompt) => prompt, { owner: 'someone else' }],
     ['another model', (prompt) => prompt, { model: { ...CACHED, id: 'other' } }],
-    ['other tools', (prompt) => ({ ...prompt, tools: promptOf([], 'openai').tools }), {}],
+    ['other tools', (prompt) => ({ ...prompt, tools: promptOf([], 'chat').tools }), {}],
     ['a changed first message', (prompt) => ({ ...prompt, messages: [user('Hm?'), ...prompt.messages.slice(1)] }), {}],
     ['a later time', (prompt) => prompt, { now: 1e12 + 6 * 60_000 }],
   ])('expects nothing for %s', async (_, change, more) => {

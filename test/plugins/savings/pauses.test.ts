@@ -47,7 +47,7 @@ async function longestStretch(messages: readonly Message[], steering: object): P
     if (working) setImmediate(turn)
   }
   turn()
-  const prompt = promptOf([...messages, user(QUESTION)], 'openai')
+  const prompt = promptOf([...messages, user(QUESTION)], 'chat')
   const tokens = estimate(messages.map(({ parts }) => JSON.stringify(parts)).join(''))
   const { small } = smallModel('Facts and values: the harbour was closed in 1999.')
   const given = { steering: { vanishing: false, recursive: false, ...steering }, small, tokens }
@@ -80,10 +80,7 @@ async function longestRunOfWrites(words: string): Promise<number> {
     longest = Math.max(longest, run)
     return set.call(this, key, value)
   }
-  const prompt = promptOf(
-    [user('Begin.'), assistant(words), user('Go on.'), assistant('Yes.'), user(QUESTION)],
-    'openai',
-  )
+  const prompt = promptOf([user('Begin.'), assistant(words), user('Go on.'), assistant('Yes.'), user(QUESTION)], 'chat')
   let working = true
   const turn = (): void => {
     run = 0
@@ -126,7 +123,7 @@ it('a repeated cut reads only the snippets that it selects', async () => {
     hasStandingInstruction: false,
   }
   const words = Array.from({ length: 1000 }, (_, at) => `number ${100 + (at % 900)}`.padEnd(10, '.'))
-  const job = jobOf(promptOf([user('Begin.'), assistant(words.join('')), user(QUESTION)], 'openai'))
+  const job = jobOf(promptOf([user('Begin.'), assistant(words.join('')), user(QUESTION)], 'chat'))
   const snapshot = { from: 3, picks: [[1, 5, 700]], notice: '', questionIndexAtCut: -1, blocks: [], at: 0 }
   const repeated = await repeatCut(job, snapshot, { meter, pause: () => undefined, analyze: async () => analysis })
   expect(JSON.stringify(repeated.prompt.messages)).toContain('number 800')

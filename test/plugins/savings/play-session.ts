@@ -6,7 +6,7 @@ import { violationsOf } from '../../support/vendor-rules/index.ts'
 import type { AgentSession } from './agent-sessions.ts'
 import { jobOf, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'
 
-const FORMATS = { openai: chatFormat, anthropic: messagesFormat, responses: responsesFormat } as const
+const FORMATS = { chat: chatFormat, messages: messagesFormat, responses: responsesFormat } as const
 export const NO_HEADER: Steering = { vanishing: false, recursive: false }
 /** The thresholds are low, so that short sessions reach them. */
 const THRESHOLDS = { family: 6000, vanishing: 15_000, recursive: 24_000 }

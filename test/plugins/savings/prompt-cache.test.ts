@@ -21,7 +21,7 @@ const user = (words: string): Message => ({ role: 'user', parts: [text(words)] }
 const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
 
 function promptOf(messages: readonly Message[]): Prompt {
-  const native = { dialect: 'anthropic', value: {} } as const
+  const native = { dialect: 'messages', value: {} } as const
   return { native, model: 'm', messages, settings: {}, tools: [], stream: false }
 }
 

@@ -18,9 +18,9 @@ function chat(pairs: number): Message[] {
 }
 
 async function chatOf(tokens: number): Promise<ReturnType<typeof promptOf>> {
-  const sizes = await Promise.all([20, 40].map((pairs) => meter.countPrompt(promptOf(chat(pairs), 'openai'))))
+  const sizes = await Promise.all([20, 40].map((pairs) => meter.countPrompt(promptOf(chat(pairs), 'chat'))))
   const perPair = ((sizes[1] ?? 0) - (sizes[0] ?? 0)) / 20
-  return promptOf(chat(Math.ceil(tokens / perPair)), 'openai')
+  return promptOf(chat(Math.ceil(tokens / perPair)), 'chat')
 }
 
 describe('tier 3', () => {

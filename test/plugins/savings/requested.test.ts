@@ -39,7 +39,7 @@ function chat(first: number, added: number, turns: number): readonly Prompt[] {
   ]
   const messages: Message[] = Array.from({ length: Math.ceil(first / 600) }, (_, at) => pair(at, 550)).flat()
   return Array.from({ length: turns }, (_, turn) => {
-    const prompt = { ...promptOf([...messages, user(`And the ${prose(turn, 6)}?`)], 'openai'), tools: [] }
+    const prompt = { ...promptOf([...messages, user(`And the ${prose(turn, 6)}?`)], 'chat'), tools: [] }
     messages.push(
       user(`And the ${prose(turn, 6)}?`),
       assistant(prose(turn + 9000, Math.round(added / TOKENS_PER_WORD))),

@@ -23,7 +23,7 @@ describe('a selection without tool traffic', () => {
       user('Next?'),
       assistant(prose(at + 5000, 260)),
     ])
-    const prompt = promptOf([...past.flat(), user(QUESTION)], 'openai')
+    const prompt = promptOf([...past.flat(), user(QUESTION)], 'chat')
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     const sent = (rewrite?.prompt.messages ?? []).map(textOfMessage).join('\n')
     expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
@@ -37,7 +37,7 @@ describe('a cut in the message format', () => {
       user(`${prose(at, 12)}?`),
       assistant(at % 3 === 0 ? prose(at + 5000, 40) : `Noted ${at}.`),
     ])
-    const prompt = promptOf([...past.flat(), user(QUESTION)], 'anthropic')
+    const prompt = promptOf([...past.flat(), user(QUESTION)], 'messages')
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
     expect(rewrite?.tokens).toBeGreaterThan(16_384 * 0.985)

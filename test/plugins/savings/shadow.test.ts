@@ -21,7 +21,7 @@ const assistant = (words: string): Message => ({ role: 'assistant', parts: [text
 /** Returns a chat of about 24k tokens. */
 function chat(): Prompt {
   const past = Array.from({ length: 110 }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 90))])
-  return promptOf([...past.flat(), user('What of the harbour, the ledger and the orchard?')], 'openai')
+  return promptOf([...past.flat(), user('What of the harbour, the ledger and the orchard?')], 'chat')
 }
 
 function next(prompt: Prompt): Prompt {

@@ -18,7 +18,7 @@ const assistant = (words: string): Message => ({ role: 'assistant', parts: [text
 /** Prepends a conversation of about 40k tokens to these messages. */
 function after(...tail: Message[]): TierJob['prompt'] {
   const past = Array.from({ length: 160 }, (_, at) => [user(prose(at, 40)), assistant(prose(at + 5000, 180))])
-  return promptOf([...past.flat(), ...tail], 'openai')
+  return promptOf([...past.flat(), ...tail], 'chat')
 }
 
 /** Returns sentences that share no word with the question. */
@@ -61,7 +61,7 @@ describe('the exchange before the last user message', () => {
     const first = after(user('Begin.'), assistant('Begun.'), user(QUESTION))
     await waterfall(jobOf(first, { steering: EXTREME }))
     const answer = plan(220)
-    const second = promptOf([...first.messages, assistant(answer), user(QUESTION)], 'openai')
+    const second = promptOf([...first.messages, assistant(answer), user(QUESTION)], 'chat')
     const { rewrite } = await waterfall(jobOf(second, { steering: EXTREME }))
     expect(sentWords(rewrite?.prompt)).toContain(answer)
   })
@@ -80,7 +80,7 @@ describe('the exchange before the last user message', () => {
 describe('the cap', () => {
   it('is not exceeded by the notice if the last exchange nearly fills it', async () => {
     const question = user('alpha '.repeat(13_000))
-    const answerTokens = 16_384 - 16 - (await meter.countPrompt(promptOf([question], 'openai')))
+    const answerTokens = 16_384 - 16 - (await meter.countPrompt(promptOf([question], 'chat')))
     const prompt = after(user('Go.'), assistant('alpha '.repeat(answerTokens)), question)
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
@@ -88,7 +88,7 @@ describe('the cap', () => {
 
   it('is not exceeded by words whose estimate is too low', async () => {
     const past = Array.from({ length: 40 }, (_, at) => [user(rareWords(15, at)), assistant(rareWords(300, at + 500))])
-    const prompt = promptOf([...past.flat(), user('Which of these was first?')], 'openai')
+    const prompt = promptOf([...past.flat(), user('Which of these was first?')], 'chat')
     expect(await meter.countPrompt(prompt)).toBeGreaterThan(65_536)
     // A meter that has not counted these words yet uses the estimate.
     const fresh = createMeter(createTokenizer())

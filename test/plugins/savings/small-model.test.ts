@@ -17,7 +17,7 @@ function chat(pairs: number, question: string, opening = 'Question'): Prompt {
     user(`${opening} ${at}: ${prose(at, 20)}`),
     assistant(prose(at + 5000, 180)),
   ])
-  return promptOf([...past.flat(), user(question)], 'openai')
+  return promptOf([...past.flat(), user(question)], 'chat')
 }
 
 async function chatOf(tokens: number, question: string, opening?: string): Promise<Prompt> {

@@ -17,7 +17,7 @@ const start = (): Prompt =>
       ]).flat(),
       user('And the harbour?'),
     ],
-    'openai',
+    'chat',
   )
 
 const next = (prompt: Prompt, turn: number): Prompt => ({

@@ -14,12 +14,12 @@ const assistant = (words: string): Message => ({ role: 'assistant', parts: [text
 /** Returns a chat of `exchanges` exchanges of about 270 tokens each and a question. */
 function chat(exchanges: number): TierJob['prompt'] {
   const past = Array.from({ length: exchanges }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 180))])
-  return promptOf([...past.flat(), user(QUESTION)], 'openai')
+  return promptOf([...past.flat(), user(QUESTION)], 'chat')
 }
 
 /** Returns a first question about documents of about 3,800 tokens each. */
 function request(documents: number): TierJob['prompt'] {
-  return promptOf([...Array.from({ length: documents }, (_, at) => user(prose(at, 2500))), user(QUESTION)], 'openai')
+  return promptOf([...Array.from({ length: documents }, (_, at) => user(prose(at, 2500))), user(QUESTION)], 'chat')
 }
 
 /** Returns the size of the prompt that tier 2 creates, or undefined if tier 2 does not run. */

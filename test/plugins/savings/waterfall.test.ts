@@ -12,7 +12,7 @@ function chat(pairs: number): TierJob['prompt'] {
     { role: 'assistant', parts: [text(prose(at + 5000, 90))] },
   ])
   const system: Message = { role: 'system', parts: [text('Be brief.')] }
-  return promptOf([system, ...past.flat(), { role: 'user', parts: [text(`And the ${prose(7, 6)}?`)] }], 'openai')
+  return promptOf([system, ...past.flat(), { role: 'user', parts: [text(`And the ${prose(7, 6)}?`)] }], 'chat')
 }
 
 /** Adds answers and questions until the prompt has at least `tokens` tokens. */
@@ -200,7 +200,7 @@ describe('without a header', () => {
   it('a prefix marked with cache_control is not rewritten', async () => {
     const prompt = await chatOf(60_000)
     const native = {
-      dialect: 'anthropic',
+      dialect: 'messages',
       value: { type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } },
     } as const
     const marked: Message = { role: 'system', parts: [{ type: 'text', text: 'Be brief.', native }] }

@@ -7,7 +7,7 @@ import type { Violations } from './shared.ts'
 
 /** Returns how a shortened request breaks the rules of its vendor, and what it changed that must stay. */
 export const violationsOf: Readonly<Record<Dialect, (before: JsonObject, after: JsonObject) => Violations>> = {
-  openai: chatViolations,
-  anthropic: messagesViolations,
+  chat: chatViolations,
+  messages: messagesViolations,
   responses: responsesViolations,
 }
