@@ -1,9 +1,9 @@
 import { exactText } from '../../core/exact-json.ts'
 import { asString, type Json, type JsonObject } from '../../core/json.ts'
-import type { DocumentPart, Message, Native, Part, Source, Prompt, ReceivedBody } from '../../core/prompt.ts'
+import type { DocumentPart, Message, Native, Part, Source, Prompt, ReceivedBody, Tool } from '../../core/prompt.ts'
 import { readContentParts, readMessageList } from '../format.ts'
-import { fieldError, isAbsent, objectAt, stringAt, booleanAt, readModelName } from '../parse-body.ts'
-import { readSettings, readTools, requireMaxTokens } from './request-writer.ts'
+import { fieldError, isAbsent, objectAt, stringAt, booleanAt, readModelName, arrayAt } from '../parse-body.ts'
+import { readSettings, requireMaxTokens } from './settings.ts'
 
 function readMessage(value: Json, path: string): Message {
   const message = objectAt(value, path)
@@ -126,5 +126,29 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
     settings,
     tools: readTools(body['tools']),
     stream: booleanAt(body['stream'], 'stream') ?? false,
+  }
+}
+
+/** The format documents no limit, and agents with many MCP servers declare hundreds of tools. */
+const MAX_TOOLS = 10_000
+
+function readTools(value: Json | undefined): readonly Tool[] {
+  if (isAbsent(value)) return []
+  return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
+}
+
+function readTool(value: Json, path: string): Tool {
+  const tool = objectAt(value, path)
+  const native = { dialect: 'messages', value: tool } as const
+  const type = isAbsent(tool['type']) ? 'custom' : stringAt(tool['type'], `${path}.type`)
+  if (type !== 'custom') return { name: asString(tool['name']) ?? type, native }
+  const name = stringAt(tool['name'], `${path}.name`)
+  if (name === '') throw fieldError(`${path}.name`, name, 'a non-empty string')
+  return {
+    name,
+    ...(typeof tool['description'] === 'string' ? { description: tool['description'] } : {}),
+    parameters: objectAt(tool['input_schema'], `${path}.input_schema`),
+    ...(typeof tool['strict'] === 'boolean' ? { strict: tool['strict'] } : {}),
+    native,
   }
 }
