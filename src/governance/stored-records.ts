@@ -1,28 +1,9 @@
-import {
-  checkFlag,
-  expects,
-  fieldsOf,
-  integerFrom,
-  listOf,
-  matching,
-  oneOf,
-  type OptionCheck,
-} from '../core/check-options.ts'
+import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { parseJson } from '../core/json.ts'
+import type { NanoUsd } from '../core/money.ts'
 import { DURATION_CODES, type Store } from '../core/store.ts'
-import {
-  type Allowance,
-  type Budget,
-  hashSecret,
-  isSameHash,
-  type Permissions,
-  PLAN_NAMES,
-  type ProviderConfig,
-  type RateLimit,
-  type VirtualKey,
-} from './virtual-key.ts'
+import { type Budget, hashSecret, isSameHash, PLAN_NAMES, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 export interface RecordTable<T> {
   /** Changes by this process are visible immediately, and others within `cacheMs` while the store is available. */
@@ -55,10 +36,10 @@ interface LookupOptions {
   readonly servesStale?: boolean
 }
 
-interface RecordTableOptions extends LookupOptions {
+interface RecordTableOptions<T> extends LookupOptions {
   readonly prefix: string
   readonly label: string
-  readonly check: OptionCheck
+  readonly schema: z.ZodMiniType<T>
 }
 
 const MAX_CACHED_RECORDS = 10_000
@@ -73,9 +54,8 @@ export function isSafeId(id: string): boolean {
   return SAFE_ID.test(id)
 }
 
-/** @typeParam T The records that `options.check` accepts. */
-function createRecordTable<T>(options: RecordTableOptions): RecordTable<T> {
-  const { store, now, prefix, label, check, cacheMs = CACHE_MS, servesStale = false } = options
+function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
+  const { store, now, prefix, label, schema, cacheMs = CACHE_MS, servesStale = false } = options
   const cache = createBoundedCache<T | undefined>()
   /** The result of a lookup that began before a change must not be cached after it. */
   let changeCount = 0
@@ -94,8 +74,11 @@ function createRecordTable<T>(options: RecordTableOptions): RecordTable<T> {
   }
 
   function tryParse(text: string): T | undefined {
-    const value: unknown = parseJson(text)
-    return check(value, '') === undefined ? (value as T) : undefined
+    try {
+      return schema.safeParse(JSON.parse(text)).data
+    } catch {
+      return undefined
+    }
   }
 
   function parse(text: string): T {
@@ -206,57 +189,45 @@ function fallBackToLast<Found, Value>(
 }
 
 // Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply.
-type Checks<Fields> = Readonly<Record<keyof Fields, OptionCheck>>
+const amountSchema = z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0)
+const allowanceSchema = z.object({ max: amountSchema, every: z.enum(DURATION_CODES) })
 
-const checkText = expects('a string', (value) => typeof value === 'string')
-const checkNumber = expects('a number', Number.isFinite)
-const checkTexts = listOf('a list', checkText)
-const checkAllowance = stored<Allowance>({ max: integerFrom(0), every: oneOf(...DURATION_CODES) }, ['max', 'every'])
+const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
+  id: z.string(),
+  name: z.string(),
+  description: z.string(),
+  hash: z.string().check(z.regex(/^[0-9a-f]{64}$/)),
+  prefix: z.string(),
+  createdAt: z.number(),
+  active: z.boolean(),
+  expiresAt: z.exactOptional(z.number()),
+  budget: z.exactOptional(allowanceSchema),
+  requests: z.exactOptional(allowanceSchema),
+  tokens: z.exactOptional(allowanceSchema),
+  budgetId: z.exactOptional(z.string()),
+  rateLimitId: z.exactOptional(z.string()),
+  plan: z.exactOptional(z.enum(PLAN_NAMES)),
+  providers: z.array(z.object({ provider: z.string(), weight: z.number(), allowedModels: z.array(z.string()) })),
+  permissions: z.object({
+    allowedModels: z.exactOptional(z.array(z.string())),
+    maxTokens: z.exactOptional(amountSchema),
+    disableTools: z.exactOptional(z.boolean()),
+    cacheSimilar: z.exactOptional(z.boolean()),
+  }),
+})
 
-const checkProvider = stored<ProviderConfig>({ provider: checkText, weight: checkNumber, allowedModels: checkTexts }, [
-  'provider',
-  'weight',
-  'allowedModels',
-])
+const storedBudgetSchema: z.ZodMiniType<Budget> = z.object({
+  id: z.string(),
+  name: z.string(),
+  limit: allowanceSchema,
+})
 
-const checkPermissions = stored<Permissions>(
-  { allowedModels: checkTexts, maxTokens: integerFrom(0), disableTools: checkFlag, cacheSimilar: checkFlag },
-  [],
-)
-
-const checkKey = stored<VirtualKey>(
-  {
-    id: checkText,
-    name: checkText,
-    description: checkText,
-    hash: matching(/^[0-9a-f]{64}$/, 'a hash'),
-    prefix: checkText,
-    createdAt: checkNumber,
-    active: checkFlag,
-    expiresAt: checkNumber,
-    budget: checkAllowance,
-    requests: checkAllowance,
-    tokens: checkAllowance,
-    budgetId: checkText,
-    rateLimitId: checkText,
-    plan: oneOf(...PLAN_NAMES),
-    providers: listOf('a list', checkProvider),
-    permissions: checkPermissions,
-  },
-  ['id', 'name', 'description', 'hash', 'prefix', 'createdAt', 'active', 'providers', 'permissions'],
-)
-
-const checkBudget = stored<Budget>({ id: checkText, name: checkText, limit: checkAllowance }, ['id', 'name', 'limit'])
-
-const checkRateLimit = stored<RateLimit>(
-  { id: checkText, name: checkText, requests: checkAllowance, tokens: checkAllowance },
-  ['id', 'name'],
-)
-
-/** Ignores fields of later versions. */
-function stored<Fields>(checks: Checks<Fields>, required: readonly (keyof Fields & string)[]): OptionCheck {
-  return fieldsOf(checks, required, 'a record')
-}
+const storedRateLimitSchema: z.ZodMiniType<RateLimit> = z.object({
+  id: z.string(),
+  name: z.string(),
+  requests: z.exactOptional(allowanceSchema),
+  tokens: z.exactOptional(allowanceSchema),
+})
 
 export interface SharedLimits {
   readonly budgets: RecordTable<Budget>
@@ -265,12 +236,12 @@ export interface SharedLimits {
 
 export function createSharedLimits(options: LookupOptions): SharedLimits {
   return {
-    budgets: createRecordTable<Budget>({ ...options, prefix: 'budget:', label: 'budget', check: checkBudget }),
-    rateLimits: createRecordTable<RateLimit>({
+    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudgetSchema }),
+    rateLimits: createRecordTable({
       ...options,
       prefix: 'rate-limit:',
       label: 'rate limit',
-      check: checkRateLimit,
+      schema: storedRateLimitSchema,
     }),
   }
 }
@@ -288,7 +259,7 @@ export const HASH_PREFIX = 'key-hash:'
 
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, servesStale = false } = options
-  const keys = createRecordTable<VirtualKey>({ ...options, prefix: 'key:', label: 'virtual key', check: checkKey })
+  const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKeySchema })
   const idsByHash = createBoundedCache<string>()
   /** A separate cache, because a flood of unknown secrets would otherwise evict valid keys. */
   const unknownHashes = createBoundedCache<undefined>()
