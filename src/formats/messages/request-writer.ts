@@ -23,7 +23,6 @@ import type {
 } from '../../core/prompt.ts'
 import { forEachInSteps, mapSlices, runSteps, type Steps, serializeExactlyInSteps } from '../../core/steps.ts'
 import { isAbsent } from '../parse-body.ts'
-
 import { sourceFormatOf, emptyPromptError, omittedFields } from '../unsupported-fields.ts'
 import { parseExactObject } from '../../core/exact-json.ts'
 import { changedSettings } from './settings.ts'

@@ -7,7 +7,6 @@ import { memberText, type RawChanges, setMembers } from '../../core/splice-json.
 import type { WriteMetrics, StreamWriter } from '../format.ts'
 import { totalTokens, WIRE_REASONS, writeMessageUsage } from '../usage.ts'
 import type { Part } from '../../core/prompt.ts'
-
 import { GatewayError } from '../../core/errors.ts'
 import { readToolInput } from './request-writer.ts'
 
