@@ -164,13 +164,6 @@ export class Collector {
         return
       case 'done':
         return
-      default:
-        this.#addContent(part)
-    }
-  }
-
-  #addContent(part: ContentPart): void {
-    switch (part.type) {
       case 'text-start':
         this.#text = this.#add(
           part.isRefusal === true ? { type: 'text', text: '', isRefusal: true } : { type: 'text', text: '' },
@@ -221,8 +214,6 @@ export class Collector {
     return block
   }
 }
-
-type ContentPart = Exclude<StreamPart, { readonly type: 'answer-start' | 'usage' | 'answer-end' | 'done' }>
 
 function toPart({ part, pieces, signaturePieces }: Block): Part {
   switch (part.type) {

@@ -172,7 +172,7 @@ function createValues(clock: StoreClock, limits: Readonly<Record<ValuePool, Pool
 
   const droppable: BoundedPool = {
     limit: expiring.limit,
-    size: () => expiring.size(),
+    size: expiring.size,
     sizeOfShare: (share) => expiring.sizeOfShare(share),
     largestShare: (newShare) => expiring.largestShare(newShare),
     dropOldest: (share) => {

@@ -140,7 +140,7 @@ export function logShareOf(log: string, quota: Quota | undefined): string {
 /** What a pool counts, and how it finds and drops its oldest entries. */
 export interface BoundedPool {
   readonly limit: PoolLimit
-  size(): PoolSize
+  readonly size: PoolSize
   sizeOfShare(share: string): PoolSize
   /** Returns undefined for an empty pool. Of equally large shares, may prefer the share of the new entry. */
   largestShare(newShare: string): string | undefined
@@ -161,8 +161,9 @@ export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | unde
 
 /** Makes capacity in a pool of expiring values or of logs. First in the share, then in the largest shares of the pool. */
 export function dropUntilFits(pool: BoundedPool, { share, bytes, quota }: NewEntry): void {
-  while (quota !== undefined && wouldExceed(pool.sizeOfShare(share), bytes, limitOf(quota))) pool.dropOldest(share)
-  while (wouldExceed(pool.size(), bytes, pool.limit)) {
+  while (quota !== undefined && wouldExceed(pool.sizeOfShare(share), bytes, quota.maxEntries, quota.maxBytes))
+    pool.dropOldest(share)
+  while (wouldExceed(pool.size, bytes, pool.limit.entries, pool.limit.bytes)) {
     const largest = pool.largestShare(share)
     if (largest === undefined) return
     pool.dropOldest(largest)
@@ -170,8 +171,8 @@ export function dropUntilFits(pool: BoundedPool, { share, bytes, quota }: NewEnt
 }
 
 /** False for an empty pool or share, so that a loop that drops entries ends. */
-function wouldExceed({ entries, bytes }: PoolSize, addedBytes: number, limit: PoolLimit): boolean {
-  return entries > 0 && (entries + 1 > limit.entries || bytes + addedBytes > limit.bytes)
+function wouldExceed({ entries, bytes }: PoolSize, addedBytes: number, maxEntries: number, maxBytes: number): boolean {
+  return entries > 0 && (entries + 1 > maxEntries || bytes + addedBytes > maxBytes)
 }
 
 /**
@@ -187,7 +188,7 @@ export function exceedsQuota(
   const more = { entries: replacedBytes === undefined ? 1 : 0, bytes: bytes - (replacedBytes ?? 0) }
   if (more.entries === 0 && more.bytes <= 0) return false
   const { limit } = pool
-  const all = pool.size()
+  const all = pool.size
   if (quota === undefined) return all.entries + more.entries > limit.entries || all.bytes + more.bytes > limit.bytes
   const own = pool.sizeOfShare(share)
   return (

@@ -142,18 +142,13 @@ const EMPTY: PoolSize = { entries: 0, bytes: 0 }
 
 export class Pool {
   readonly limit: PoolLimit
-  #entries = 0
-  #bytes = 0
+  readonly size = { entries: 0, bytes: 0 }
   readonly #shares = new Map<string, Share>()
   /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
   readonly #sharesBySize = new ExpiryQueue<Share>()
 
   constructor(limit: PoolLimit) {
     this.limit = limit
-  }
-
-  size(): PoolSize {
-    return { entries: this.#entries, bytes: this.#bytes }
   }
 
   sizeOfShare(name: string): PoolSize {
@@ -173,8 +168,8 @@ export class Pool {
     this.#shares.set(name, share)
     share.entries.add(entry)
     share.bytes += bytes
-    this.#bytes += bytes
-    this.#entries += 1
+    this.size.bytes += bytes
+    this.size.entries += 1
     this.#updateOrder(share)
   }
 
@@ -183,8 +178,8 @@ export class Pool {
     if (share === undefined) return
     share.entries.delete(entry)
     share.bytes -= entry.bytes
-    this.#bytes -= entry.bytes
-    this.#entries -= 1
+    this.size.bytes -= entry.bytes
+    this.size.entries -= 1
     this.#updateOrder(share)
     if (share.entries.size === 0) this.#shares.delete(share.name)
   }

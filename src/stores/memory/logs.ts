@@ -30,8 +30,11 @@ interface Queue {
 
 interface Share extends Schedulable {
   readonly queue: Queue
+  entries: number
   bytes: number
 }
+
+const EMPTY: PoolSize = { entries: 0, bytes: 0 }
 
 const OVERHEAD_BYTES = 160
 /** Sizes are compared in coarse steps, so that a new line rarely changes the order of the shares. */
@@ -48,8 +51,7 @@ export class MemoryLogs {
   /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
   readonly #sharesBySize = new ExpiryQueue<Share>()
   readonly #pool: BoundedPool
-  #entryCount = 0
-  #bytes = 0
+  readonly #size = { entries: 0, bytes: 0 }
   #sequence = 0
 
   constructor(clock: StoreClock, bounds: PoolLimit & { readonly maxEntriesPerLog: number }) {
@@ -57,8 +59,8 @@ export class MemoryLogs {
     this.#bounds = bounds
     this.#pool = {
       limit: bounds,
-      size: () => ({ entries: this.#entryCount, bytes: this.#bytes }),
-      sizeOfShare: (name) => sizeOf(this.#shares.get(name)),
+      size: this.#size,
+      sizeOfShare: (name) => this.#shares.get(name) ?? EMPTY,
       largestShare: (newShare) => this.#largestShare(newShare),
       dropOldest: (name) => this.#dropFirst(this.#shares.get(name)),
     }
@@ -69,17 +71,34 @@ export class MemoryLogs {
   }
 
   /** The entry must not be oversized. */
-  append(log: string, entry: NewLogEntry): void {
-    const share = logShareOf(log, entry.quota)
-    const bytes = bytesOfLine(log, entry.value)
-    const quota = entry.quota ?? {
-      name: share,
-      maxEntries: this.#bounds.maxEntriesPerLog,
-      maxBytes: this.#bounds.bytes,
+  append(log: string, { at, value, ttlMs, quota }: NewLogEntry): void {
+    const name = logShareOf(log, quota)
+    const bytes = bytesOfLine(log, value)
+    const { maxEntriesPerLog: maxEntries, bytes: maxBytes } = this.#bounds
+    this.#dropExpired(this.#shares.get(name))
+    dropUntilFits(this.#pool, { share: name, bytes, quota: quota ?? { name, maxEntries, maxBytes } })
+    this.#sequence += 1
+    const expiresAt = ttlMs === undefined ? Infinity : this.#clock.now() + ttlMs
+    const queue = this.#logs.get(log) ?? emptyQueue(log)
+    this.#logs.set(log, queue)
+    const share = this.#shares.get(name) ?? emptyShare(name)
+    this.#shares.set(name, share)
+    const line: Line = {
+      log: queue,
+      sequence: this.#sequence,
+      at,
+      value: flatten(value),
+      bytes,
+      expiresAt,
+      isDropped: false,
     }
-    this.#dropExpired(this.#shares.get(share))
-    dropUntilFits(this.#pool, { share, bytes, quota })
-    this.#add(log, share, entry, bytes)
+    queue.lines.push(line)
+    share.queue.lines.push(line)
+    share.entries += 1
+    share.bytes += bytes
+    this.#size.bytes += bytes
+    this.#size.entries += 1
+    this.#updateOrder(share)
   }
 
   entries(log: string, query: LogQuery): readonly LogEntry[] {
@@ -97,34 +116,10 @@ export class MemoryLogs {
     return results
   }
 
-  #add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, bytes: number): void {
-    this.#sequence += 1
-    const expiresAt = ttlMs === undefined ? Infinity : this.#clock.now() + ttlMs
-    const queue = this.#logs.get(log) ?? emptyQueue(log)
-    this.#logs.set(log, queue)
-    const share = this.#shares.get(shareName) ?? emptyShare(shareName)
-    this.#shares.set(shareName, share)
-    const line: Line = {
-      log: queue,
-      sequence: this.#sequence,
-      at,
-      value: flatten(value),
-      bytes,
-      expiresAt,
-      isDropped: false,
-    }
-    queue.lines.push(line)
-    share.queue.lines.push(line)
-    share.bytes += bytes
-    this.#bytes += bytes
-    this.#entryCount += 1
-    this.#updateOrder(share)
-  }
-
   #updateOrder(share: Share): void {
     const { entries, bytes } = this.#bounds
-    const fraction = Math.max(lineCount(share.queue) / entries, share.bytes / bytes)
-    const order = lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS)
+    const fraction = Math.max(share.entries / entries, share.bytes / bytes)
+    const order = share.entries === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS)
     this.#sharesBySize.schedule(share, order)
   }
 
@@ -144,11 +139,12 @@ export class MemoryLogs {
     if (share === undefined) return
     const line = shift(share.queue)
     if (line === undefined) return
+    share.entries -= 1
     share.bytes -= line.bytes
-    this.#bytes -= line.bytes
-    this.#entryCount -= 1
+    this.#size.bytes -= line.bytes
+    this.#size.entries -= 1
     this.#updateOrder(share)
-    if (lineCount(share.queue) === 0) this.#shares.delete(share.queue.name)
+    if (share.entries === 0) this.#shares.delete(share.queue.name)
     this.#dropFromLog(line)
   }
 
@@ -170,12 +166,8 @@ export class MemoryLogs {
   }
 }
 
-function sizeOf(share: Share | undefined): PoolSize {
-  return share === undefined ? { entries: 0, bytes: 0 } : { entries: lineCount(share.queue), bytes: share.bytes }
-}
-
 function emptyShare(name: string): Share {
-  return { queue: emptyQueue(name), bytes: 0, dueAt: Infinity, position: 0 }
+  return { queue: emptyQueue(name), entries: 0, bytes: 0, dueAt: Infinity, position: 0 }
 }
 
 function bytesOfLine(log: string, value: string): number {

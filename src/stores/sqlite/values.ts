@@ -108,7 +108,9 @@ function poolIn(sql: Sql, pool: 'owned' | 'expiring' | 'logs', limit: PoolLimit)
   const condition = pool === 'logs' ? 'share = ?' : `pool = '${pool}' AND share = ?`
   return {
     limit,
-    size: () => sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', pool)),
+    get size() {
+      return sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', pool))
+    },
     sizeOfShare: (share) =>
       sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', pool, share)),
     largestShare: () => {
