@@ -15,16 +15,16 @@ const MODEL: Model = {
 const EMBEDDING_MODEL: Model = { ...MODEL, id: 'echo-embedding', kind: 'embedding', price: { input: 1, output: 0 } }
 
 export class EchoProvider implements Provider {
-  readonly name = 'contract'
+  readonly name: string = 'contract'
   readonly dialect = 'chat'
   readonly models: readonly Model[] = [MODEL, EMBEDDING_MODEL]
   /** Length of the texts of a stream, in UTF-16 code units. */
-  pieceLength = Infinity
+  pieceLength: number = Infinity
   /** Text of the responses. Undefined repeats the last message. */
   response: string | undefined = undefined
   /** Number of calls that fail next. */
-  failures = 0
-  callCount = 0
+  failures: number = 0
+  callCount: number = 0
 
   model(id: string): Model | undefined {
     return this.models.find((model) => model.id === id)
