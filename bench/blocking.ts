@@ -134,7 +134,7 @@ const createBenchGateway = (): ReturnType<typeof createGateway> =>
       }),
       extractive(),
     ],
-    runtime: { fetch: answer },
+    runtime: { fetch: response },
     log: () => {},
   })
 const limits = { budget_limit_cents: 100_000_000, rate_limit_tokens: 1_000_000_000_000 }
@@ -157,7 +157,7 @@ function startOf(body: unknown): string {
   return typeof body === 'string' ? body.slice(0, 200) : ''
 }
 
-async function answer(url: string | URL | Request, init?: RequestInit): Promise<Response> {
+async function response(url: string | URL | Request, init?: RequestInit): Promise<Response> {
   if (String(url).includes('embeddings')) return Response.json({ error: { message: 'No.' } }, { status: 400 })
   const sent = startOf(init?.body)
   if (sent.includes('"stream":true')) return new Response(chunks, { headers: { 'content-type': 'text/event-stream' } })

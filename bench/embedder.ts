@@ -96,7 +96,7 @@ async function longestBlock(work: () => Promise<unknown>): Promise<number> {
   return longest
 }
 
-const ANSWER = {
+const RESPONSE = {
   id: 'x',
   model: 'chat',
   choices: [{ index: 0, message: { role: 'assistant', content: 'Yes.' }, finish_reason: 'stop' }],
@@ -106,7 +106,7 @@ const ANSWER = {
 /** Returns the longest block of the first request of a long chat, and of its next turn. */
 async function blocksOf(messageCount: number, embedder: Embedder | undefined): Promise<readonly [number, number]> {
   const model = { id: 'chat', price: { input: 1, output: 2 }, contextWindowTokens: 10_000_000, maxOutputTokens: 100 }
-  const fetch = async (): Promise<Response> => Response.json(ANSWER)
+  const fetch = async (): Promise<Response> => Response.json(RESPONSE)
   const gateway = createGateway({
     providers: [openaiCompatible({ name: 'bench', baseUrl: 'http://upstream/v1', models: [model], fetch })],
     cache: false,

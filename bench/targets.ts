@@ -96,11 +96,11 @@ function createAsk(child: ChildProcess): Target['ask'] {
     new Promise((resolve, reject) => {
       const id = ++lastId
       const onExit = (code: number | null): void => reject(new Error(`A benchmark server exited with code ${code}.`))
-      const onMessage = (answer: { readonly id?: number; readonly value?: number }): void => {
-        if (answer.id !== id) return
+      const onMessage = (response: { readonly id?: number; readonly value?: number }): void => {
+        if (response.id !== id) return
         child.off('message', onMessage)
         child.off('exit', onExit)
-        resolve(answer.value ?? 0)
+        resolve(response.value ?? 0)
       }
       child.on('message', onMessage)
       child.once('exit', onExit)

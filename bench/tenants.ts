@@ -85,7 +85,7 @@ async function serveUpstream(): Promise<void> {
   const server = createServer((incoming, outgoing) => {
     let first: Buffer | undefined
     incoming.on('data', (piece: Buffer) => (first ??= piece))
-    incoming.on('end', () => answer(first?.subarray(0, 400).toString() ?? '', outgoing))
+    incoming.on('end', () => response(first?.subarray(0, 400).toString() ?? '', outgoing))
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   process.send?.(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`)
@@ -100,7 +100,7 @@ async function serveAttack(port: number, key: string): Promise<void> {
   process.send?.(attack.stop())
 }
 
-function answer(body: string, outgoing: ServerResponse): void {
+function response(body: string, outgoing: ServerResponse): void {
   if (body.includes('HANG')) return
   const shouldFail = body.includes('FAIL')
   outgoing.writeHead(shouldFail ? 500 : 200, {

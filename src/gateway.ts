@@ -94,9 +94,9 @@ export interface Gateway {
   }
   /** The semantic cache. Neither method has an effect with `cache: false`. */
   readonly cache: {
-    /** Removes all stored answers, or those of the key with the id `keyId`. */
+    /** Removes all stored responses, or those of the key with the id `keyId`. */
     readonly clear: (filter?: { readonly keyId?: string }) => Promise<void>
-    /** Reports that the request with this id (`X-Request-Id`) received the stored answer to a different question. */
+    /** Reports that the request with this id (`X-Request-Id`) received the stored response to a different question. */
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }
   /**
@@ -274,8 +274,8 @@ function createStore(options: GatewayOptions, { now, after }: Pick<Runtime, 'now
 /** Stores that compare the gateway's windows and expiries with another clock would reject or drop them. */
 function shareClock({ runtime: { now } = {}, store, cache }: GatewayOptions): void {
   if (now === undefined) return
-  const { answers = undefined, index = undefined } = cache === undefined || cache === false ? {} : cache
-  for (const part of [store, answers, index]) part?.useClock?.(now)
+  const { responses = undefined, index = undefined } = cache === undefined || cache === false ? {} : cache
+  for (const part of [store, responses, index]) part?.useClock?.(now)
 }
 
 async function closeAll(

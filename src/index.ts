@@ -58,7 +58,7 @@ export type {
   EmbedCall,
   EmbeddingResult,
   EmbeddingRequest,
-  PassthroughAnswer,
+  PassthroughResponse,
   PassthroughCall,
   Provider,
   ProviderCall,
@@ -125,7 +125,7 @@ export {
   type VerifyHit,
 } from './plugins/cache/cache-options.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/main-providers.ts'
-export type { AnswerStore, CachedAnswer, Embedder, Neighbor, VectorIndex } from './core/cache.ts'
+export type { ResponseStore, CachedResponse, Embedder, Neighbor, VectorIndex } from './core/cache.ts'
 
 export {
   createSlot,
@@ -147,7 +147,7 @@ export {
   type Slot,
   type TransformedPart,
 } from './kernel/plugin.ts'
-export type { FinishReason, StreamPart } from './core/answer.ts'
+export type { FinishReason, StreamPart } from './core/completion.ts'
 export type { NanoUsd, Usage } from './core/money.ts'
 export type { Message, Part, Settings, Tool } from './core/prompt.ts'
 export {

@@ -177,7 +177,7 @@ const positiveInteger = integerFrom(1)
 const checkEndpointFields = optionsOf({
   provider: expects('the name of a provider', (value) => typeof value === 'string'),
   priceUsd: functionCheck('priceUsd(request) that returns dollars'),
-  finalPriceUsd: functionCheck('finalPriceUsd(request, answer) that returns dollars'),
+  finalPriceUsd: functionCheck('finalPriceUsd(request, response) that returns dollars'),
   free: checkFlag,
 })
 

@@ -1,8 +1,8 @@
 export {
-  postgresAnswerStore,
+  postgresResponseStore,
   postgresStore,
-  type PostgresAnswerStore,
-  type PostgresAnswerStoreOptions,
+  type PostgresResponseStore,
+  type PostgresResponseStoreOptions,
   type PostgresStore,
   type PostgresStoreOptions,
 } from './stores/postgres.ts'
@@ -11,7 +11,7 @@ export {
   type PostgresVectorIndex,
   type PostgresVectorIndexOptions,
 } from './stores/postgres/vector-index.ts'
-export type { StoredAnswersOptions } from './stores/stored-answers.ts'
+export type { ResponseStoreOptions } from './stores/response-store.ts'
 export type { PostgresClient, QueryClient, UnsafeClient } from './stores/postgres.ts'
 export type { BulkLimits } from './stores/durable-store.ts'
 export type { PoolLimit } from './stores/store-rules.ts'

@@ -12,10 +12,10 @@ export type {
   EmbeddingResult,
   Encoding,
   Model,
-  PassthroughAnswer,
+  PassthroughResponse,
   PassthroughCall,
   Provider,
-  ProviderAnswer,
+  ProviderResponse,
   ProviderCall,
   Runtime,
   StoredResponseCall,
@@ -27,7 +27,7 @@ export type {
   Vocabulary,
 } from './core/ports.ts'
 export type {
-  AnswerShape,
+  ResponseShape,
   Dialect,
   DocumentPart,
   ImagePart,
@@ -51,7 +51,7 @@ export type {
 } from './core/prompt.ts'
 export {
   toStreamChunks,
-  type AnswerSource,
+  type ResponseSource,
   type CanForward,
   type Completion,
   type FinishReason,
@@ -61,7 +61,7 @@ export {
   type StreamFormat,
   type StreamPart,
   type StreamReader,
-} from './core/answer.ts'
+} from './core/completion.ts'
 export type { ByteSearch } from './core/byte-search.ts'
 export type { Cancellation, MaybePromise } from './core/async.ts'
 export type { Json, JsonObject } from './core/json.ts'

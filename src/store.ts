@@ -1,5 +1,5 @@
 /**
- * The types of a store of your own: for keys, budgets and records, and for the answers and vectors of the cache.
+ * The types of a store of your own: for keys, budgets and records, and for the responses and vectors of the cache.
  * See docs/guides/write-a-store.md.
  *
  * @module
@@ -22,9 +22,9 @@ export {
   type WriteOptions,
 } from './core/store.ts'
 export type {
-  AnswerClaims,
-  AnswerStore,
-  CachedAnswer,
+  ResponseClaims,
+  ResponseStore,
+  CachedResponse,
   Embedder,
   Neighbor,
   StoreSize,

@@ -1,6 +1,6 @@
 export { testProvider, type GatewayUnderTest, type ProviderSetup } from './testing/provider-contract.ts'
 export { testPlugin, type GatewayWithBatches, type PluginSetup } from './testing/plugin-contract.ts'
 export { testStore } from './testing/store-contract.ts'
-export { testAnswerStore, testEmbedder, testVectorIndex, type IndexLimits } from './testing/cache-contracts.ts'
+export { testResponseStore, testEmbedder, testVectorIndex, type IndexLimits } from './testing/cache-contracts.ts'
 export type { Expectation, MakeStore, Matchers, TestApi, TestClock } from './testing/store-suite.ts'
 export { extractive, type ExtractiveOptions } from './testing/extractive/extractive.ts'

@@ -77,14 +77,14 @@ async function crossOrigin(url: string, key: string, send: typeof fetch = fetch)
     method: 'OPTIONS',
     headers: { ...preflightHeaders, 'access-control-request-headers': 'authorization,content-type,x-stainless-os' },
   })
-  const answered = await send(ask(url, key))
+  const responded = await send(ask(url, key))
   const rejected = await send(ask(url, 'sk-bf-wrong'))
 
   expect(preflight.status).toBe(204)
   expect(preflight.headers.get('access-control-allow-headers')).toBe('authorization,content-type,x-stainless-os')
   expect(preflight.headers.get('access-control-allow-methods')).toContain('POST')
-  expect([answered.status, rejected.status]).toEqual([200, 401])
-  for (const { headers } of [preflight, answered, rejected]) {
+  expect([responded.status, rejected.status]).toEqual([200, 401])
+  for (const { headers } of [preflight, responded, rejected]) {
     expect(headers.get('access-control-allow-origin')).toBe('https://app.example.com')
     expect(headers.get('access-control-expose-headers')).toBe('*')
   }
@@ -133,12 +133,12 @@ describe('the examples', () => {
     async (name) => {
       const { url, key, stop } = await start(name)
       const response = await fetch(ask(url, key))
-      const answer = await response.json()
+      const body = await response.json()
       const code = await stop()
 
       expect(response.status).toBe(200)
       expect(response.headers.get('x-svc-billed-amount')).toMatch(/\d/)
-      expect(answer).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
+      expect(body).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
       expect(code).toBe(name === 'node' ? 0 : 143)
     },
     60_000,
@@ -161,8 +161,8 @@ describe('the examples', () => {
   it('the batch is processed to its results', async () => {
     const stdout = await run('batches')
 
-    for (const answer of ['A sluice is a gate', 'A weir is a low dam', 'A lock lifts ships']) {
-      expect(stdout).toContain(answer)
+    for (const body of ['A sluice is a gate', 'A weir is a low dam', 'A lock lifts ships']) {
+      expect(stdout).toContain(body)
     }
   }, 60_000)
 
@@ -189,10 +189,10 @@ describe('the examples', () => {
     process.env['GATEWAY_KEY'] = key
     const { POST, GET } = await import('../examples/next.ts')
 
-    const answered = await POST(ask('https://app.example/ai/v1', key))
+    const responded = await POST(ask('https://app.example/ai/v1', key))
     const rejected = await GET(new Request('https://app.example/ai/v1/models'))
 
-    expect([answered.status, rejected.status]).toEqual([200, 401])
+    expect([responded.status, rejected.status]).toEqual([200, 401])
   })
 
   it('the worker answers', async () => {

@@ -19,7 +19,7 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   cli: ['core', 'stores'],
   // Published tests of the ports.
   testing: ['core', 'tokens', 'providers', 'plugins/cache'],
-  // Calls to an upstream: attempts, failures and the translation of its answer.
+  // Calls to an upstream: attempts, failures and the translation of its response.
   upstream: ['core', ...ground],
   providers: ['core', 'upstream', ...ground],
   // The way of every request. Knows no feature, and is given its store and its providers through ports.

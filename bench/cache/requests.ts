@@ -1,5 +1,5 @@
 import { createSemanticCache, type SemanticCache } from '../../src/plugins/cache/semantic-cache.ts'
-import type { Completion } from '../../src/core/answer.ts'
+import type { Completion } from '../../src/core/completion.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { readPrompt } from '../../src/formats/chat/request-reader.ts'
@@ -103,14 +103,14 @@ const SCENARIOS: readonly Scenario[] = [
   },
 ]
 
-const ANSWER: Completion = {
+const RESPONSE: Completion = {
   id: 'answer',
   model: 'large',
   parts: [{ type: 'text', text: 'It depends on the contract, and on who signed it.' }],
   finish: 'stop',
 }
 
-/** Measures each kind of request in process: the lookup and, after a miss, storing the answer. */
+/** Measures each kind of request in process: the lookup and, after a miss, storing the response. */
 export async function timeRequests(): Promise<readonly RequestFigures[]> {
   const figures: RequestFigures[] = []
   for (const scenario of SCENARIOS) figures.push(await timeScenario(scenario))
@@ -141,7 +141,7 @@ async function requests(cache: SemanticCache, prompts: readonly Prompt[]): Promi
 
 async function request(cache: SemanticCache, prompt: Prompt): Promise<void> {
   const found = await cache.lookUp({ prompt, keyId: 'key-1', modelName: 'chat/large' })
-  if (!found.hit) await found.store(ANSWER, 100)
+  if (!found.hit) await found.store(RESPONSE, 100)
 }
 
 async function reparse(texts: readonly string[]): Promise<void> {

@@ -1,13 +1,13 @@
-/** A question that rephrases an earlier answer of the assistant, and the location of that answer. */
-export interface AnswerQuestion {
+/** A question that rephrases an earlier response of the assistant, and the location of that answer. */
+export interface ResponseQuestion {
   /** The beginning of a dialog's id in mtragun, and the index of the user's message in it. */
   readonly dialog: string
   readonly at: number
   readonly question: string
 }
 
-/** Written for this project, based on the dialogs of mtragun. Each question shares few words with its answer. */
-export const ANSWER_QUESTIONS: readonly AnswerQuestion[] = [
+/** Written for this project, based on the dialogs of mtragun. Each question shares few words with its response. */
+export const RESPONSE_QUESTIONS: readonly ResponseQuestion[] = [
   ['025b54', 0, 'What reasons did you give for those two index trackers drifting apart?'],
   ['08d663', 6, 'Remind me what you said about whether that pension pot makes sense for me.'],
   ['0ad895', 2, 'You once told me why the public senior coverage beats others. What were the points?'],

@@ -17,7 +17,7 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[]
 }
 
-/** A request and the content that its answer needs. */
+/** A request and the content that its response needs. */
 export interface Case {
   readonly id: string
   readonly messages: readonly ChatMessage[]
@@ -32,7 +32,7 @@ export interface CaseLine {
   readonly conv: string
   readonly upto?: number
   readonly question?: string
-  readonly answer?: string
+  readonly response?: string
   readonly append?: readonly ChatMessage[]
   readonly evidence?: readonly number[]
   readonly atoms?: readonly string[]

@@ -11,7 +11,7 @@ interface Line {
 
 interface QuestionLine {
   readonly question: string
-  readonly answer?: string | number
+  readonly response?: string | number
   readonly evidence: readonly string[]
 }
 
@@ -47,11 +47,11 @@ export function readLocomo(folder: string): readonly LocomoChat[] {
       const date = String(file[`session_${number}_date_time`] ?? '')
       sessions.push({ messages: toTurns(lines, file.speaker_a, date) })
     }
-    const questions = file.qa.flatMap(({ question, answer, evidence }): Question[] => {
+    const questions = file.qa.flatMap(({ question, response, evidence }): Question[] => {
       const found = evidence.flatMap((id) => texts.get(id) ?? [])
-      return answer === undefined || found.length === 0 || found.length < evidence.length
+      return response === undefined || found.length === 0 || found.length < evidence.length
         ? []
-        : [{ text: question, evidence: found, answer: String(answer) }]
+        : [{ text: question, evidence: found, response: String(response) }]
     })
     return { id: `locomo-${name.replace('.json', '')}`, sessions, questions }
   })

@@ -1,4 +1,4 @@
-import { ANSWER_QUESTIONS } from './answer-questions.ts'
+import { RESPONSE_QUESTIONS } from './answer-questions.ts'
 import { readCaseLines, type Case, type ChatMessage, type Conversation } from './data.ts'
 
 const SYSTEM: ChatMessage = { role: 'system', content: 'You answer from the conversation above.' }
@@ -15,7 +15,7 @@ const TOPICS: readonly (readonly [string, RegExp])[] = [
 
 /**
  * Returns cases with all dialogs of mtragun joined into one long chat of about 70k tokens, and questions that were written for
- * this project: about an earlier answer, in other words, or about everything on a topic.
+ * this project: about an earlier response, in other words, or about everything on a topic.
  */
 export function longChatCases(root: string, kind: 'answers' | 'everything'): Case[] {
   const sorted = dialogsOf(root)
@@ -34,10 +34,10 @@ export function longChatCases(root: string, kind: 'answers' | 'everything'): Cas
       return caseOf(`everything-${at}`, question, evidence)
     })
   }
-  return ANSWER_QUESTIONS.flatMap(({ dialog, at, question }) => {
+  return RESPONSE_QUESTIONS.flatMap(({ dialog, at, question }) => {
     const found = sorted.find(([id, messages]) => id.startsWith(dialog) && messages.length > at + 1)
-    const answer = found?.[1][at + 1]?.content
-    return answer === undefined || answer === null ? [] : [caseOf(`${dialog}-${at}`, question, [answer])]
+    const response = found?.[1][at + 1]?.content
+    return response === undefined || response === null ? [] : [caseOf(`${dialog}-${at}`, question, [response])]
   })
 }
 

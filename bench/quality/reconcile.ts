@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { isJsonObject, type JsonObject } from '../../src/core/json.ts'
 import { anthropic, createGateway, openaiCompatible, type GatewayOptions } from '../../src/index.ts'
 import { CachingVendor, type VendorPrice } from '../../test/support/caching-vendor.ts'
-import { buildBody } from '../../test/support/upstream-answers.ts'
+import { buildBody } from '../../test/support/upstream-responses.ts'
 import { withMarkers, type WireFormat } from '../../test/support/conversation-kinds.ts'
 import { loadConversations, type ChatMessage } from './data.ts'
 import { longChats } from './long-chat.ts'
@@ -64,7 +64,7 @@ async function play(session: readonly ChatMessage[], setup: Setup): Promise<Amou
   const vendor = new CachingVendor(price, () => now)
   const direct = new CachingVendor(price, () => now)
   const dialect = format === 'chat' ? 'chat' : 'messages'
-  const answer: typeof fetch = async (_url, init) => {
+  const response: typeof fetch = async (_url, init) => {
     const body: unknown = JSON.parse(String(init?.body))
     if (!isJsonObject(body)) throw new Error('The vendor received no JSON object.')
     const reply = vendor.reply({ dialect, body })
@@ -74,8 +74,8 @@ async function play(session: readonly ChatMessage[], setup: Setup): Promise<Amou
   const models = [{ id: 'model', family: 'test', price, contextWindowTokens: 1_000_000, maxOutputTokens: 8192 }]
   const gateway = createGateway({
     providers: [
-      openaiCompatible({ name: 'chat', baseUrl: 'http://chat.test/v1', models, fetch: answer }),
-      anthropic({ name: 'messages', baseUrl: 'http://messages.test', apiKey: 'k', models, fetch: answer }),
+      openaiCompatible({ name: 'chat', baseUrl: 'http://chat.test/v1', models, fetch: response }),
+      anthropic({ name: 'messages', baseUrl: 'http://messages.test', apiKey: 'k', models, fetch: response }),
     ],
     margin: MARGIN,
     runtime: { now: () => now, random: () => 0 },
@@ -108,7 +108,7 @@ async function play(session: readonly ChatMessage[], setup: Setup): Promise<Amou
 
 const SYSTEM = 'You are a careful assistant. '.repeat(200)
 
-/** Returns one body for each answer of the session. */
+/** Returns one body for each response of the session. */
 function bodiesOf(messages: readonly ChatMessage[], format: WireFormat): readonly JsonObject[] {
   const list: readonly unknown[] = format === 'chat' ? messages : messages.flatMap(toMessagesFormat)
   const roles = list.map((message) => (isJsonObject(message) ? message['role'] : undefined))

@@ -1,4 +1,4 @@
-import { ANSWER_QUESTIONS } from './answer-questions.ts'
+import { RESPONSE_QUESTIONS } from './answer-questions.ts'
 import type { ChatMessage } from './data.ts'
 import type { LocomoChat, Session } from './locomo.ts'
 import type { Turn } from './replay.ts'
@@ -6,9 +6,9 @@ import { dialogsOf } from './long-chat.ts'
 
 export interface Question {
   readonly text: string
-  /** Texts of earlier messages that the answer needs. */
+  /** Texts of earlier messages that the response needs. */
   readonly evidence: readonly string[]
-  readonly answer: string
+  readonly response: string
 }
 
 /** A chat that is continued by questions about its earlier turns, one per turn. */
@@ -50,16 +50,16 @@ function mixedChat(
     dialogs.map(([, messages]) => ({ messages })),
     ...chats.map((chat) => [...chat.sessions]),
   ]
-  const answers = ANSWER_QUESTIONS.flatMap(({ dialog, at, question }): Question[] => {
+  const responses = RESPONSE_QUESTIONS.flatMap(({ dialog, at, question }): Question[] => {
     const found = dialogs.find(([name, messages]) => name.startsWith(dialog) && messages.length > at + 1)
-    const answer = found?.[1][at + 1]?.content
-    return answer === undefined || answer === null ? [] : [{ text: question, evidence: [answer], answer }]
+    const response = found?.[1][at + 1]?.content
+    return response === undefined || response === null ? [] : [{ text: question, evidence: [response], response }]
   })
   const facts = chats.map(({ questions }) => everyNth(questions, Math.ceil(questions.length / perChat)))
   return {
     id,
     messages: interleave(sessions).flatMap(({ messages }) => messages),
-    questions: interleave([answers, ...facts]),
+    questions: interleave([responses, ...facts]),
   }
 }
 
@@ -82,13 +82,13 @@ export function* requestsOf(
   { messages, questions }: RunningChat,
   lead: number = Number.POSITIVE_INFINITY,
 ): Generator<Turn> {
-  const answers = [...messages.keys()].filter((at) => messages[at]?.role === 'assistant' && at > 0)
-  for (const at of answers.slice(Math.max(0, answers.length - lead)))
+  const responses = [...messages.keys()].filter((at) => messages[at]?.role === 'assistant' && at > 0)
+  for (const at of responses.slice(Math.max(0, responses.length - lead)))
     yield { messages: [SYSTEM, ...messages.slice(0, at)] }
   const past = [SYSTEM, ...messages]
-  for (const { text, evidence, answer } of questions) {
+  for (const { text, evidence, response } of questions) {
     past.push({ role: 'user', content: text })
     yield { messages: [...past], evidence }
-    past.push({ role: 'assistant', content: answer })
+    past.push({ role: 'assistant', content: response })
   }
 }

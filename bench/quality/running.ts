@@ -132,9 +132,9 @@ function* meetings(root: string, half: 0 | 1): Generator<Running> {
     if (number % 2 !== half) continue
     const questions = cases
       .filter(({ conv }) => conv === id)
-      .map(({ question = '', answer = '', evidence = [] }) => ({
+      .map(({ question = '', response = '', evidence = [] }) => ({
         text: question,
-        answer,
+        response,
         evidence: evidence.map((at) => messages[at]?.content ?? ''),
       }))
     yield { id, turns: requestsOf({ id, messages, questions }) }

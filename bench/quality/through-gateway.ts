@@ -8,7 +8,7 @@ import { chatFormat, messagesFormat } from '../../test/support/two-way-formats.t
 export type ClientFormat = 'chat' | 'messages'
 
 const SIZE = { contextWindowTokens: 1_000_000, maxOutputTokens: 8192 }
-const ANSWER = {
+const RESPONSE = {
   id: 'chatcmpl-bench',
   object: 'chat.completion',
   created: 0,
@@ -23,7 +23,7 @@ export async function throughGateway(clientFormat: ClientFormat, headers: Record
   const record: typeof fetch = async (_url, init) => {
     const body = JSON.parse(String(init?.body)) as JsonObject
     if (body['model'] === 'large') sent = body
-    return Response.json({ ...ANSWER, model: body['model'] })
+    return Response.json({ ...RESPONSE, model: body['model'] })
   }
   const gateway = createGateway({
     providers: [

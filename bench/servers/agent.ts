@@ -21,7 +21,7 @@ interface Query {
 }
 
 /** Answers queries of the benchmark about this process. The process ends with the benchmark. */
-export function answerQueries(): void {
+export function responseQueries(): void {
   process.on('message', async ({ id, name, argument }: Query) => {
     const value = await queries.get(name)?.(argument)
     process.send?.({ id, value })

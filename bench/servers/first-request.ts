@@ -6,7 +6,7 @@ import { createGateway, openaiCompatible } from 'sluice'
 import { generatedChat } from '../quality/generated-chat.ts'
 
 const SIZE = { contextWindowTokens: 1_000_000, maxOutputTokens: 4096 }
-const ANSWER = {
+const RESPONSE = {
   id: 'chatcmpl-bench',
   object: 'chat.completion',
   created: 0,
@@ -21,7 +21,7 @@ const gateway = createGateway({
       name: 'mock',
       baseUrl: 'http://mock/v1',
       family: 'mock',
-      fetch: async () => Response.json(ANSWER),
+      fetch: async () => Response.json(RESPONSE),
       models: [{ id: 'large', price: { input: 3, output: 15 }, ...SIZE }],
     }),
   ],

@@ -1,9 +1,9 @@
 import type { Server } from 'node:http'
-import { answerQueries } from './agent.ts'
+import { responseQueries } from './agent.ts'
 
 /** Listens on a free loopback port. Reports the port and `values` to the benchmark. */
 export function listen(server: Server, values: Readonly<Record<string, string>> = {}): void {
-  answerQueries()
+  responseQueries()
   // If the server closed an idle connection just as the client reuses it, that request would fail.
   server.keepAliveTimeout = 0
   server.listen(0, '127.0.0.1', () => {

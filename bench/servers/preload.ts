@@ -1,4 +1,4 @@
 /** Loaded with `--import` into third-party servers, so that they answer queries of the benchmark. */
-import { answerQueries } from './agent.ts'
+import { responseQueries } from './agent.ts'
 
-answerQueries()
+responseQueries()

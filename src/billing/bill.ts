@@ -19,7 +19,7 @@ export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
   readonly completionTokens: number
-  /** Cost of the answer without the gateway. */
+  /** Cost of the response without the gateway. */
   readonly theoretical: NanoUsd
   /** Cost of all upstream calls of the request, without `excessUsage`. */
   readonly actual: NanoUsd
@@ -84,31 +84,31 @@ export interface ExcessUsage {
  * The upstream's count of input tokens is authoritative up to the ceiling. A mix with the local count would report
  * savings or losses for requests that were not rewritten.
  */
-export function makeBill(answer: Billable): Bill {
-  const { usage, excessUsage } = clampUsage(answer.usage, answer.ceiling)
+export function makeBill(response: Billable): Bill {
+  const { usage, excessUsage } = clampUsage(response.usage, response.ceiling)
   const sent = promptTokens(usage)
-  const { localCounts, vendorCache, price } = answer
+  const { localCounts, vendorCache, price } = response
   const original =
     localCounts === undefined
       ? sent
-      : Math.max(sent, Math.min(answer.reservedTokens, originalTokens(localCounts, sent)))
+      : Math.max(sent, Math.min(response.reservedTokens, originalTokens(localCounts, sent)))
   const usesCache = vendorCache !== undefined && (usage.inputTokens < sent || vendorCache.servedShare > 0)
   const charge = costOf(usage, price)
   const withoutGateway = usesCache
     ? costOf(usageWithoutGateway({ vendorCache, localCounts }, original, usage), price)
     : costOfTokens(price, original, usage.outputTokens)
-  const theoretical = answer.isForced && charge > withoutGateway ? charge : withoutGateway
+  const theoretical = response.isForced && charge > withoutGateway ? charge : withoutGateway
   return {
     originalTokens: original,
     optimizedTokens: sent,
     completionTokens: usage.outputTokens,
     theoretical,
-    actual: add(charge, answer.extraCost),
-    billed: scale(theoretical, answer.margin),
-    margin: answer.margin,
+    actual: add(charge, response.extraCost),
+    billed: scale(theoretical, response.margin),
+    margin: response.margin,
     cache: 'MISS',
-    strategy: answer.strategy,
-    isEstimated: answer.isEstimated,
+    strategy: response.strategy,
+    isEstimated: response.isEstimated,
     ...(excessUsage !== undefined && { excessUsage }),
   }
 }
@@ -156,28 +156,28 @@ function tokenRatio({ sent, vendorRatio }: LocalCounts, upstreamCount: number): 
   return vendorRatio ?? (sent === 0 ? 0 : upstreamCount / sent)
 }
 
-export function makeHitBill(answer: {
+export function makeHitBill(response: {
   readonly price: Price
   readonly margin: number
   readonly originalTokens: number
   readonly completionTokens: number
   /** Cost of the verifier. */
   readonly spent: NanoUsd
-  /** What the vendor reported for the stored answer. @default each prompt token has the input price */
+  /** What the vendor reported for the stored response. @default each prompt token has the input price */
   readonly cached?: { readonly usage: Usage; readonly writes: CacheWrites } | undefined
 }): Bill {
-  const { cached } = answer
-  const usesCache = cached !== undefined && promptTokens(cached.usage) === answer.originalTokens
+  const { cached } = response
+  const usesCache = cached !== undefined && promptTokens(cached.usage) === response.originalTokens
   return {
-    originalTokens: answer.originalTokens,
+    originalTokens: response.originalTokens,
     optimizedTokens: 0,
-    completionTokens: answer.completionTokens,
+    completionTokens: response.completionTokens,
     theoretical: usesCache
-      ? costOf(limitWrites(cached.usage, cached.writes), answer.price)
-      : costOfTokens(answer.price, answer.originalTokens, answer.completionTokens),
-    actual: answer.spent,
+      ? costOf(limitWrites(cached.usage, cached.writes), response.price)
+      : costOfTokens(response.price, response.originalTokens, response.completionTokens),
+    actual: response.spent,
     billed: ZERO,
-    margin: answer.margin,
+    margin: response.margin,
     cache: 'HIT',
     strategy: 'Semantic-Cache',
     isEstimated: false,

@@ -1,16 +1,16 @@
 import type { Store } from './store.ts'
-import type { Completion } from './answer.ts'
+import type { Completion } from './completion.ts'
 import type { Json, JsonObject } from './json.ts'
 import { lastUserIndex } from './messages.ts'
 import { type Part, type Prompt, type Source } from './prompt.ts'
 
-/** A stored answer and the request that it answers. */
-export interface CachedAnswer {
+/** A stored response and the request that it answers. */
+export interface CachedResponse {
   readonly id: string
   readonly scope: string
   /** The normalized question. */
   readonly text: string
-  /** The key whose request stored the answer. Requests of other keys in the scope also find it. */
+  /** The key whose request stored the response. Requests of other keys in the scope also find it. */
   readonly keyId: string
   readonly completion: Completion
   /** Prompt tokens before any tier shortened the prompt. A hit saves this number of tokens. */
@@ -26,41 +26,41 @@ export interface CachedAnswer {
   readonly maxHitSimilarity?: number
 }
 
-/** The size of an answer store. */
+/** The size of a response store. */
 export interface StoreSize {
   readonly entries: number
   readonly bytes: number
 }
 
 /** Stores answers. A lookup that fails counts as a miss. Methods return a promise only if they must wait. */
-export interface AnswerStore {
-  get(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
+export interface ResponseStore {
+  get(id: string): CachedResponse | undefined | Promise<CachedResponse | undefined>
   /** Like `get`, but does not mark the entry as used. @default get */
-  peek?(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
-  /** Returns false if the answer is not stored, because it exceeds the capacity of the store. */
-  put(answer: CachedAnswer): boolean | Promise<boolean>
+  peek?(id: string): CachedResponse | undefined | Promise<CachedResponse | undefined>
+  /** Returns false if the response is not stored, because it exceeds the capacity of the store. */
+  put(response: CachedResponse): boolean | Promise<boolean>
   /** Has no effect if the entry no longer exists. */
-  amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'maxHitSimilarity'>): void | Promise<void>
+  amend(id: string, changes: Pick<CachedResponse, 'threshold' | 'maxHitSimilarity'>): void | Promise<void>
   remove(id: string): void | Promise<void>
   hasComparable(scope: string): boolean | Promise<boolean>
   /** Removes all entries, or those stored by requests of one key. */
   clear(keyId?: string): void | Promise<void>
   /** A store that several processes share may count only the entries of this process. */
   size(): StoreSize
-  /** Claims that let one process compute an answer for all processes. @default each process computes it */
-  readonly claims?: AnswerClaims
+  /** Claims that let one process compute a response for all processes. @default each process computes it */
+  readonly claims?: ResponseClaims
   /** As of a `Store`. */
   useClock?(now: () => number): void
 }
 
 /** Claims on answers that are not stored yet. Claims expire, because a process may end before it releases its claim. */
-export interface AnswerClaims {
-  /** Returns true for the process that must compute the answer. */
+export interface ResponseClaims {
+  /** Returns true for the process that must compute the response. */
   acquire(id: string, ttlMs: number): Promise<boolean>
   isHeld(id: string): Promise<boolean>
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
-  /** Shared values for the stream of the claim's owner. @default other processes wait for the complete answer */
+  /** Shared values for the stream of the claim's owner. @default other processes wait for the complete response */
   readonly values?: StreamValues
 }
 

@@ -88,7 +88,7 @@ export interface LogEventFields {
   readonly optimized_tokens?: number
   /** The tier of a shadow trial. */
   readonly tier?: 2 | 3 | 4 | 5
-  /** Identifiers, numbers and runs of four words of the answer that the received prompt contains. */
+  /** Identifiers, numbers and runs of four words of the response that the received prompt contains. */
   readonly evidence_facts?: number
   /** Those that the prompt of the trial lacks. */
   readonly evidence_lost?: number

@@ -1,5 +1,5 @@
 import type { Cancellation, MaybePromise } from './async.ts'
-import type { Completion, StreamChunk, AnswerSource } from './answer.ts'
+import type { Completion, StreamChunk, ResponseSource } from './completion.ts'
 import type { JsonObject } from './json.ts'
 import type { Price, NanoUsd } from './money.ts'
 import type { Dialect, Message, Prompt, ReceivedBody, Settings, UpstreamDialect } from './prompt.ts'
@@ -90,7 +90,7 @@ export interface Model {
   readonly created?: number
   /** Maximum number of prompt and output tokens together. */
   readonly contextWindowTokens: number
-  /** Maximum number of output tokens. Requests without max_tokens reserve up to this number per answer. */
+  /** Maximum number of output tokens. Requests without max_tokens reserve up to this number per response. */
   readonly maxOutputTokens: number
   /** True if the upstream enforces `maxOutputTokens`. Otherwise, requests without a limit get one. @default true */
   readonly enforcesMaxOutput?: boolean
@@ -147,7 +147,7 @@ export interface ProviderCall {
   readonly headers: Readonly<Record<string, string>>
   /** Called once when the upstream responds with status 200. Vendors bill such calls. */
   readonly onAccepted?: () => void
-  /** Called before the request is sent, with the names that `ProviderAnswer.ignored` will contain. */
+  /** Called before the request is sent, with the names that `ProviderResponse.ignored` will contain. */
   readonly onIgnored?: (names: readonly string[]) => void
 }
 
@@ -163,8 +163,8 @@ export interface Timeouts {
 }
 
 /** A response, and what of the request could not be sent. */
-export interface ProviderAnswer<T> {
-  readonly answer: T
+export interface ProviderResponse<T> {
+  readonly response: T
   /** Names of optional request fields that the upstream's format does not support. */
   readonly ignored: readonly string[]
 }
@@ -224,13 +224,13 @@ export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancella
   readonly contentType?: string
 }
 
-/** The successful answer to a passthrough call. */
-export interface PassthroughAnswer {
+/** The successful response to a passthrough call. */
+export interface PassthroughResponse {
   /** From 200 to 299. */
   readonly status: number
   /** Returns a header by its lowercase name. */
   readonly header: (name: string) => string | undefined
-  readonly source: AnswerSource
+  readonly source: ResponseSource
 }
 
 /** An upstream service. */
@@ -241,25 +241,25 @@ export interface Provider {
   /** A second dialect, whose requests are not translated either. @default none */
   readonly secondDialect?: Dialect
   /**
-   * Client headers that change the answer, such as `anthropic-version`, with the values that are sent without them.
+   * Client headers that change the response, such as `anthropic-version`, with the values that are sent without them.
    * @default all of `ProviderCall.headers`
    */
-  readonly answerHeaders?: Readonly<Record<string, string | undefined>>
+  readonly varyHeaders?: Readonly<Record<string, string | undefined>>
   /** True if the provider ends calls that are canceled or time out. @default false: the gateway ends such calls */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */
   readonly models: readonly Model[]
   /** Returns undefined for a model that is not served. Some providers serve models that are not listed. */
   readonly model: (id: string) => Model | undefined
-  complete(call: ProviderCall): Promise<ProviderAnswer<Completion>>
+  complete(call: ProviderCall): Promise<ProviderResponse<Completion>>
   /** Resolves when the upstream has accepted the call. After a rejection, another route can be tried. */
-  stream(call: ProviderCall): Promise<ProviderAnswer<AsyncIterable<StreamChunk> | AnswerSource>>
+  stream(call: ProviderCall): Promise<ProviderResponse<AsyncIterable<StreamChunk> | ResponseSource>>
   /** Absent if the upstream has no embeddings endpoint. */
   embed?(call: EmbedCall): Promise<EmbeddingResult>
-  /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the answer. */
+  /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the response. */
   storedResponse?(call: StoredResponseCall): Promise<string>
   /** Calls any other endpoint. Resolves when the upstream has accepted the call. Absent if the provider has none. */
-  passThrough?(call: PassthroughCall): Promise<PassthroughAnswer>
+  passThrough?(call: PassthroughCall): Promise<PassthroughResponse>
   /** Returns the upstream's token count for a prompt. Absent if the upstream has no such endpoint. */
   countTokens?(call: ProviderCall): Promise<number>
   /** Resolves if the upstream is reachable. */

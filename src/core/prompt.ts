@@ -143,7 +143,7 @@ export type ToolChoice =
   | { readonly type: 'tool'; readonly name: string }
 
 /** The format that the caller requests: any JSON, or JSON that fulfills a schema. */
-export type AnswerShape =
+export type ResponseShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
@@ -156,8 +156,8 @@ export interface Settings {
   readonly stop?: readonly string[]
   readonly toolChoice?: ToolChoice
   readonly parallelToolCalls?: boolean
-  readonly shape?: AnswerShape
-  /** Number of answers (`n`). */
+  readonly shape?: ResponseShape
+  /** Number of responses (`n`). */
   readonly choices?: number
   /** The reasoning effort in the vendor's terms, such as `low`. */
   readonly effort?: string

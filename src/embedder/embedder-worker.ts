@@ -44,7 +44,7 @@ async function loadTokenizer(path: string): Promise<Tokenizer> {
   }
 }
 
-async function answer(texts: readonly string[], loading: Promise<EmbedText>): Promise<WorkerReply> {
+async function response(texts: readonly string[], loading: Promise<EmbedText>): Promise<WorkerReply> {
   try {
     const embed = await loading
     const vectors: Float32Array[] = []
@@ -61,5 +61,5 @@ const loading = loadModel(workerData)
 loading.catch(() => {})
 
 parentPort?.on('message', (texts: readonly string[]) => {
-  void answer(texts, loading).then((reply) => parentPort?.postMessage(reply))
+  void response(texts, loading).then((reply) => parentPort?.postMessage(reply))
 })

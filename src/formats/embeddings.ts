@@ -84,15 +84,15 @@ function readVector(value: Json | undefined): Embedding | undefined {
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
-export function writeEmbeddings(answer: EmbeddingResult, encoding: Encoding, inputTokens: number): JsonObject {
+export function writeEmbeddings(response: EmbeddingResult, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',
-    data: answer.embeddings.map((embedding, index) => ({
+    data: response.embeddings.map((embedding, index) => ({
       object: 'embedding',
       index,
       embedding: encodeVector(embedding, encoding),
     })),
-    model: answer.model,
+    model: response.model,
     usage: { prompt_tokens: inputTokens, total_tokens: inputTokens },
   }
 }

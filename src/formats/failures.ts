@@ -1,4 +1,4 @@
-import type { SseEvent } from '../core/answer.ts'
+import type { SseEvent } from '../core/completion.ts'
 import { type FailureKind, failureStatus, type GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 

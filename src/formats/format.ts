@@ -1,4 +1,4 @@
-import type { Completion, SseEvent, StreamChunk, StreamFormat } from '../core/answer.ts'
+import type { Completion, SseEvent, StreamChunk, StreamFormat } from '../core/completion.ts'
 import { GatewayError } from '../core/errors.ts'
 import { decodeUtf8 } from '../core/http.ts'
 import type { ByteSearch } from '../core/byte-search.ts'
@@ -26,9 +26,9 @@ export interface WriteContext {
   readonly prompt: Prompt
   /** Seconds since 1970. */
   readonly createdSeconds: number
-  /** Returns milliseconds since 1970. @default the time at which the answer was created */
+  /** Returns milliseconds since 1970. @default the time at which the response was created */
   readonly now?: () => number
-  /** Source of the answer's id in formats whose ids the gateway generates. @default the upstream's id */
+  /** Source of the response's id in formats whose ids the gateway generates. @default the upstream's id */
   readonly requestId?: string
   /** The caller's body before references to earlier turns are resolved. @default the prompt's body */
   readonly requestBody?: JsonObject
@@ -53,14 +53,14 @@ export interface StoredTurn {
   readonly id: string
   /** The entire conversation of the request, as items of the format. */
   readonly input: readonly Json[]
-  readonly answer: JsonObject
-  /** The JSON texts of `input` and `answer`. They keep numbers that the values cannot represent. */
-  readonly texts: { readonly input: string; readonly answer: string }
+  readonly response: JsonObject
+  /** The JSON texts of `input` and `response`. They keep numbers that the values cannot represent. */
+  readonly texts: { readonly input: string; readonly response: string }
 }
 
 export interface References {
   readonly previousTurnId: string | undefined
-  /** The turns whose answers contain referenced items. */
+  /** The turns whose responses contain referenced items. */
   readonly referencedTurnIds: readonly string[]
   /** Referenced items whose ids the gateway did not create. The upstream may store these items. */
   readonly foreignItemIds: readonly string[]
@@ -69,7 +69,7 @@ export interface References {
 export interface RecalledTurns {
   readonly previousTurn: StoredTurn | undefined
   /** Answers by turn id. */
-  readonly referencedAnswers: ReadonlyMap<string, JsonObject>
+  readonly referencedResponses: ReadonlyMap<string, JsonObject>
   /** Referenced ids of responses and items that an upstream stores for the key. These references are forwarded. */
   readonly upstreamIds: ReadonlySet<string>
 }
@@ -79,12 +79,12 @@ export interface TurnFormat {
   referencesIn(body: JsonObject): References
   /** Throws `invalid-request` for an unknown reference. */
   resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject
-  /** `serialized` is the body of the answer, or the data of its last event. */
+  /** `serialized` is the body of the response, or the data of its last event. */
   turnToStore(context: WriteContext, serialized: string): StoredTurn | undefined
-  idsOf(answer: JsonObject): readonly string[]
+  idsOf(response: JsonObject): readonly string[]
   readCompletion(body: JsonObject): Completion
   isUnfinished(completion: Completion): boolean
-  answerId(requestId: string): string
+  responseId(requestId: string): string
   /** Returns true if the prompt refers to data that only the upstream has. */
   refersToUpstream(prompt: Prompt): boolean
 }
@@ -120,7 +120,7 @@ export interface ClientFormat {
   writeFailureEvent(failure: GatewayError, requestId: string): SseEvent
   readonly heartbeat: SseEvent | 'comment'
   /** Returns the id of a stream that can be resumed. Idempotent. Absent if streams cannot be resumed. */
-  readonly answerId?: (id: string) => string
+  readonly responseId?: (id: string) => string
   readonly turns?: TurnFormat
 }
 

@@ -110,7 +110,7 @@ function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFiel
   if (!supportsStop) ignoredFields.push(settingNames.stop)
   const settings: Settings = { ...others, ...(supportsStop && stop !== undefined && { stop }) }
   const last = kept.at(-1)
-  // Only the messages format supports a prefilled answer.
+  // Only the messages format supports a prefilled response.
   if (prompt.native.dialect === 'messages' && last?.message.role === 'assistant') {
     ignoredFields.push(pathOf(last.index))
     kept.pop()

@@ -114,10 +114,10 @@ function namedStatus(name = ''): number | undefined {
 }
 
 /** Some servers send the status as `code`. The code takes precedence over the type, which is less specific. */
-export function answerFailure(body: JsonObject): GatewayError {
+export function responseFailure(body: JsonObject): GatewayError {
   const { code, type } = asObject(body['error']) ?? {}
   const isStatus = typeof code === 'number' && code >= 400 && code < 600
   const status = isStatus ? code : (namedStatus(asString(code)) ?? namedStatus(asString(type)))
   if (status !== undefined) return readFailure(status, body)
-  return new GatewayError('upstream', 'The model provider ended its answer with an error. Retry later.')
+  return new GatewayError('upstream', 'The model provider ended its response with an error. Retry later.')
 }

@@ -1,5 +1,5 @@
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
+import type { ResponseShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
 import {
   arrayAt,
   fieldError,
@@ -54,7 +54,7 @@ export function readChatSettings(body: JsonObject): Settings {
   }
   setIfDefined(settings, 'choices', numberAt(body['n'], 'n', CHOICE_BOUNDS))
   setIfDefined(settings, 'effort', asString(body['reasoning_effort']))
-  // With the deprecated `functions`, an answer contains at most one call.
+  // With the deprecated `functions`, a response contains at most one call.
   if (!isAbsent(body['functions'])) settings.parallelToolCalls ??= false
   return settings
 }
@@ -106,7 +106,7 @@ function readToolChoice(
   return typeof name === 'string' ? { type: 'tool', name } : undefined
 }
 
-function readShape(value: Json | undefined, param: string, nestedField?: string): AnswerShape | undefined {
+function readShape(value: Json | undefined, param: string, nestedField?: string): ResponseShape | undefined {
   const format = objectAt(value, param)
   const type = stringAt(format['type'], `${param}.type`)
   if (type === 'json_object') return { type: 'json' }
@@ -172,7 +172,7 @@ function changesBetween(
   return changes
 }
 
-function writeShape(shape: AnswerShape | undefined, nestedField?: string): JsonObject | undefined {
+function writeShape(shape: ResponseShape | undefined, nestedField?: string): JsonObject | undefined {
   if (shape === undefined) return undefined
   if (shape.type === 'json') return { type: 'json_object' }
   const { name = 'answer', schema, strict } = shape

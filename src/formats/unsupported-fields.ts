@@ -90,7 +90,7 @@ function chatValueOf({ native }: Message | Part): JsonObject {
   return native?.dialect === 'chat' ? native.value : {}
 }
 
-/** Callers may send an answer back as an assistant message, with all its fields. */
+/** Callers may send a response back as an assistant message, with all its fields. */
 function* unsupportedInChatMessage(message: Message, path: string): UnsupportedFields {
   for (const name of unknownInChatMessage(message)) {
     if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield unsupportedField(path, name)
@@ -128,7 +128,7 @@ const MESSAGES: SourceFormat = {
       'output_config output_format',
   ),
   hintFields: nameSet('metadata thinking service_tier container cache_control context_management speed'),
-  // A container id only selects an existing container. A container with skills changes the answer.
+  // A container id only selects an existing container. A container with skills changes the response.
   harmlessFields: new Map([['container', (value: Json) => typeof value === 'string']]),
   referenceFields: new Map([
     [
@@ -186,7 +186,7 @@ function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
   }
   const last = prompt.messages.length - 1
   if (prompt.messages[last]?.role === 'assistant') {
-    yield { param: MESSAGES.pathsIn(prompt)(last), description: 'a prefilled answer' }
+    yield { param: MESSAGES.pathsIn(prompt)(last), description: 'a prefilled response' }
   }
 }
 

@@ -1,5 +1,5 @@
 import { promptTokens, NO_USAGE, type ModelTokens, type Usage } from '../core/money.ts'
-import type { FinishReason } from '../core/answer.ts'
+import type { FinishReason } from '../core/completion.ts'
 import { nameSet } from './parse-body.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
@@ -202,7 +202,7 @@ export function readGeminiUsage(value: Json | undefined): Usage | undefined {
 
 const NAMES_BY_FINISH: readonly (readonly [finish: FinishReason, names: ReadonlySet<unknown>])[] = [
   ['length', nameSet('length max_tokens MAX_TOKENS model_context_window_exceeded')],
-  // The vendor interrupted the answer.
+  // The vendor interrupted the response.
   ['length', nameSet('insufficient_system_resource network_error error abort OTHER')],
   ['tool-call', nameSet('tool_calls function_call tool_use')],
   ['stop-sequence', nameSet('stop_sequence')],

@@ -194,7 +194,7 @@ export interface LimitClaims {
   readonly tokens: number
 }
 
-/** Length of the shortest useful answer in tokens, unless the request has a lower limit. */
+/** Length of the shortest useful response in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
 /** If the uncounted part takes a larger share of a partial grant, the prompt is counted, because more output may then fit. */
 const MAX_UNCOUNTED_SHARE = 0.1
@@ -245,7 +245,7 @@ function toClaim(limit: Limit, tokens: number, worstCost: number): Claim {
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
 }
 
-/** Assumes that the grant covers the shortest useful answer. */
+/** Assumes that the grant covers the shortest useful response. */
 export function coveredOutputTokens({ worstCost, limits }: LimitClaims, quote: Quote, grantedCost: number): number {
   if (grantedCost >= worstCost || !hasKind('budget', limits)) return quote.outputTokens
   let covered = Math.min(MIN_OUTPUT, quote.outputTokens)

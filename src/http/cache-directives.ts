@@ -12,7 +12,7 @@ export const NO_DIRECTIVES: CacheDirectives = { allowsRead: true, allowsWrite: t
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
-/** Throws for an unknown directive, because ignoring a misspelled `no-store` would store the answer. */
+/** Throws for an unknown directive, because ignoring a misspelled `no-store` would store the response. */
 export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
   const control = header('cache-control')
   const threshold = readThreshold(header('x-svc-cache-threshold'))

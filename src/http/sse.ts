@@ -1,5 +1,5 @@
 import { createParser } from 'eventsource-parser'
-import type { SseEvent } from '../core/answer.ts'
+import type { SseEvent } from '../core/completion.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { ByteSearch } from '../core/byte-search.ts'
 

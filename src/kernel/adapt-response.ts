@@ -1,12 +1,12 @@
 /** Adapts a completion before it is written: a replayed one to its caller, and one whose JSON was only requested by text. */
-import type { Completion } from '../core/answer.ts'
+import type { Completion } from '../core/completion.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { setMembers } from '../core/splice-json.ts'
 import { hexDigitsOf, type Parsed, type Planned } from './exchange.ts'
 
-/** Fields of the request that an answer repeats, and their values where the request does not set them. */
+/** Fields of the request that a response repeats, and their values where the request does not set them. */
 const ECHOED_FIELDS: Readonly<Record<string, Json>> = {
   metadata: {},
   user: null,
@@ -15,15 +15,15 @@ const ECHOED_FIELDS: Readonly<Record<string, Json>> = {
 }
 
 /**
- * Returns a stored answer with its own id and with this caller's values of the echoed fields. They are not part of the
- * cache key, so the stored answer may contain those of another caller.
+ * Returns a stored response with its own id and with this caller's values of the echoed fields. They are not part of the
+ * cache key, so the stored response may contain those of another caller.
  */
 export function addressToCaller(
   completion: Completion,
   planned: Pick<Planned, 'format' | 'id' | 'prompt' | 'requestBody'>,
   runtime: Pick<Runtime, 'uuid'>,
 ): Completion {
-  const id = newAnswerId(planned, runtime)
+  const id = newResponseId(planned, runtime)
   const own = id === undefined ? completion : { ...completion, id }
   const { native } = own
   if (native === undefined || native.dialect !== planned.format.dialect) return own
@@ -39,22 +39,22 @@ export function addressToCaller(
   }
 }
 
-/** Returns undefined if the answer repeats none of the fields. */
+/** Returns undefined if the response repeats none of the fields. */
 export function echoedFieldsOf(
-  answer: JsonObject,
+  response: JsonObject,
   { prompt, requestBody = prompt.native.value }: Pick<Planned, 'prompt' | 'requestBody'>,
 ): JsonObject | undefined {
-  const names = Object.keys(ECHOED_FIELDS).filter((name) => answer[name] !== undefined)
+  const names = Object.keys(ECHOED_FIELDS).filter((name) => response[name] !== undefined)
   if (names.length === 0) return undefined
   return Object.fromEntries(names.map((name) => [name, requestBody[name] ?? ECHOED_FIELDS[name] ?? null]))
 }
 
 /** Returns undefined if the format uses the upstream's id. */
-export function newAnswerId(
+export function newResponseId(
   { format, id }: Pick<Parsed, 'format' | 'id'>,
   { uuid }: Pick<Runtime, 'uuid'>,
 ): string | undefined {
-  return format.answerId?.(hexDigitsOf(uuid())) ?? format.turns?.answerId(id)
+  return format.responseId?.(hexDigitsOf(uuid())) ?? format.turns?.responseId(id)
 }
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/

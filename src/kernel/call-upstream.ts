@@ -1,5 +1,5 @@
 import type * as streaming from './stream-response.ts'
-import type { AnswerSource, Completion } from '../core/answer.ts'
+import type { ResponseSource, Completion } from '../core/completion.ts'
 import { type Cancellation, lazy, type MaybePromise } from '../core/async.ts'
 import type { Route } from '../core/ports.ts'
 import { type Prompt, LONG_CONTEXT_BETA } from '../core/prompt.ts'
@@ -12,12 +12,12 @@ import type { Translate } from './translation.ts'
 
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Called> {
   const { plan, prompt } = planned
-  if (plan.kind === 'replay') return replay(plan.answer, planned, services)
+  if (plan.kind === 'replay') return replay(plan.response, planned, services)
   const { planning } = plan
   if (planning !== undefined) {
     const callLater = (): Promise<Called> => planning.then((final) => callUpstream(final, services))
     return loadStreaming().then(async ({ openLater }) => ({
-      answer: await openLater(plan.counts, callLater),
+      response: await openLater(plan.counts, callLater),
       ...NOT_CALLED,
     }))
   }
@@ -29,8 +29,8 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
     .then((translate) => call(new RoutedCall(planned, plan, translate), planned, services))
 }
 
-/** For an answer without a provider, or before one is known. */
-const NOT_CALLED: Omit<Called, 'answer'> = { route: undefined, ignoredFields: [] }
+/** For a response without a provider, or before one is known. */
+const NOT_CALLED: Omit<Called, 'response'> = { route: undefined, ignoredFields: [] }
 
 class RoutedCall implements UpstreamCall {
   readonly headers: UpstreamCall['headers']
@@ -86,8 +86,8 @@ function call(routed: RoutedCall, planned: Planned, services: Services): Promise
 }
 
 function complete(planned: Planned, routed: RoutedCall, services: Services): Promise<Called> {
-  return services.upstream.complete(planned.resolved.routes, routed).then(({ answer, route, ignored }) => ({
-    answer: { kind: 'whole', completion: answer },
+  return services.upstream.complete(planned.resolved.routes, routed).then(({ response, route, ignored }) => ({
+    response: { kind: 'whole', completion: response },
     route,
     ignoredFields: routed.ignoredFor(route, ignored),
   }))
@@ -101,36 +101,36 @@ async function openStream(planned: Planned, routed: RoutedCall, services: Servic
   let opened: Called | undefined
   const opening = services.upstream
     .stream(routes, routed, (candidate, received) => createStream(planned, candidate, received, services))
-    .then(({ answer: stream, route, ignored }) => {
+    .then(({ response: stream, route, ignored }) => {
       const ignoredFields = routed.ignoredFor(route, ignored)
-      opened = { answer: { kind: 'streamed', stream }, route, ignoredFields }
+      opened = { response: { kind: 'streamed', stream }, route, ignoredFields }
       return { stream, route, ignoredFields }
     })
   await waitForStream(opening, planned, services.runtime)
   if (counting !== undefined) await counting
   const ignoredFields = routed.ignoredSoFar(routes[0])
-  return opened ?? { answer: { kind: 'opening', opening }, route: undefined, ignoredFields }
+  return opened ?? { response: { kind: 'opening', opening }, route: undefined, ignoredFields }
 }
 
 export const loadStreaming: () => Promise<typeof streaming> = lazy(() => import('./stream-response.ts'))
 
-function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): MaybePromise<Called> {
+function replay(stored: Completion | ResponseSource, planned: Planned, services: Services): MaybePromise<Called> {
   if ('read' in stored) return replayStream(stored, planned, services)
   return import('./adapt-response.ts').then(({ addressToCaller }) => {
     const completion = addressToCaller(stored, planned, services.runtime)
     if (planned.prompt.stream) return replayStream(completion, planned, services)
-    return { answer: { kind: 'whole', completion }, ...NOT_CALLED }
+    return { response: { kind: 'whole', completion }, ...NOT_CALLED }
   })
 }
 
-function replayStream(answer: Completion | AnswerSource, planned: Planned, services: Services): Promise<Called> {
+function replayStream(response: Completion | ResponseSource, planned: Planned, services: Services): Promise<Called> {
   return loadStreaming().then(({ replayAsStream }) => ({
-    answer: { kind: 'streamed', stream: replayAsStream(answer, planned, services) },
+    response: { kind: 'streamed', stream: replayAsStream(response, planned, services) },
     ...NOT_CALLED,
   }))
 }
 
-/** Ensures that the answer does not exceed the reserved output. */
+/** Ensures that the response does not exceed the reserved output. */
 function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens
   const granted = planned.grant.outputTokens

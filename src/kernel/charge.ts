@@ -7,7 +7,7 @@ import {
   savingsPercent,
   withoutMargin,
 } from '../billing/bill.ts'
-import type { Completion } from '../core/answer.ts'
+import type { Completion } from '../core/completion.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { Json } from '../core/json.ts'
 import {
@@ -29,13 +29,13 @@ import {
 import type { Meter, Route } from '../core/ports.ts'
 import { stemOf, textOfPart } from '../core/prompt.ts'
 import type { WriteMetrics } from '../formats/format.ts'
-import type { Answered, Planned, Size, UpstreamPlan } from './exchange.ts'
+import type { Responded, Planned, Size, UpstreamPlan } from './exchange.ts'
 import type { Services } from './services.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
 /** `completion` is called only if the usage may be incomplete. */
-export interface BilledAnswer {
+export interface BilledResponse {
   readonly usage: Usage | undefined
   completion(): Completion
 }
@@ -44,37 +44,37 @@ export function prepareBill({ plan }: Planned): MaybePromise<void> {
   return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counts.prepare?.() : undefined
 }
 
-export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
-  const { plan } = answered
+export function billFor(responded: Responded, response: BilledResponse, meter: Meter): Bill {
+  const { plan } = responded
   if (plan.kind === 'replay') return plan.bill
-  const { usage } = answer
-  if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, answer)) {
-    return billOf(answered, plan, { route: routeOf(answered), usage, isEstimated: false })
+  const { usage } = response
+  if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, response)) {
+    return billOf(responded, plan, { route: routeOf(responded), usage, isEstimated: false })
   }
-  return billForIncomplete(answered, answer, meter)
+  return billForIncomplete(responded, response, meter)
 }
 
-function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
+function isOutputReported(usage: Usage, response: BilledResponse): boolean {
   if (usage.outputTokens > 0) return true
-  const { parts, unmappedText = '' } = answer.completion()
+  const { parts, unmappedText = '' } = response.completion()
   return parts.length === 0 && unmappedText === ''
 }
 
 /** The upstream may have sent more output than it reported, so the greater count is billed. */
-export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
-  const { plan, size, grant } = answered
+export function billForIncomplete(responded: Responded, response: BilledResponse, meter: Meter): Bill {
+  const { plan, size, grant } = responded
   if (plan.kind === 'replay') return plan.bill
-  const { parts, unmappedText = '' } = answer.completion()
+  const { parts, unmappedText = '' } = response.completion()
   const countedOutput = countUpTo(grant.outputTokens * size.outputs, [...parts.map(textOfPart), unmappedText], meter)
-  const route = routeOf(answered)
-  const reported = withPromptTokens(answer.usage ?? NO_USAGE, () => expectedPrompt(answered, plan, route))
+  const route = routeOf(responded)
+  const reported = withPromptTokens(response.usage ?? NO_USAGE, () => expectedPrompt(responded, plan, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
-  return billOf(answered, plan, { route, usage, isEstimated: true })
+  return billOf(responded, plan, { route, usage, isEstimated: true })
 }
 
 const SLICE_LENGTH = 65_536
 
-/** Counting all of a 30 MB answer would block the event loop for 0.7 seconds. */
+/** Counting all of a 30 MB response would block the event loop for 0.7 seconds. */
 export function countUpTo(
   limit: number,
   texts: readonly string[],
@@ -209,7 +209,7 @@ function cachesReceivedPrompt({ provider }: Route, writes: CacheWrites): boolean
 /** Vendors do not cache shorter prompts. */
 const MIN_CACHED_TOKENS = 1024
 
-/** The usage of a prompt without its answer, by the gateway's record of what the vendor has cached. */
+/** The usage of a prompt without its response, by the gateway's record of what the vendor has cached. */
 export function expectedPrompt({ size, grant }: Planned, plan: UpstreamPlan, route: Route): Usage {
   const { counts, optimization, markers } = plan
   // A prompt that was counted exactly for a small budget may be shorter than its estimate.
@@ -239,7 +239,7 @@ export function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
 }
 
-/** Computes the values only when they are written, because not every answer contains them. */
+/** Computes the values only when they are written, because not every response contains them. */
 export function metricsWriter(bill: Bill, { showsMargin }: Pick<Services, 'showsMargin'>): WriteMetrics {
   return (kind) => {
     const theoreticalCost = toDollars(bill.theoretical)
@@ -266,7 +266,7 @@ export function metricsWriter(bill: Bill, { showsMargin }: Pick<Services, 'shows
   }
 }
 
-interface HitAnswer {
+interface HitResponse {
   readonly promptTokens: number
   readonly usage: Usage | undefined
   readonly spent: NanoUsd
@@ -274,11 +274,11 @@ interface HitAnswer {
 
 export function hitBill(
   { resolved, margin, size }: Pick<Planned, 'resolved' | 'margin'> & { readonly size: Pick<Size, 'billedCacheWrites'> },
-  { promptTokens, usage, spent }: HitAnswer,
+  { promptTokens, usage, spent }: HitResponse,
 ): Bill {
   const [route] = resolved.routes
   const writes = size.billedCacheWrites(route)
-  // The gateway's own markers may have earned the discount of the stored answer.
+  // The gateway's own markers may have earned the discount of the stored response.
   const isCachedByVendor = writes !== undefined && cachesReceivedPrompt(route, writes)
   return makeHitBill({
     price: route.model.price,

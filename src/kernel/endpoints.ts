@@ -13,7 +13,7 @@ export function createHandler(services: Services, basePath: string, onRequest: (
   const { runtime } = services
   const route = createRoutes(services, basePath)
 
-  async function answerWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
+  async function respondWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
     const { sendFailure } = await import('./fallback-handler.ts')
     await sendFailure(call, error, services)
   }
@@ -25,9 +25,9 @@ export function createHandler(services: Services, basePath: string, onRequest: (
       const start = { id, startedAt: runtime.now(), request, sink }
       onRequest()
       const done = route(request)(new IncomingCall(start, {}))
-      if (isPromise(done)) done.catch((error: unknown) => answerWithFailure({ id, request, sink }, error))
+      if (isPromise(done)) done.catch((error: unknown) => respondWithFailure({ id, request, sink }, error))
     } catch (error) {
-      void answerWithFailure({ id: id === '' ? requestIdOf(crypto.randomUUID()) : id, request, sink }, error)
+      void respondWithFailure({ id: id === '' ? requestIdOf(crypto.randomUUID()) : id, request, sink }, error)
     }
   }
 }

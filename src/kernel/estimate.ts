@@ -3,9 +3,9 @@ import type { Bill } from '../billing/bill.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { formatUsd, type NanoUsd, NO_USAGE } from '../core/money.ts'
 import { billOf, expectedPrompt, routeOf } from './charge.ts'
-import type { Answered, Planned } from './exchange.ts'
+import type { Responded, Planned } from './exchange.ts'
 import type { Services } from './services.ts'
-import { answerHeaders } from './response-headers.ts'
+import { varyHeaders } from './response-headers.ts'
 
 /** Expected output of the first request of a key and model, in tokens. */
 const DEFAULT_OUTPUT = 500
@@ -13,9 +13,9 @@ const DEFAULT_OUTPUT = 500
 type History = Pick<Services, 'recentOutputs'>
 
 /** The headers of a response whose bill is not known yet. */
-export function estimateHeaders(answered: Answered, services: History & Pick<Services, 'showsMargin'>): HeaderRecord {
-  const headers = answerHeaders(expectedBill(answered, services), answered.ignoredFields, services)
-  if (answered.plan.kind !== 'replay') headers['x-svc-max-amount'] = formatUsd(maxAmountOf(answered))
+export function estimateHeaders(responded: Responded, services: History & Pick<Services, 'showsMargin'>): HeaderRecord {
+  const headers = varyHeaders(expectedBill(responded, services), responded.ignoredFields, services)
+  if (responded.plan.kind !== 'replay') headers['x-svc-max-amount'] = formatUsd(maxAmountOf(responded))
   return headers
 }
 
@@ -25,7 +25,7 @@ export function maxAmountOf({ plan, grant }: Planned): NanoUsd {
 }
 
 /**
- * Assumes an answer of typical length, and the prompt-cache reads that the gateway's record of the conversation predicts.
+ * Assumes a response of typical length, and the prompt-cache reads that the gateway's record of the conversation predicts.
  * The worst case is often 100 times as expensive.
  */
 export function expectedBill(planned: Planned, { recentOutputs }: History): Bill {
@@ -38,7 +38,7 @@ export function expectedBill(planned: Planned, { recentOutputs }: History): Bill
   return billOf(planned, plan, { route, usage, isEstimated: true })
 }
 
-/** Assumes an answer of the reserved length. */
+/** Assumes a response of the reserved length. */
 export function billForReservedLength(planned: Planned): Bill {
   const { plan } = planned
   if (plan.kind === 'replay') return plan.bill

@@ -1,6 +1,6 @@
 import type { NanoUsd } from '../core/money.ts'
 import type { Bill } from '../billing/bill.ts'
-import type { AnswerSource, Completion, FinishReason } from '../core/answer.ts'
+import type { ResponseSource, Completion, FinishReason } from '../core/completion.ts'
 import { Cancellation, isPromise, type MaybePromise } from '../core/async.ts'
 import { type GatewayError, storeError } from '../core/errors.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
@@ -62,7 +62,7 @@ export class Exchange {
   readonly subscribers: Subscribers | undefined
   /** True if the request continues after its caller disconnects. */
   isDetached: boolean
-  /** True after the caller has disconnected, even if others still read the answer. */
+  /** True after the caller has disconnected, even if others still read the response. */
   isDisconnected = false
   onDisconnect: (() => void) | undefined = undefined
   /** Ends a stream with an error event. Set if its headers have left before the response is known. */
@@ -83,10 +83,10 @@ export class Exchange {
   /** Undefined for a dry run. */
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
-  answer: Answer | undefined = undefined
+  response: ModelResponse | undefined = undefined
   /** When the headers of a stream must leave, in milliseconds since 1970. Set if the request waits for an identical one. */
   headersDueAt: number | undefined = undefined
-  /** Undefined for a replayed answer. */
+  /** Undefined for a replayed response. */
   route: Route | undefined = undefined
   ignoredFields: readonly string[] = []
   /** True if the body is so long that other requests run between the steps of this one. */
@@ -171,10 +171,10 @@ export type Reserved = Parsed & { readonly grant: Grant }
 
 export type Planned = Reserved & { readonly plan: Plan }
 
-export type Answered = Planned & { readonly answer: Answer }
+export type Responded = Planned & { readonly response: ModelResponse }
 
 /** What the call of an upstream adds to an exchange. */
-export type Called = Pick<Answered, 'answer' | 'route' | 'ignoredFields'>
+export type Called = Pick<Responded, 'response' | 'route' | 'ignoredFields'>
 
 export interface ResolvedModel {
   readonly name: string
@@ -218,13 +218,13 @@ export type Plan = ReplayPlan | UpstreamPlan
 
 export interface ReplayPlan {
   readonly kind: 'replay'
-  /** A stored answer, or the live stream of an identical request. */
-  readonly answer: Completion | AnswerSource
+  /** A stored response, or the live stream of an identical request. */
+  readonly response: Completion | ResponseSource
   readonly bill: Bill
-  /** Present for an answer that was stored for an earlier request. */
+  /** Present for a response that was stored for an earlier request. */
   readonly stored?: StoredMatch
   /** Present if other requests may wait for this one. */
-  readonly keeper?: AnswerKeeper
+  readonly keeper?: ResponseKeeper
 }
 
 export interface StoredMatch {
@@ -234,14 +234,14 @@ export interface StoredMatch {
   readonly storedAt: number
 }
 
-export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
+export type PublishedResponse = LiveStream & Pick<Recording, 'ended'>
 
 export interface UpstreamPlan {
   readonly kind: 'upstream'
   readonly prompt: Prompt
   readonly optimization: Optimization
   readonly counts: PromptCounts
-  readonly keeper: AnswerKeeper
+  readonly keeper: ResponseKeeper
   readonly attempts: Attempts
   /** Present if the gateway has added markers for the vendor's prompt cache. */
   readonly markers?: CacheMarkers
@@ -278,8 +278,8 @@ export interface Optimization {
   readonly vendorRatio?: number
   /** Records that the vendor has processed the sent prompt. Never rejects. */
   reportSent?(report: { readonly promptTokens: number; readonly usage: Usage | undefined }): Promise<void>
-  /** Receives the answer, or undefined if it is incomplete. Never throws. */
-  reportAnswer?(answer: readonly Part[] | undefined): void
+  /** Receives the response, or undefined if it is incomplete. Never throws. */
+  reportResponse?(response: readonly Part[] | undefined): void
 }
 
 export interface CacheMarkers {
@@ -288,11 +288,11 @@ export interface CacheMarkers {
   report(usage: Usage): Promise<void>
 }
 
-export interface AnswerKeeper {
+export interface ResponseKeeper {
   /** Called once, when the request ends. */
   finish(outcome: RequestOutcome): void
   /** Absent if other requests must not follow the stream. */
-  share?(live: PublishedAnswer): void
+  share?(live: PublishedResponse): void
 }
 
 export interface PromptCounts {
@@ -302,7 +302,7 @@ export interface PromptCounts {
   prepare?(): MaybePromise<void>
 }
 
-export type Answer =
+export type ModelResponse =
   | { readonly kind: 'whole'; readonly completion: Completion }
   | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
   /** The response begins before a provider has opened its stream. */
@@ -317,7 +317,7 @@ export interface OpenedStream {
 export interface RequestOutcome {
   readonly status: number
   readonly bill?: Bill
-  /** Absent if the answer is incomplete. */
+  /** Absent if the response is incomplete. */
   readonly completion?: () => Completion
   readonly failure?: GatewayError
 }
@@ -375,7 +375,7 @@ export function isBackground({ native }: Prompt): boolean {
 }
 
 /** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */
-export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+export function requestsJsonByInstruction({ prompt, route }: Pick<Responded, 'prompt' | 'route'>): boolean {
   if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'messages') return false
   return route?.provider.dialect === 'messages'
 }
@@ -397,7 +397,7 @@ export function createWriteContext(
 }
 
 export interface RecallMiss {
-  readonly keeper: AnswerKeeper
+  readonly keeper: ResponseKeeper
   /** Cost of the cache's verifier. */
   readonly spent: NanoUsd
 }

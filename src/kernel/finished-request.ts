@@ -19,7 +19,7 @@ export interface TierOutcome {
   readonly reason: string
 }
 
-/** A finished request, without text from the prompt or the answer. */
+/** A finished request, without text from the prompt or the response. */
 export interface FinishedRequest {
   readonly requestId: string
   readonly keyId: string | undefined

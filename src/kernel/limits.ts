@@ -7,7 +7,7 @@ export interface Limits {
   readonly bodyBytes: number
   /**
    * Maximum total size of the bodies above 1 MiB that one key has in progress, in bytes. A body is in progress from its
-   * arrival to the end of its answer. Further bodies wait, and are rejected with 429 after `bodyReadMs`, or immediately
+   * arrival to the end of its response. Further bodies wait, and are rejected with 429 after `bodyReadMs`, or immediately
    * if 100 are waiting. A key without such bodies in progress may send one that is larger.
    * @default 134_217_728 (128 MiB)
    */
@@ -47,7 +47,7 @@ export interface Policies {
   /**
    * How to handle requests that make the vendor read content outside their body or run tools, such as server tools, MCP
    * servers, and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse`
-   * responds with 403. `allow` reserves only the cost of the body and the answer, so a request can exceed the budget.
+   * responds with 403. `allow` reserves only the cost of the body and the response, so a request can exceed the budget.
    * @default 'reserve'
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'

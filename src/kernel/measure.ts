@@ -204,16 +204,16 @@ export function headersToForward(request: Pick<HttpRequest, 'header'>): Readonly
   return forwarded ?? NO_HEADERS
 }
 
-/** Returns the client's headers that change the answer of this provider, or an empty string if they are the default. */
-export function answerHeadersOf(
+/** Returns the client's headers that change the response of this provider, or an empty string if they are the default. */
+export function varyHeadersOf(
   request: Pick<HttpRequest, 'header'>,
-  { answerHeaders }: Pick<Provider, 'answerHeaders'>,
+  { varyHeaders }: Pick<Provider, 'varyHeaders'>,
 ): string {
   let text = ''
   for (const name of FORMAT_HEADERS) {
-    if (answerHeaders !== undefined && !(name in answerHeaders)) continue
+    if (varyHeaders !== undefined && !(name in varyHeaders)) continue
     const value = request.header(name)
-    if (value !== undefined && value !== answerHeaders?.[name]) text += `${name}: ${value}\n`
+    if (value !== undefined && value !== varyHeaders?.[name]) text += `${name}: ${value}\n`
   }
   return text
 }
@@ -225,11 +225,11 @@ const VERSION_WITHOUT_SAMPLING = '2026-10-21'
 
 /** True if the version that the provider sends for this request rejects sampling parameters. */
 export function rejectsSampling(
-  { dialect, answerHeaders }: Pick<Provider, 'dialect' | 'answerHeaders'>,
+  { dialect, varyHeaders }: Pick<Provider, 'dialect' | 'varyHeaders'>,
   request: Pick<HttpRequest, 'header'>,
 ): boolean {
   if (dialect !== 'messages') return false
-  const isForwarded = answerHeaders === undefined || VERSION_HEADER in answerHeaders
-  const version = isForwarded ? (request.header(VERSION_HEADER) ?? answerHeaders?.[VERSION_HEADER]) : undefined
+  const isForwarded = varyHeaders === undefined || VERSION_HEADER in varyHeaders
+  const version = isForwarded ? (request.header(VERSION_HEADER) ?? varyHeaders?.[VERSION_HEADER]) : undefined
   return version !== undefined && version >= VERSION_WITHOUT_SAMPLING
 }

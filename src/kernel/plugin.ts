@@ -1,4 +1,4 @@
-import type { FinishReason, StreamPart } from '../core/answer.ts'
+import type { FinishReason, StreamPart } from '../core/completion.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { FailureKind } from '../core/errors.ts'
 import type { NanoUsd, Usage } from '../core/money.ts'
@@ -91,7 +91,7 @@ export interface PromptChange {
   readonly messages: readonly Message[]
 }
 
-/** An answer that a plugin gives instead of the upstream. It is billed at zero. */
+/** A response that a plugin gives instead of the upstream. It is billed at zero. */
 export interface PluginReply {
   /** A text, or parts of the types `text`, `thinking` and `tool-call`. */
   readonly content: string | readonly Part[]
@@ -100,7 +100,7 @@ export interface PluginReply {
 }
 
 /** The parts of a response that transformers receive. The gateway itself writes its start, usage and end. */
-export type ContentPart = Exclude<StreamPart, { readonly type: 'answer-start' | 'usage' | 'answer-end' | 'done' }>
+export type ContentPart = Exclude<StreamPart, { readonly type: 'response-start' | 'usage' | 'response-end' | 'done' }>
 
 /** Ends the response after these parts. The upstream call is stopped and is billed as far as it came. */
 export interface ResponseEnding {

@@ -16,7 +16,7 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   }
 }
 
-export function answerHeaders(
+export function varyHeaders(
   bill: Bill,
   ignored: readonly string[],
   { showsMargin }: Pick<Services, 'showsMargin'>,

@@ -25,7 +25,7 @@ export function modelStages(
     .check(hooks.deduplicate) //            plugins may answer a repetition
     .check(hooks.changePrompt) //           plugins may change the prompt
     .next(reserve) //                       reserves rate limits and the worst-case cost
-    .next(plan) //                          plugins find an answer, or choose the prompt that is sent
+    .next(plan) //                          plugins find a response, or choose the prompt that is sent
     .next(callUpstream) //                  calls a provider, with retries and fallbacks
     .check(hooks.transformResponse) //      plugins may change or reject the response
     .next(respond) //                       answers in the caller's format; settles once

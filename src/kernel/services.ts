@@ -4,7 +4,7 @@
  * The kernel imports no plugin. gateway.ts has the list of plugins; its order is the order of the hooks.
  */
 import type { Bill } from '../billing/bill.ts'
-import type { Completion } from '../core/answer.ts'
+import type { Completion } from '../core/completion.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { LogEventFields } from '../core/failure-log.ts'
@@ -24,7 +24,7 @@ import type { DetachedWork } from '../streams/shared-work.ts'
 import type { Upstream } from '../upstream/attempts.ts'
 import type { Handler } from './call.ts'
 import type {
-  Answered,
+  Responded,
   Authenticated,
   Exchange,
   Parsed,
@@ -115,7 +115,7 @@ export interface BuiltInPlugin {
     inputs: ChangeableInputs,
     services: Services,
   ) => Promise<readonly Message[] | undefined>
-  /** Finds the answer without an upstream. The first one that returns a result decides. */
+  /** Finds the response without an upstream. The first one that returns a result decides. */
   readonly onLookup?: (reserved: Reserved, services: Services) => MaybePromise<RecallResult | undefined>
   /** Returns the plan with the prompt that is sent. Its cost is part of the bill. */
   readonly transformPrompt?: (
@@ -124,15 +124,15 @@ export interface BuiltInPlugin {
     services: Services,
   ) => MaybePromise<UpstreamPlan | undefined>
   /** Throws to reject the response. */
-  readonly transformResponse?: RequestHook<Answered>
+  readonly transformResponse?: RequestHook<Responded>
   /** Responds and settles later. Called for a response that the vendor continues to generate. */
-  readonly onUnfinished?: (answered: Answered, completion: Completion, services: Services) => Promise<void>
+  readonly onUnfinished?: (responded: Responded, completion: Completion, services: Services) => Promise<void>
   /** Receives a whole response after its settlement and before it is sent. */
-  readonly onResponse?: (answered: Answered, response: WholeResponse, services: Services) => MaybePromise<void>
+  readonly onResponse?: (responded: Responded, response: WholeResponse, services: Services) => MaybePromise<void>
   /** True if the events of the stream must be stored. */
-  readonly storesEvents?: (answered: Answered, services: Services) => boolean
+  readonly storesEvents?: (responded: Responded, services: Services) => boolean
   /** Receives a stream when its headers have left. */
-  readonly onStream?: (answered: Answered, stream: StreamedResponse, services: Services) => StreamObserver | undefined
+  readonly onStream?: (responded: Responded, stream: StreamedResponse, services: Services) => StreamObserver | undefined
   /** Receives the failure of a request whose response has not begun. */
   readonly onFailure?: (exchange: Exchange, response: FailedResponse) => MaybePromise<void>
   /** Entries that the store appends together with the settlement. */

@@ -45,8 +45,8 @@ function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, se
   if (isPlanned(exchange)) {
     const { plan } = exchange
     storeForLater(exchange, outcome, services)
-    if (plan.kind === 'upstream' && plan.optimization.reportAnswer !== undefined) {
-      void chain(settled, () => reportAnswer(plan, outcome, services))
+    if (plan.kind === 'upstream' && plan.optimization.reportResponse !== undefined) {
+      void chain(settled, () => reportResponse(plan, outcome, services))
     }
   }
   // The response waits no longer than the store timeout. After that, settlement continues in the background.
@@ -60,10 +60,10 @@ async function waitUntilStoreTimeout(exchange: Exchange, ended: Promise<void>, s
   } catch {}
 }
 
-/** Lets a shadow trial compare the answer with the prompt that it would have sent. */
-function reportAnswer({ optimization }: UpstreamPlan, { completion }: RequestOutcome, { log }: Services): void {
+/** Lets a shadow trial compare the response with the prompt that it would have sent. */
+function reportResponse({ optimization }: UpstreamPlan, { completion }: RequestOutcome, { log }: Services): void {
   try {
-    optimization.reportAnswer?.(completion?.().parts)
+    optimization.reportResponse?.(completion?.().parts)
   } catch (cause) {
     log.failure('the shadow run of a savings tier failed', cause)
   }
@@ -100,7 +100,7 @@ function storeForLater(planned: Planned, outcome: RequestOutcome, { log, recentO
     if (sentTokens > 0) void optimization.reportSent?.({ promptTokens: sentTokens, usage })
     if (usage !== undefined) void markers?.report(usage)
   } catch (cause) {
-    log.failure('an answer could not be stored for later requests', cause)
+    log.failure('a response could not be stored for later requests', cause)
   }
 }
 
@@ -152,7 +152,7 @@ export function unbilledUsage(model: string, actual: NanoUsd = ZERO): RequestUsa
 export function canceledError(cause?: unknown): GatewayError {
   return new GatewayError(
     'cancelled',
-    'The request was canceled before the end of the answer, because the caller disconnected or the gateway closed.',
+    'The request was canceled before the end of the response, because the caller disconnected or the gateway closed.',
     { cause },
   )
 }

@@ -12,8 +12,8 @@ export function smallModelOf(
   return isDryRun ? simulateSmallModel(small, meter) : small
 }
 
-/** Typical length of a small model's answer, as a fraction of its input. */
-const ANSWER_TO_INPUT_RATIO = 1 / 3
+/** Typical length of a small model's response, as a fraction of its input. */
+const RESPONSE_TO_INPUT_RATIO = 1 / 3
 const CHARACTERS_PER_TOKEN = 4
 
 /** A small model that is not called. Its reply is the beginning of the text, at the price of a call of that length. */
@@ -26,8 +26,8 @@ export function simulateSmallModel(
     name: small.name,
     price: small.price,
     ask: async ({ instruction, text, maxTokens }) => {
-      const answer = text.slice(0, Math.min(text.length * ANSWER_TO_INPUT_RATIO, maxTokens * CHARACTERS_PER_TOKEN))
-      return { text: answer, spent: small.price(estimate(instruction) + estimate(text), estimate(answer)) }
+      const response = text.slice(0, Math.min(text.length * RESPONSE_TO_INPUT_RATIO, maxTokens * CHARACTERS_PER_TOKEN))
+      return { text: response, spent: small.price(estimate(instruction) + estimate(text), estimate(response)) }
     },
   }
 }

@@ -5,8 +5,8 @@ const MARGIN_MEMBER =
   /"(?:theoretical_cost|actual_cost|savings_usd|profit_margin|savings_percent|original_cost|your_cost)":[^,}]*(,|(?=\}))/g
 
 /**
- * Removes the margin from a stored answer, JSON or events, without parsing it. A process with another `headers.margin`
- * may have stored the answer. A string that contains the same text does not match, because its quotes are escaped.
+ * Removes the margin from a stored response, JSON or events, without parsing it. A process with another `headers.margin`
+ * may have stored the response. A string that contains the same text does not match, because its quotes are escaped.
  */
 export function hideStoredMargin(text: string): string {
   return text.replace(METRICS, (metrics) => metrics.replace(MARGIN_MEMBER, '').replace(',}', '}'))

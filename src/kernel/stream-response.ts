@@ -1,19 +1,19 @@
 import type { Bill } from '../billing/bill.ts'
-import { type AnswerSource, type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
+import { type ResponseSource, type Completion, type StreamChunk, toStreamChunks } from '../core/completion.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { NO_USAGE } from '../core/money.ts'
 import type { Route, Runtime } from '../core/ports.ts'
 import { EventBuffer } from '../streams/event-buffer.ts'
-import { AnswerTranslator } from '../upstream/answer-translator.ts'
-import { upstreamError, isAnswerSource } from '../upstream/attempts.ts'
+import { ResponseTranslator } from '../upstream/response-translator.ts'
+import { upstreamError, isResponseSource } from '../upstream/attempts.ts'
 import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import { billFor, billForIncomplete, metricsWriter } from './charge.ts'
 import { eventSinkOf, STREAM_HEADERS } from './event-sink.ts'
 import { estimateHeaders } from './estimate.ts'
 import {
-  type Answer,
-  type Answered,
+  type ModelResponse,
+  type Responded,
   type Called,
   createWriteContext,
   MAX_HEADER_WAIT_MS,
@@ -33,19 +33,19 @@ import { baseHeaders } from './response-headers.ts'
 export function createStream(
   planned: Planned,
   { provider }: Route,
-  answer: AsyncIterable<StreamChunk> | AnswerSource,
+  response: AsyncIterable<StreamChunk> | ResponseSource,
   { runtime }: Pick<Services, 'runtime'>,
 ): UpstreamStream {
   const { format, prompt } = planned
-  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
-  const translator = new AnswerTranslator({
+  const source = isResponseSource(response) ? response : createChunkSource(response, provider.name)
+  const translator = new ResponseTranslator({
     format: source.format,
     writer: createWriter(planned, runtime),
     mayForward:
       planned.plugins?.changesResponse !== true &&
       source.format?.dialect === format.dialect &&
       (prompt.settings.choices ?? 1) === 1,
-    isNumbered: format.answerId !== undefined,
+    isNumbered: format.responseId !== undefined,
     toError: (problem, cause) => upstreamError(provider.name, problem, cause),
   })
   return new UpstreamStream(source, translator)
@@ -55,7 +55,7 @@ export function createStream(
 export async function openLater(
   counts: PromptCounts,
   callLater: () => Promise<Called>,
-): Promise<Extract<Answer, { readonly kind: 'opening' }>> {
+): Promise<Extract<ModelResponse, { readonly kind: 'opening' }>> {
   await counts.prepare?.()
   const opening = callLater().then(openedOf)
   // `respond` handles the error, but runs later.
@@ -63,9 +63,9 @@ export async function openLater(
   return { kind: 'opening', opening }
 }
 
-function openedOf({ answer, route, ignoredFields }: Called): MaybePromise<OpenedStream> {
-  if (answer.kind === 'whole') throw new Error('The upstream answered a stream request with a whole completion.')
-  return answer.kind === 'streamed' ? { stream: answer.stream, route, ignoredFields } : answer.opening
+function openedOf({ response, route, ignoredFields }: Called): MaybePromise<OpenedStream> {
+  if (response.kind === 'whole') throw new Error('The upstream answered a stream request with a whole completion.')
+  return response.kind === 'streamed' ? { stream: response.stream, route, ignoredFields } : response.opening
 }
 
 /** Resolves when the stream opens or when the headers must leave. */
@@ -90,11 +90,11 @@ function createWriter(exchange: StreamedExchange, runtime: Pick<Runtime, 'now'>)
 }
 
 export function replayAsStream(
-  answer: Completion | AnswerSource,
+  response: Completion | ResponseSource,
   planned: StreamedExchange,
   { runtime }: { readonly runtime: Pick<Runtime, 'after' | 'now'> },
 ): UpstreamStream {
-  const source = 'read' in answer ? answer : createReplaySource(toStreamChunks(answer))
+  const source = 'read' in response ? response : createReplaySource(toStreamChunks(response))
   const stream = createChunkStream(source, planned, runtime)
   // The listener of the stream receives the error, too.
   stream.open({ after: runtime.after }, 0).catch(() => {})
@@ -102,13 +102,13 @@ export function replayAsStream(
 }
 
 function createChunkStream(
-  source: AnswerSource,
+  source: ResponseSource,
   planned: StreamedExchange,
   runtime: Pick<Runtime, 'now'>,
 ): UpstreamStream {
-  const translator = new AnswerTranslator({
+  const translator = new ResponseTranslator({
     writer: createWriter(planned, runtime),
-    isNumbered: planned.format.answerId !== undefined,
+    isNumbered: planned.format.responseId !== undefined,
     toError: (problem) => new GatewayError('upstream', INCOMPLETE_REPLAY, { cause: problem }),
   })
   return new UpstreamStream(source, translator)
@@ -117,17 +117,17 @@ function createChunkStream(
 const INCOMPLETE_REPLAY = 'The stored or shared answer is incomplete. Send the request again.'
 
 export function respondWithStream(
-  answered: Answered,
-  answer: Exclude<Answer, { readonly kind: 'whole' }>,
+  responded: Responded,
+  response: Exclude<ModelResponse, { readonly kind: 'whole' }>,
   services: Services,
 ): undefined {
-  if (answer.kind === 'streamed') return new StreamAnswer(answered, answer.stream, services).begin()
-  const emptyStream = createChunkStream(createReplaySource([]), answered, services.runtime)
-  new StreamAnswer(answered, emptyStream, services).beginBefore(answer.opening)
+  if (response.kind === 'streamed') return new StreamResponse(responded, response.stream, services).begin()
+  const emptyStream = createChunkStream(createReplaySource([]), responded, services.runtime)
+  new StreamResponse(responded, emptyStream, services).beginBefore(response.opening)
 }
 
-class StreamAnswer {
-  readonly #answered: Answered
+class StreamResponse {
+  readonly #responseed: Responded
   /** Replaced when a provider opens its stream after the response has begun. */
   #stream: UpstreamStream
   readonly #services: Services
@@ -137,14 +137,14 @@ class StreamAnswer {
   /** True if a plugin settles the request later. */
   #isTakenOver = false
 
-  constructor(answered: Answered, stream: UpstreamStream, services: Services) {
-    this.#answered = answered
+  constructor(responded: Responded, stream: UpstreamStream, services: Services) {
+    this.#responseed = responded
     this.#stream = stream
     this.#services = services
     const isStored =
-      answered.plan.keeper?.share !== undefined ||
-      services.hooks.storesEvents.some((storesEvents) => storesEvents(answered, services))
-    this.#buffer = new EventBuffer(isStored ? services.eventCapacity.reserve(answered.key.id) : undefined)
+      responded.plan.keeper?.share !== undefined ||
+      services.hooks.storesEvents.some((storesEvents) => storesEvents(responded, services))
+    this.#buffer = new EventBuffer(isStored ? services.eventCapacity.reserve(responded.key.id) : undefined)
   }
 
   begin(): undefined {
@@ -158,7 +158,7 @@ class StreamAnswer {
     opening.then(
       ({ stream, ...found }) =>
         this.#guard(() => {
-          Object.assign(this.#answered, found)
+          Object.assign(this.#responseed, found)
           this.#stream = stream
           if (!this.#buffer.hasDemand) stream.pause()
           this.#attach()
@@ -168,15 +168,15 @@ class StreamAnswer {
   }
 
   #sendHeaders(): void {
-    const answered = this.#answered
-    const { sink, isDetached } = answered
-    const headers = Object.assign(estimateHeaders(answered, this.#services), STREAM_HEADERS)
-    sink.begin(200, Object.assign(baseHeaders(answered.id, answered.grant.rate), headers))
-    const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
-    answered.onDisconnect = leave
+    const responded = this.#responseed
+    const { sink, isDetached } = responded
+    const headers = Object.assign(estimateHeaders(responded, this.#services), STREAM_HEADERS)
+    sink.begin(200, Object.assign(baseHeaders(responded.id, responded.grant.rate), headers))
+    const leave = this.#buffer.attachOriginal(eventSinkOf(responded, this.#services))
+    responded.onDisconnect = leave
     const stream = { headers, buffer: this.#buffer }
     this.#observers = this.#services.hooks.onStream.flatMap(
-      (onStream) => onStream(answered, stream, this.#services) ?? [],
+      (onStream) => onStream(responded, stream, this.#services) ?? [],
     )
     if (isDetached) this.#detach(leave)
     this.#buffer.onDemandChange = (hasDemand) => (hasDemand ? this.#stream.resume() : this.#stream.pause())
@@ -192,7 +192,7 @@ class StreamAnswer {
       onComplete: () => this.#guard(() => this.#end()),
       onError: (error) => this.#guard(() => this.#fail(error)),
     })
-    this.#answered.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
+    this.#responseed.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
     const writer: StoppableWriter = this.#stream.translator.writer
     if (!('onStop' in writer)) return
     writer.onStop = () => this.#guard(() => this.#stopIfRequested())
@@ -218,7 +218,7 @@ class StreamAnswer {
   }
 
   #share(): void {
-    const { plan, format, subscribers } = this.#answered
+    const { plan, format, subscribers } = this.#responseed
     const buffer = this.#buffer
     if (!buffer.isStored) return
     plan.keeper?.share?.({
@@ -240,32 +240,32 @@ class StreamAnswer {
     } catch (cause) {
       const failure = asFailure(cause)
       this.#isOver = true
-      void release(this.#answered, { status: 200, failure }, this.#services)
+      void release(this.#responseed, { status: 200, failure }, this.#services)
       this.#buffer.finish(this.#writeFailure(failure), false)
     }
   }
 
   /** A connected caller that reads slowly still pauses the stream. */
   #detach(leave: () => void): void {
-    if (this.#answered.isDisconnected) this.#buffer.drain()
-    this.#answered.onDisconnect = () => {
+    if (this.#responseed.isDisconnected) this.#buffer.drain()
+    this.#responseed.onDisconnect = () => {
       leave()
       this.#buffer.drain()
     }
     this.#services.detached.add({
-      end: () => this.#answered.cancellation.cancel(new Error('The gateway is closing.')),
+      end: () => this.#responseed.cancellation.cancel(new Error('The gateway is closing.')),
       ended: this.#buffer.ended,
     })
   }
 
   #observe(): void {
-    const id = this.#stream.translator.answerId
+    const id = this.#stream.translator.responseId
     if (id !== undefined) for (const observer of this.#observers) observer.onChunk?.(id)
   }
 
   #end(): void {
     if (this.#stopIfRequested()) return
-    if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
+    if (!requestsJsonByInstruction(this.#responseed)) return this.#complete()
     import('./adapt-response.ts')
       .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
       .then(
@@ -276,7 +276,7 @@ class StreamAnswer {
 
   #complete(): void {
     const { translator } = this.#stream
-    const bill = billFor(this.#answered, translator, this.#services.meter)
+    const bill = billFor(this.#responseed, translator, this.#services.meter)
     // A stream without a finish reason may lack its last part, so it is not served to other requests.
     const isWhole = translator.hasFinishReason
     const outcome = isWhole ? { status: 200, completion: () => translator.completion() } : { status: 200 }
@@ -295,7 +295,7 @@ class StreamAnswer {
 
   #fail(error: unknown): void {
     // A cancellation can make the upstream call fail before the `onCancel` listener of this stream runs.
-    if (this.#answered.cancellation.isCanceled) return this.#abandon()
+    if (this.#responseed.cancellation.isCanceled) return this.#abandon()
     const failure = asFailure(error)
     if (this.#endIfContinued(failure)) return
     // A stream that fails without output is billed as a failed request.
@@ -305,7 +305,7 @@ class StreamAnswer {
 
   /** Bills like a request that ends before its response begins. */
   #failUnopened(error: unknown): void {
-    const { isCanceled } = this.#answered.cancellation
+    const { isCanceled } = this.#responseed.cancellation
     const failure = isCanceled ? canceledError(error) : asFailure(error)
     this.#finish(undefined, { status: isCanceled ? 499 : 200, failure }, () => {
       this.#buffer.finish(this.#writeFailure(isCanceled ? generationStoppedError() : failure), false)
@@ -324,7 +324,7 @@ class StreamAnswer {
   /** Returns true if the request is settled later, because the vendor continues to generate the response. */
   #endIfContinued(failure: GatewayError): boolean {
     const { translator } = this.#stream
-    const id = translator.answerId
+    const id = translator.responseId
     if (id === undefined) return false
     if (this.#isOver) return this.#isTakenOver
     const streamedBill = (): Bill | undefined => (translator.hasOutput ? this.#partialBill() : undefined)
@@ -339,9 +339,9 @@ class StreamAnswer {
   #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
     this.#isOver = true
-    const [answered, services] = [this.#answered, this.#services]
+    const [responded, services] = [this.#responseed, this.#services]
     void chain(
-      bill === undefined ? release(answered, outcome, services) : settle(answered, { ...outcome, bill }, services),
+      bill === undefined ? release(responded, outcome, services) : settle(responded, { ...outcome, bill }, services),
       write,
     )
   }
@@ -349,11 +349,11 @@ class StreamAnswer {
   #partialBill(): Bill {
     const { translator } = this.#stream
     const createBill = translator.hasFinishReason ? billFor : billForIncomplete
-    return createBill(this.#answered, translator, this.#services.meter)
+    return createBill(this.#responseed, translator, this.#services.meter)
   }
 
   #writeFailure(failure: GatewayError): string {
-    const { format, id } = this.#answered
+    const { format, id } = this.#responseed
     const { translator } = this.#stream
     return translator.write(translator.writer.fail?.(failure) ?? [format.writeFailureEvent(failure, id)])
   }

@@ -1,5 +1,5 @@
-import type { AnswerSource, StreamChunk } from '../core/answer.ts'
-import { isAnswerSource } from '../upstream/attempts.ts'
+import type { ResponseSource, StreamChunk } from '../core/completion.ts'
+import { isResponseSource } from '../upstream/attempts.ts'
 import { closeIterator } from '../core/async.ts'
 import {
   checkFlag,
@@ -251,8 +251,7 @@ function applyAlias(alias: CatalogAlias, model: Model): Model {
 /** A custom provider may ignore its signal and timeouts. The reservation of an endless call would never be settled. */
 function enforceDeadlines(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
-  const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping, answerHeaders } =
-    provider
+  const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping, varyHeaders } = provider
   const addDeadline =
     <C extends RequestCall, T>(method: (call: C) => Promise<T>, discard?: (value: T) => void) =>
     (call: C): Promise<T> =>
@@ -261,7 +260,7 @@ function enforceDeadlines(provider: Provider): Provider {
     name,
     dialect,
     ...(secondDialect !== undefined && { secondDialect }),
-    ...(answerHeaders !== undefined && { answerHeaders }),
+    ...(varyHeaders !== undefined && { varyHeaders }),
     get models() {
       return provider.models
     },
@@ -272,7 +271,7 @@ function enforceDeadlines(provider: Provider): Provider {
     complete: addDeadline((call) => provider.complete(call)),
     stream: addDeadline(
       (call) => provider.stream(call),
-      ({ answer }) => discardStream(answer),
+      ({ response }) => discardStream(response),
     ),
     ...(embed !== undefined && { embed: addDeadline(embed) }),
     ...(countTokens !== undefined && { countTokens: addDeadline(countTokens) }),
@@ -287,10 +286,10 @@ function throwInvalidPrice(provider: string, id: string): never {
   throw new GatewayError('internal', 'The model has no valid price. Contact the operator of the gateway.', { cause })
 }
 
-function discardStream(answer: AsyncIterable<StreamChunk> | AnswerSource): void {
+function discardStream(response: AsyncIterable<StreamChunk> | ResponseSource): void {
   try {
-    if (isAnswerSource(answer)) answer.abort()
-    else closeIterator(answer[Symbol.asyncIterator]())
+    if (isResponseSource(response)) response.abort()
+    else closeIterator(response[Symbol.asyncIterator]())
   } catch {
     // The request has already failed.
   }

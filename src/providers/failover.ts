@@ -1,13 +1,13 @@
 import { NO_USAGE } from '../core/money.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { ProviderCall, Runtime, ProviderAnswer, Timeouts, Route, Model } from '../core/ports.ts'
+import type { ProviderCall, Runtime, ProviderResponse, Timeouts, Route, Model } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import {
   type AttemptRecord,
-  isAnswerSource,
+  isResponseSource,
   type Upstream,
-  type UpstreamAnswer,
+  type UpstreamResponse,
   type UpstreamRequest,
 } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -52,8 +52,8 @@ export function createFailover({
       callInOrder(options, candidates, call, {
         send: (attempt) =>
           attempt.candidate.provider.complete(new OutgoingCall(attempt, call.promptFor(attempt.candidate))),
-        accept: (attempt, answer) => {
-          attempt.record.recordAnswer(answer)
+        accept: (attempt, response) => {
+          attempt.record.recordResponse(response)
           attempt.permit.recordSuccess(runtime.now())
         },
       }),
@@ -62,10 +62,10 @@ export function createFailover({
       return callInOrder(options, candidates, call, {
         send: async (attempt) => {
           const outgoing = new OutgoingCall(attempt, call.promptFor(attempt.candidate))
-          const { answer, ignored } = await attempt.candidate.provider.stream(outgoing)
-          const stream = createStream(attempt.candidate, answer)
-          await openStream(attempt, stream, isAnswerSource(answer), Math.max(0, forwardAt - runtime.now()))
-          return { answer: stream, ignored }
+          const { response, ignored } = await attempt.candidate.provider.stream(outgoing)
+          const stream = createStream(attempt.candidate, response)
+          await openStream(attempt, stream, isResponseSource(response), Math.max(0, forwardAt - runtime.now()))
+          return { response: stream, ignored }
         },
       })
     },
@@ -77,10 +77,10 @@ export function createFailover({
             throw new GatewayError('internal', `The provider "${provider.name}" does not support embeddings.`)
           const { prompt: _prompt, ...shared } = new OutgoingCall(attempt, undefined)
           const { signal } = call.cancellation
-          return { answer: await provider.embed({ ...shared, signal, request: call.request }), ignored: [] }
+          return { response: await provider.embed({ ...shared, signal, request: call.request }), ignored: [] }
         },
         accept: (attempt, { inputTokens }) => {
-          attempt.record.recordAnswer({ usage: { ...NO_USAGE, inputTokens: inputTokens ?? 0 } })
+          attempt.record.recordResponse({ usage: { ...NO_USAGE, inputTokens: inputTokens ?? 0 } })
           attempt.permit.recordSuccess(runtime.now())
         },
       }),
@@ -89,8 +89,8 @@ export function createFailover({
 }
 
 interface ProviderMethod<T> {
-  readonly send: (attempt: UpstreamAttempt) => Promise<ProviderAnswer<T>>
-  readonly accept?: (attempt: UpstreamAttempt, answer: T) => void
+  readonly send: (attempt: UpstreamAttempt) => Promise<ProviderResponse<T>>
+  readonly accept?: (attempt: UpstreamAttempt, response: T) => void
 }
 
 /** Creates no promise of its own, because the first attempt answers nearly all requests. */
@@ -100,8 +100,8 @@ function callInOrder<T>(
   call: UpstreamRequest,
   method: ProviderMethod<T>,
   { index, firstFailure }: Progress = FIRST_CANDIDATE,
-): Promise<UpstreamAnswer<T>> {
-  const callNext = async (error: unknown): Promise<UpstreamAnswer<T>> => {
+): Promise<UpstreamResponse<T>> {
+  const callNext = async (error: unknown): Promise<UpstreamResponse<T>> => {
     const isFinal = GatewayError.is(error) && (error.kind === 'upstream-rejected' || error.details.isFinal === true)
     if (isFinal || call.cancellation.isCanceled) throw error
     const failure = firstFailure ?? error
@@ -155,20 +155,20 @@ function beginFirstAttempt(
 function callCandidate<T>(
   attempt: UpstreamAttempt,
   method: ProviderMethod<T>,
-  callNext: (error: unknown) => Promise<UpstreamAnswer<T>>,
-): Promise<UpstreamAnswer<T>> {
-  let pendingAnswer: Promise<ProviderAnswer<T>>
+  callNext: (error: unknown) => Promise<UpstreamResponse<T>>,
+): Promise<UpstreamResponse<T>> {
+  let pendingResponse: Promise<ProviderResponse<T>>
   try {
-    pendingAnswer = Promise.resolve(method.send(attempt))
+    pendingResponse = Promise.resolve(method.send(attempt))
   } catch (error) {
-    pendingAnswer = Promise.reject(error)
+    pendingResponse = Promise.reject(error)
   }
-  return pendingAnswer.then(
+  return pendingResponse.then(
     (received) => {
       try {
-        const { answer, ignored } = received
-        method.accept?.(attempt, answer)
-        return { answer, ignored, route: attempt.candidate }
+        const { response, ignored } = received
+        method.accept?.(attempt, response)
+        return { response, ignored, route: attempt.candidate }
       } catch (error) {
         return callAfterFailure(attempt, error, method, callNext)
       }
@@ -181,8 +181,8 @@ async function callAfterFailure<T>(
   attempt: UpstreamAttempt,
   error: unknown,
   method: ProviderMethod<T>,
-  callNext: (error: unknown) => Promise<UpstreamAnswer<T>>,
-): Promise<UpstreamAnswer<T>> {
+  callNext: (error: unknown) => Promise<UpstreamResponse<T>>,
+): Promise<UpstreamResponse<T>> {
   const { options, candidate, call, permit, number } = attempt
   attempt.record.recordFailure(error)
   // The module is needed only after a failure. Its file may be missing during a deployment. A canceled call is not
@@ -227,9 +227,9 @@ async function openStream(
 ): Promise<void> {
   const { options, call, candidate, permit, record } = attempt
   const { runtime, timeouts } = options
-  record.recordAnswer(stream.translator)
+  record.recordResponse(stream.translator)
   const onTimeout = (): void => {
-    const message = `The provider "${candidate.provider.name}" did not finish its answer within ${timeouts.totalMs / 1000} seconds.`
+    const message = `The provider "${candidate.provider.name}" did not finish its response within ${timeouts.totalMs / 1000} seconds.`
     stream.fail(new GatewayError('upstream-timeout', message, { isLocalFault: true }))
   }
   // The iterator of a custom provider may not enforce `timeouts.totalMs`.

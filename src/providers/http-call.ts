@@ -1,6 +1,6 @@
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
-import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer.ts'
+import type { ResponseSource, SourceReceiver, StreamFormat } from '../core/completion.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../core/http.ts'
 import { upstreamError, connectError } from '../upstream/attempts.ts'
@@ -30,7 +30,7 @@ export interface CompleteResponse {
 export interface StreamResponse {
   readonly status: number
   readonly header: ResponseHeader
-  readonly source: AnswerSource
+  readonly source: ResponseSource
 }
 
 const decoder = new TextDecoder()
@@ -45,7 +45,7 @@ export function sendRequest(
   return new Promise((resolve, reject) => new HttpCall(options, resolve, reject).start(request))
 }
 
-class HttpCall implements TransportHandler, AnswerSource {
+class HttpCall implements TransportHandler, ResponseSource {
   readonly #options: HttpCallOptions
   readonly #resolve: (response: CompleteResponse | StreamResponse) => void
   readonly #reject: (reason: unknown) => void
@@ -82,7 +82,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (cancellation.isCanceled) return this.#reject(cancellation.reason)
     this.#cancelTotalTimer = runtime.after(timeouts.totalMs, () => this.#onTotalTimeout())
     if (isStream !== undefined) {
-      const onFirstByteTimeout = (): void => this.#timeOut('did not begin to answer', timeouts.firstByteMs)
+      const onFirstByteTimeout = (): void => this.#timeOut('did not begin to respond', timeouts.firstByteMs)
       this.#cancelSilenceTimer = runtime.after(timeouts.firstByteMs, onFirstByteTimeout)
     }
     this.#unsubscribe = cancellation.onCancel(() => this.#stop(cancellation.reason))
@@ -133,7 +133,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     const { provider, connectMs } = this.#options
     if (this.#status === 0) return this.#fail(connectError(provider, connectMs, cause))
     if (this.#status === 200 || this.#stream !== undefined) {
-      return this.#fail(upstreamError(provider, 'did not complete its answer', cause))
+      return this.#fail(upstreamError(provider, 'did not complete its response', cause))
     }
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
@@ -185,9 +185,9 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #onTotalTimeout(): void {
-    // After the response headers, a long answer or a slow reader can cause the timeout.
+    // After the response headers, a long response or a slow reader can cause the timeout.
     const details: FailureDetails = this.#status === 0 ? {} : { isLocalFault: true }
-    this.#timeOut('did not finish its answer', this.#options.timeouts.totalMs, details)
+    this.#timeOut('did not finish its response', this.#options.timeouts.totalMs, details)
   }
 
   #timeOut(problem: string, ms: number, details: FailureDetails = {}): void {

@@ -1,15 +1,15 @@
-import type { AnswerSource, Completion } from '../core/answer.ts'
+import type { ResponseSource, Completion } from '../core/completion.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { asCount, parseObject } from '../core/json.ts'
 import type {
   EmbedCall,
   EmbeddingResult,
   StoredResponseCall,
-  PassthroughAnswer,
+  PassthroughResponse,
   PassthroughCall,
   Provider,
   ProviderCall,
-  ProviderAnswer,
+  ProviderResponse,
   Model,
 } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
@@ -23,7 +23,7 @@ import {
   fetchJson,
   isSuccessful,
   isEventStream,
-  readAnswer,
+  readResponse,
   readJson,
   redactingFormat,
   throwRejection,
@@ -73,7 +73,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     name,
     dialect: format.dialect,
     endsCalls: true,
-    answerHeaders: Object.fromEntries(forwardedHeaders.map((header) => [header, headers[header]])),
+    varyHeaders: Object.fromEntries(forwardedHeaders.map((header) => [header, headers[header]])),
     models,
     model,
     complete: (call) => complete(targetFor(call.prompt), call),
@@ -106,7 +106,7 @@ function complete(
   target: MaybePromise<LoadedTarget>,
   call: ProviderCall,
   given?: WrittenPrompt,
-): Promise<ProviderAnswer<Completion>> {
+): Promise<ProviderResponse<Completion>> {
   if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
   const { format } = target
   try {
@@ -117,7 +117,7 @@ function complete(
     return sent.then((response) => {
       if (response.status >= 400) return throwRejection(target, call, response)
       const { text, value } = readJson(target, call, response)
-      return { answer: readAnswer(target, () => format.readCompletion(value, text)), ignored }
+      return { response: readResponse(target, () => format.readCompletion(value, text)), ignored }
     })
   } catch (error) {
     return Promise.reject(error)
@@ -127,7 +127,7 @@ function complete(
 async function stream(
   loadingTarget: MaybePromise<LoadedTarget>,
   call: ProviderCall,
-): Promise<ProviderAnswer<AnswerSource>> {
+): Promise<ProviderResponse<ResponseSource>> {
   const target = isPromise(loadingTarget) ? await loadingTarget : loadingTarget
   const { body, ignored } = await write(target, call)
   call.onIgnored?.(ignored)
@@ -136,7 +136,7 @@ async function stream(
   const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream, format })
   if (response.status >= 400) return throwRejection(target, call, response)
   checkAccepted(target, call, response)
-  if ('source' in response) return { answer: response.source, ignored }
+  if ('source' in response) return { response: response.source, ignored }
   throw upstreamError(target.name, 'did not answer with an event stream, although the request asked for one')
 }
 
@@ -150,7 +150,7 @@ async function storedResponse(target: LoadedTarget, call: StoredResponseCall, ur
   return text
 }
 
-async function passThrough(target: LoadedTarget, call: PassthroughCall, base: string): Promise<PassthroughAnswer> {
+async function passThrough(target: LoadedTarget, call: PassthroughCall, base: string): Promise<PassthroughResponse> {
   const { path, ...outgoing } = call
   const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isSuccessful })
   if ('source' in response) return response
@@ -165,7 +165,7 @@ async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: Endpo
   const { id } = call.model
   const body = received === undefined ? JSON.stringify({ ...native, model: id }) : replaceModel(received, id)
   const { value } = await fetchJson(target, call, { method: 'POST', url: urlFor(endpoint, call), body })
-  return readAnswer(target, () => readEmbeddings(value, inputs.length))
+  return readResponse(target, () => readEmbeddings(value, inputs.length))
 }
 
 /** Vendors reject these fields in a token-count request. */

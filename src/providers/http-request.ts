@@ -1,4 +1,4 @@
-import type { SseEvent, StreamChunk, StreamReader, StreamFormat } from '../core/answer.ts'
+import type { SseEvent, StreamChunk, StreamReader, StreamFormat } from '../core/completion.ts'
 import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
 import { GatewayError, withoutRetries } from '../core/errors.ts'
 import { asArray, asObject, isTooDeep, type JsonObject, parseJson, parseObject } from '../core/json.ts'
@@ -42,7 +42,7 @@ export interface OutgoingRequest {
 
 type UpstreamResponse = CompleteResponse | StreamResponse
 
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+const MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 
 const JSON_TYPE = 'application/json'
@@ -100,7 +100,7 @@ export function bodyText(body: string | Uint8Array = ''): string {
 }
 
 function maxBytes(status: number): number {
-  return status === 200 ? MAX_ANSWER_BYTES : MAX_ERROR_BYTES
+  return status === 200 ? MAX_RESPONSE_BYTES : MAX_ERROR_BYTES
 }
 
 export function isEventStream(status: number, header: ResponseHeader): boolean {
@@ -133,7 +133,7 @@ export function redactingFormat({ format, secrets }: LoadedUpstream): StreamForm
   return { dialect, createReader, ...(canForward !== undefined && { canForward }) }
 }
 
-interface JsonAnswer {
+interface JsonResponse {
   readonly text: string
   readonly value: JsonObject
 }
@@ -142,26 +142,26 @@ export async function fetchJson(
   upstream: LoadedUpstream,
   call: RequestCall,
   outgoing: OutgoingRequest,
-): Promise<JsonAnswer> {
+): Promise<JsonResponse> {
   const response = await request(upstream, call, outgoing)
   if (response.status >= 400) return throwRejection(upstream, call, response)
   return readJson(upstream, call, response)
 }
 
-export function readJson(upstream: RequestOptions, call: RequestCall, response: UpstreamResponse): JsonAnswer {
+export function readJson(upstream: RequestOptions, call: RequestCall, response: UpstreamResponse): JsonResponse {
   const { name } = upstream
   checkAccepted(upstream, call, response)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw withoutRetries(upstreamError(name, 'sent an answer larger than 32 MiB'))
+  if (text === undefined) throw withoutRetries(upstreamError(name, 'sent a response larger than 32 MiB'))
   const value = parseObject(text)
   if (value === undefined)
-    throw isTooDeep(text) ? tooDeepError(name) : upstreamError(name, 'sent an answer that is not a JSON object')
+    throw isTooDeep(text) ? tooDeepError(name) : upstreamError(name, 'sent a response that is not a JSON object')
   return { text, value }
 }
 
 /** A caller can request a tool input that is nested too deeply. */
 function tooDeepError(provider: string): GatewayError {
-  const message = `The provider "${provider}" sent an answer that is nested more than 128 levels deep. Request a flatter answer.`
+  const message = `The provider "${provider}" sent a response that is nested more than 128 levels deep. Request a flatter response.`
   return withoutRetries(new GatewayError('upstream', message, { isLocalFault: true }))
 }
 
@@ -187,7 +187,7 @@ export async function throwRejection(
   if (status >= 600) throw upstreamError(name, `answered with status ${status}`)
   const { addRetryAdvice } = await import('./retry.ts')
   const text = 'text' in response ? response.text : undefined
-  return readAnswer(upstream, () => {
+  return readResponse(upstream, () => {
     throw addRetryAdvice(format.readFailure(status, parseErrorBody(text ?? '')), header, runtime.now())
   })
 }
@@ -198,12 +198,12 @@ function parseErrorBody(text: string): JsonObject | undefined {
   return isArray ? asObject(asArray(parseJson(text))[0]) : parseObject(text)
 }
 
-export function readAnswer<T>({ name, secrets }: RequestOptions, read: () => T): T {
+export function readResponse<T>({ name, secrets }: RequestOptions, read: () => T): T {
   try {
     return read()
   } catch (error) {
     if (GatewayError.is(error)) throw redactSecrets(error, secrets?.() ?? [])
-    throw upstreamError(name, 'sent an answer that cannot be read', error)
+    throw upstreamError(name, 'sent a response that cannot be read', error)
   }
 }
 

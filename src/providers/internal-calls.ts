@@ -1,4 +1,4 @@
-import type { Completion } from '../core/answer.ts'
+import type { Completion } from '../core/completion.ts'
 import { asArray, asObject, type JsonObject } from '../core/json.ts'
 import { costOf, NO_USAGE, type Usage } from '../core/money.ts'
 import type { Route, Runtime, Timeouts, Transport, SmallModel } from '../core/ports.ts'
@@ -25,7 +25,7 @@ export async function askSmallModel(
   { runtime, timeouts }: SmallModelOptions,
 ): ReturnType<SmallModel['ask']> {
   const { provider, model } = route
-  const { answer } = await provider.complete({
+  const { response } = await provider.complete({
     prompt: promptFor(question, route),
     model,
     runtime,
@@ -33,8 +33,8 @@ export async function askSmallModel(
     timeouts: { ...timeouts, totalMs: Math.min(timeouts.totalMs, SMALL_MODEL_TIMEOUT_MS) },
     headers: provider.dialect === 'messages' ? SMALL_MODEL_HEADERS : {},
   })
-  const text = textOf(answer)
-  return { text, spent: costOf(answer.usage ?? estimateUsage(question, text), model.price) }
+  const text = textOf(response)
+  return { text, spent: costOf(response.usage ?? estimateUsage(question, text), model.price) }
 }
 
 function promptFor(question: Question, { provider, model }: Route): Prompt {
@@ -106,9 +106,9 @@ async function embedBatch(
   return readVectors(readJson(upstream, call, response).value, texts.length, dimensions)
 }
 
-function readVectors(answer: JsonObject, count: number, dimensions: number): readonly Float32Array[] {
+function readVectors(response: JsonObject, count: number, dimensions: number): readonly Float32Array[] {
   const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
-  asArray(answer['data']).forEach((item, position) => {
+  asArray(response['data']).forEach((item, position) => {
     const { index = position, embedding } = asObject(item) ?? {}
     const vector = Float32Array.from(asArray(embedding), (value) => (typeof value === 'number' ? value : Number.NaN))
     const isValid = vector.length === dimensions && vector.every(Number.isFinite)

@@ -209,7 +209,7 @@ const checkOpenaiEmbedder: OptionCheck = optionsOf(
 const loadInternalCalls = lazy(() => import('./internal-calls.ts'))
 
 /**
- * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` if the answer does not
+ * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` if the response does not
  * have one vector of the expected length for each text. Throws `invalid-request` for invalid options.
  *
  * @example

@@ -1,4 +1,4 @@
-import type { SourceReceiver } from '../core/answer.ts'
+import type { SourceReceiver } from '../core/completion.ts'
 import { joinBytes } from '../core/http.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 

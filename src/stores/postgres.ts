@@ -1,4 +1,4 @@
-import type { AnswerStore } from '../core/cache.ts'
+import type { ResponseStore } from '../core/cache.ts'
 import { checkOptions, expects, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import {
@@ -18,7 +18,7 @@ import {
 } from './durable-store.ts'
 import { migratePostgres, type RunQuery } from './postgres/schema.ts'
 import { createStoreClock, type StoreClock, withDefaults, withTime } from './store-rules.ts'
-import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
+import { RESPONSE_CHECKS, createResponseStore, type ResponseStoreOptions } from './response-store.ts'
 
 /** Options for `postgresStore()`. */
 export interface PostgresStoreOptions {
@@ -116,30 +116,30 @@ function toLogEntry(row: unknown): LogEntry {
   return { cursor, at: toNumber(at), value: decodeText(toText(value)) }
 }
 
-/** Options for `postgresAnswerStore()`. */
-export interface PostgresAnswerStoreOptions extends StoredAnswersOptions, PostgresStoreOptions {}
+/** Options for `postgresResponseStore()`. */
+export interface PostgresResponseStoreOptions extends ResponseStoreOptions, PostgresStoreOptions {}
 
-/** A PostgreSQL store for the answers of the semantic cache. */
-export interface PostgresAnswerStore extends AnswerStore {
+/** A PostgreSQL store for the responses of the semantic cache. */
+export interface PostgresResponseStore extends ResponseStore {
   /** Creates the schema, or upgrades it to the newest version. `npx sluice migrate` does the same. */
   migrate(): Promise<void>
 }
 
-const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
+const CHECK_RESPONSES = optionsOf({ ...POSTGRES_CHECKS, ...RESPONSE_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Creates an answer store in the tables of `postgresStore`. All processes with the same schema share the answers.
+ * Creates a response store in the tables of `postgresStore`. All processes with the same schema share the responses.
  *
  * @example
- * const answers = postgresAnswerStore({ client: pool })
+ * const responses = postgresResponseStore({ client: pool })
  * const index = postgresVectorIndex({ client: pool })
- * const gateway = createGateway({ providers: [openai()], store: postgresStore({ client: pool }), cache: { answers, index } })
+ * const gateway = createGateway({ providers: [openai()], store: postgresStore({ client: pool }), cache: { responses, index } })
  */
-export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
-  checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
+export function postgresResponseStore(options: PostgresResponseStoreOptions): PostgresResponseStore {
+  checkOptions('postgresResponseStore', options, CHECK_RESPONSES)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
   const store = postgresStore(storeOptions)
-  return { ...createStoredAnswers(store, options, options.now), migrate: store.migrate }
+  return { ...createResponseStore(store, options, options.now), migrate: store.migrate }
 }
 
 /** A Pool or Client of `pg`, or a PGlite database. */

@@ -1,4 +1,4 @@
-import type { AnswerStore } from '../core/cache.ts'
+import type { ResponseStore } from '../core/cache.ts'
 import { checkFlag, checkOptions, expects, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import {
@@ -19,7 +19,7 @@ import { OPERATION_SCRIPTS } from './redis/counter-scripts.ts'
 import { createShardedCounters } from './redis/sharded-counters.ts'
 import { READ_SETTINGS, type RunScript } from './redis/value-scripts.ts'
 import { createStoreClock, type StoreClock, withDefaults, withTime } from './store-rules.ts'
-import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
+import { RESPONSE_CHECKS, createResponseStore, type ResponseStoreOptions } from './response-store.ts'
 
 /** Options for `redisStore()`. */
 export interface RedisStoreOptions {
@@ -117,24 +117,24 @@ function toWarnings(settings: unknown): readonly string[] {
   return warnings
 }
 
-/** Options for `redisAnswerStore()`. */
-export interface RedisAnswerStoreOptions
-  extends StoredAnswersOptions, Pick<RedisStoreOptions, 'client' | 'prefix' | 'limits' | 'now'> {}
+/** Options for `redisResponseStore()`. */
+export interface RedisResponseStoreOptions
+  extends ResponseStoreOptions, Pick<RedisStoreOptions, 'client' | 'prefix' | 'limits' | 'now'> {}
 
-const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
+const CHECK_RESPONSES = optionsOf({ ...REDIS_CHECKS, ...RESPONSE_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Creates an answer store in Redis for the semantic cache of all processes with the same prefix.
+ * Creates a response store in Redis for the semantic cache of all processes with the same prefix.
  *
  * @example
  * const client = new Redis({ socketTimeout: 5_000 }) // ioredis
- * const cache = { answers: redisAnswerStore({ client }), index: redisVectorIndex({ client }) }
+ * const cache = { responses: redisResponseStore({ client }), index: redisVectorIndex({ client }) }
  * const gateway = createGateway({ providers: [openai()], store: redisStore({ client }), cache })
  */
-export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
-  checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
+export function redisResponseStore(options: RedisResponseStoreOptions): ResponseStore {
+  checkOptions('redisResponseStore', options, CHECK_RESPONSES)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
-  return createStoredAnswers(redisStore(storeOptions), options, options.now)
+  return createResponseStore(redisStore(storeOptions), options, options.now)
 }
 
 /** ioredis: `new Redis()` or `new Cluster()`. Set `enableOfflineQueue: false` to report outages immediately. */

@@ -214,11 +214,11 @@ const PROBE_INTERVAL_MS = 250
  */
 export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions): Store {
   if (store.local === true) return store
-  let answerCount = 0
+  let responseCount = 0
   let isUnresponsive = false
 
-  function recordAnswer(): void {
-    answerCount += 1
+  function recordResponse(): void {
+    responseCount += 1
     isUnresponsive = false
   }
 
@@ -241,22 +241,22 @@ export function guardStore(store: Store, { after, timeoutMs }: StoreGuardOptions
 
   function attempt<Result>(work: () => MaybePromise<Result>, onLateResult?: (result: Result) => void): Promise<Result> {
     return new Promise((resolve, reject) => {
-      const answerCountAtStart = answerCount
+      const responseCountAtStart = responseCount
       let hasTimedOut = false
       const cancel = after(timeoutMs, () => {
         hasTimedOut = true
         reject(storeError(`did not answer within ${timeoutMs} ms`))
-        if (answerCount === answerCountAtStart) markUnresponsive()
+        if (responseCount === responseCountAtStart) markUnresponsive()
       })
       const fail = (cause: unknown): void => {
         cancel()
         const isKnown = GatewayError.is(cause) || cause instanceof RangeError
-        if (isKnown) recordAnswer()
+        if (isKnown) recordResponse()
         reject(isKnown ? cause : storeError('failed', cause))
       }
       const succeed = (value: Result): void => {
         cancel()
-        recordAnswer()
+        recordResponse()
         if (hasTimedOut) onLateResult?.(value)
         else resolve(value)
       }

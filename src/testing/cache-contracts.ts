@@ -1,4 +1,4 @@
-import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache.ts'
+import type { ResponseStore, CachedResponse, Embedder, VectorIndex } from '../core/cache.ts'
 import type { TestApi, TestClock } from './store-suite.ts'
 
 /** Dimensions and capacity of the vector index under test. */
@@ -192,7 +192,7 @@ export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestA
 
 const YEAR_2100 = Date.UTC(2100, 0, 1)
 
-function answer(id: string, overrides: Partial<CachedAnswer> = {}): CachedAnswer {
+function response(id: string, overrides: Partial<CachedResponse> = {}): CachedResponse {
   return {
     id,
     scope: 's',
@@ -208,16 +208,16 @@ function answer(id: string, overrides: Partial<CachedAnswer> = {}): CachedAnswer
 }
 
 /**
- * Declares the tests that every `AnswerStore` must pass.
+ * Declares the tests that every `ResponseStore` must pass.
  *
  * @example
- * testAnswerStore('myAnswers', async () => myAnswers(), { afterEach, beforeEach, describe, expect, it })
+ * testResponseStore('myResponses', async () => myResponses(), { afterEach, beforeEach, describe, expect, it })
  */
-export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, api: TestApi): void {
+export function testResponseStore(name: string, make: () => Promise<ResponseStore>, api: TestApi): void {
   const { beforeEach, describe, expect, it } = api
 
-  describe(`${name} fulfills the answer store contract`, () => {
-    let store: AnswerStore
+  describe(`${name} fulfills the response store contract`, () => {
+    let store: ResponseStore
 
     beforeEach(async () => {
       store = await make()
@@ -227,28 +227,28 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       expect(await store.get('unknown')).toBeUndefined()
     })
 
-    it('returns a stored answer unchanged', async () => {
-      expect(await store.put(answer('a'))).toBe(true)
-      expect(await store.get('a')).toEqual(answer('a'))
-      if (store.peek !== undefined) expect(await store.peek('a')).toEqual(answer('a'))
+    it('returns a stored response unchanged', async () => {
+      expect(await store.put(response('a'))).toBe(true)
+      expect(await store.get('a')).toEqual(response('a'))
+      if (store.peek !== undefined) expect(await store.peek('a')).toEqual(response('a'))
     })
 
-    it('replaces an answer with the same id', async () => {
-      await store.put(answer('a'))
-      await store.put(answer('a', { text: 'another question' }))
+    it('replaces a response with the same id', async () => {
+      await store.put(response('a'))
+      await store.put(response('a', { text: 'another question' }))
       expect(await store.get('a')).toMatchObject({ text: 'another question' })
     })
 
     it('changes thresholds, and ignores an unknown id', async () => {
-      await store.put(answer('a'))
+      await store.put(response('a'))
       await store.amend('a', { threshold: 0.97, maxHitSimilarity: 0.96 })
       await store.amend('unknown', { threshold: 0.97 })
-      expect(await store.get('a')).toEqual(answer('a', { threshold: 0.97, maxHitSimilarity: 0.96 }))
+      expect(await store.get('a')).toEqual(response('a', { threshold: 0.97, maxHitSimilarity: 0.96 }))
       expect(await store.get('unknown')).toBeUndefined()
     })
 
-    it('removes an answer, and ignores an unknown id', async () => {
-      await store.put(answer('a'))
+    it('removes a response, and ignores an unknown id', async () => {
+      await store.put(response('a'))
       await store.remove('a')
       await store.remove('unknown')
       expect(await store.get('a')).toBeUndefined()
@@ -256,32 +256,32 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
 
     it('reports a scope as comparable while it has an entry that may be compared', async () => {
       expect(await store.hasComparable('s')).toBe(false)
-      await store.put(answer('exact', { comparable: false }))
+      await store.put(response('exact', { comparable: false }))
       expect(await store.hasComparable('s')).toBe(false)
-      await store.put(answer('a'))
+      await store.put(response('a'))
       expect(await store.hasComparable('s')).toBe(true)
       expect(await store.hasComparable('t')).toBe(false)
       await store.remove('a')
       expect(await store.hasComparable('s')).toBe(false)
     })
 
-    it('clears the answers of one key, then all answers', async () => {
-      await store.put(answer('a'))
-      await store.put(answer('b', { keyId: 'key-2' }))
+    it('clears the responses of one key, then all responses', async () => {
+      await store.put(response('a'))
+      await store.put(response('b', { keyId: 'key-2' }))
       await store.clear('key-1')
       expect(await store.get('a')).toBeUndefined()
-      expect(await store.get('b')).toEqual(answer('b', { keyId: 'key-2' }))
+      expect(await store.get('b')).toEqual(response('b', { keyId: 'key-2' }))
       await store.clear()
       expect(await store.get('b')).toBeUndefined()
       expect(await store.hasComparable('s')).toBe(false)
     })
 
-    it('clears only the answers of the given key, even if its id is a prefix of another', async () => {
-      await store.put(answer('a', { keyId: 'key' }))
-      await store.put(answer('b', { keyId: 'key:1' }))
+    it('clears only the responses of the given key, even if its id is a prefix of another', async () => {
+      await store.put(response('a', { keyId: 'key' }))
+      await store.put(response('b', { keyId: 'key:1' }))
       await store.clear('key')
       expect(await store.get('a')).toBeUndefined()
-      expect(await store.get('b')).toEqual(answer('b', { keyId: 'key:1' }))
+      expect(await store.get('b')).toEqual(response('b', { keyId: 'key:1' }))
     })
 
     it('grants a claim to only one request until the claim is released, if the store supports claims', async () => {
@@ -298,8 +298,8 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
     })
 
     it('counts its entries', async () => {
-      await store.put(answer('a'))
-      await store.put(answer('b'))
+      await store.put(response('a'))
+      await store.put(response('b'))
       expect(store.size().entries).toBe(2)
     })
   })

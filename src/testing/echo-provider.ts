@@ -1,5 +1,5 @@
 /** A provider in this process that repeats the last message, for contract tests. */
-import { type Completion, type StreamChunk, toStreamChunks } from '../core/answer.ts'
+import { type Completion, type StreamChunk, toStreamChunks } from '../core/completion.ts'
 import { GatewayError } from '../core/errors.ts'
 import { NO_USAGE } from '../core/money.ts'
 import type { Model, Provider, ProviderCall } from '../core/ports.ts'
@@ -30,14 +30,14 @@ export class EchoProvider implements Provider {
     return this.models.find((model) => model.id === id)
   }
 
-  async complete(call: ProviderCall): Promise<{ readonly answer: Completion; readonly ignored: readonly string[] }> {
-    return { answer: this.#answer(call), ignored: [] }
+  async complete(call: ProviderCall): Promise<{ readonly response: Completion; readonly ignored: readonly string[] }> {
+    return { response: this.#response(call), ignored: [] }
   }
 
   async stream(
     call: ProviderCall,
-  ): Promise<{ readonly answer: AsyncIterable<StreamChunk>; readonly ignored: readonly string[] }> {
-    return { answer: this.#split(this.#answer(call), call.signal), ignored: [] }
+  ): Promise<{ readonly response: AsyncIterable<StreamChunk>; readonly ignored: readonly string[] }> {
+    return { response: this.#split(this.#response(call), call.signal), ignored: [] }
   }
 
   async embed({ request }: Parameters<NonNullable<Provider['embed']>>[0]): ReturnType<NonNullable<Provider['embed']>> {
@@ -46,7 +46,7 @@ export class EchoProvider implements Provider {
     return { model: EMBEDDING_MODEL.id, embeddings: request.inputs.map(() => [0, 1]), inputTokens: length }
   }
 
-  #answer({ prompt, signal }: ProviderCall): Completion {
+  #response({ prompt, signal }: ProviderCall): Completion {
     signal.throwIfAborted()
     this.callCount++
     if (this.failures > 0) {

@@ -102,9 +102,9 @@ export function testProvider(name: string, make: () => Promise<ProviderSetup>, a
 
       it(`answers ${format} with text, and reports the usage from which it is billed`, async () => {
         const response = await ask()
-        const answer = await response.text()
+        const received = await response.text()
         expect(response.status).toBe(200)
-        expect(text.test(answer)).toBe(true)
+        expect(text.test(received)).toBe(true)
         expect(response.headers.get('x-svc-estimated')).toBe(null)
         expect(Number(response.headers.get('x-svc-optimized-tokens'))).toBeGreaterThan(0)
       })
@@ -141,7 +141,7 @@ export function testProvider(name: string, make: () => Promise<ProviderSetup>, a
     })
 
     it('answers parallel requests', async () => {
-      const answers = await Promise.all(
+      const statuses = await Promise.all(
         Array.from({ length: 8 }, async (_, index) => {
           const content = `${setup.question ?? QUESTION} (${index})`
           const response = await send('/v1/messages', {
@@ -153,7 +153,7 @@ export function testProvider(name: string, make: () => Promise<ProviderSetup>, a
           return response.status
         }),
       )
-      expect(answers).toEqual(answers.map(() => 200))
+      expect(statuses).toEqual(statuses.map(() => 200))
     })
   })
 }

@@ -21,7 +21,7 @@ const MAX_CACHED_COUNTS = 50_000
 const MIN_CACHED_LENGTH = 64
 /** An estimate of at least this multiple of a threshold needs no exact count. */
 const CERTAIN_MULTIPLE = 1.6
-const ANSWER_OVERHEAD_TOKENS = 3
+const RESPONSE_OVERHEAD_TOKENS = 3
 
 const MESSAGE_OVERHEAD_TOKENS = 4
 const TOOL_CALL_OVERHEAD_TOKENS = 4
@@ -85,14 +85,14 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: CountedItem) => number): number => {
-    let sum = ANSWER_OVERHEAD_TOKENS
+    let sum = RESPONSE_OVERHEAD_TOKENS
     for (const message of prompt.messages) sum += measure(message)
     for (const tool of prompt.tools) sum += measure(tool)
     return sum
   }
 
   const countPrompt = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
-    let sum = ANSWER_OVERHEAD_TOKENS
+    let sum = RESPONSE_OVERHEAD_TOKENS
     for (const item of [...prompt.messages, ...prompt.tools]) {
       sum += await count(item, signal)
       const pausing = pause()

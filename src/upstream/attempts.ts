@@ -1,24 +1,24 @@
-import type { AnswerSource, Completion, StreamChunk } from '../core/answer.ts'
+import type { ResponseSource, Completion, StreamChunk } from '../core/completion.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { add, costOf, type NanoUsd, promptTokens, ZERO, NO_USAGE, type Usage } from '../core/money.ts'
-import type { EmbeddingRequest, EmbeddingResult, Provider, ProviderAnswer, Route } from '../core/ports.ts'
+import type { EmbeddingRequest, EmbeddingResult, Provider, ProviderResponse, Route } from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamStream } from './upstream-stream.ts'
 
 /** Calls the routes in order until one answers or rejects the request. An open stream is not replaced. */
 export interface Upstream {
-  complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
+  complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamResponse<Completion>>
   stream(
     routes: readonly Route[],
     call: UpstreamCall,
     createStream: CreateStream,
-  ): Promise<UpstreamAnswer<UpstreamStream>>
-  embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamAnswer<EmbeddingResult>>
+  ): Promise<UpstreamResponse<UpstreamStream>>
+  embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamResponse<EmbeddingResult>>
 }
 
-export type CreateStream = (route: Route, answer: AsyncIterable<StreamChunk> | AnswerSource) => UpstreamStream
+export type CreateStream = (route: Route, response: AsyncIterable<StreamChunk> | ResponseSource) => UpstreamStream
 
 export interface UpstreamRequest {
   readonly headers: Readonly<Record<string, string>>
@@ -39,15 +39,15 @@ export interface UpstreamEmbeddingCall extends UpstreamRequest {
   readonly request: EmbeddingRequest
 }
 
-export interface UpstreamAnswer<Answer> extends ProviderAnswer<Answer> {
+export interface UpstreamResponse<ModelResponse> extends ProviderResponse<ModelResponse> {
   readonly route: Route
 }
 
-/** The usage may increase while the answer is received. */
-type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>
+/** The usage may increase while the response is received. */
+type ResponseWithUsage = Readonly<{ usage?: Usage | undefined }>
 
 /**
- * The vendor charges for a call that the upstream accepts, and for a sent call that the gateway ends before the answer
+ * The vendor charges for a call that the upstream accepts, and for a sent call that the gateway ends before the response
  * because of a timeout or a cancellation.
  */
 export class AttemptRecord {
@@ -56,7 +56,7 @@ export class AttemptRecord {
   readonly #cancellation: Cancellation
   /** True if the request was canceled before the call was sent. */
   readonly #isUnsent: boolean
-  #answer: AnswerWithUsage = {}
+  #response: ResponseWithUsage = {}
 
   constructor(route: Route, cancellation: Cancellation) {
     this.route = route
@@ -65,12 +65,12 @@ export class AttemptRecord {
   }
 
   get usage(): Usage {
-    return this.#answer.usage ?? NO_USAGE
+    return this.#response.usage ?? NO_USAGE
   }
 
-  recordAnswer(answer: AnswerWithUsage): void {
+  recordResponse(response: ResponseWithUsage): void {
     this.isBillable = true
-    this.#answer = answer
+    this.#response = response
   }
 
   recordFailure(error: unknown): void {
@@ -170,6 +170,6 @@ export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDial
   return provider.dialect === dialect || provider.secondDialect === dialect
 }
 
-export function isAnswerSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
-  return 'read' in answer
+export function isResponseSource(response: AsyncIterable<StreamChunk> | ResponseSource): response is ResponseSource {
+  return 'read' in response
 }

@@ -1,8 +1,8 @@
-import type { AnswerSource, SourceReceiver, StreamChunk } from '../core/answer.ts'
+import type { ResponseSource, SourceReceiver, StreamChunk } from '../core/completion.ts'
 import { closeIterator } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
+import type { ResponseTranslator, TranslatedChunk } from './response-translator.ts'
 
 interface StreamEndListener {
   onComplete(): void
@@ -30,8 +30,8 @@ export interface StreamListener extends StreamEndListener {
  * content is opened after a delay, because the client needs the response's headers and heartbeats to stay connected.
  */
 export class UpstreamStream implements SourceReceiver {
-  readonly translator: AnswerTranslator
-  readonly #source: AnswerSource
+  readonly translator: ResponseTranslator
+  readonly #source: ResponseSource
   readonly #buffered: TranslatedChunk[] = []
   #listener: StreamListener | undefined
   #endObserver: StreamEndObserver | undefined
@@ -40,7 +40,7 @@ export class UpstreamStream implements SourceReceiver {
   #onFailure: ((error: unknown) => void) | undefined
   #cancelHold: () => void = () => {}
 
-  constructor(source: AnswerSource, translator: AnswerTranslator) {
+  constructor(source: ResponseSource, translator: ResponseTranslator) {
     this.#source = source
     this.translator = translator
   }
@@ -178,7 +178,7 @@ function notify(listener: StreamEndListener | undefined, outcome: StreamOutcome)
   else if (outcome !== ABORTED) listener?.onComplete()
 }
 
-export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource {
+export function createReplaySource(chunks: readonly StreamChunk[]): ResponseSource {
   const ignore = (): void => {}
   return {
     read: (receiver) => {
@@ -191,7 +191,7 @@ export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource
   }
 }
 
-export function createChunkSource(chunks: AsyncIterable<StreamChunk>, provider: string): AnswerSource {
+export function createChunkSource(chunks: AsyncIterable<StreamChunk>, provider: string): ResponseSource {
   const iterator = chunks[Symbol.asyncIterator]()
   let isOver = false
   let isPaused = false
@@ -212,7 +212,7 @@ export function createChunkSource(chunks: AsyncIterable<StreamChunk>, provider: 
     } catch (error) {
       if (isOver) return
       isOver = true
-      const message = `The provider "${provider}" ended its answer early.`
+      const message = `The provider "${provider}" ended its response early.`
       receiver.onError(GatewayError.is(error) ? error : new GatewayError('upstream', message, { cause: error }))
     }
   }

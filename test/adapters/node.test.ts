@@ -114,10 +114,10 @@ describe('serve', () => {
     const server = await start(ok, { drainMs: 60_000 })
     const sockets = await Promise.all(Array.from({ length: 50 }, () => connected(server)))
 
-    const answers = sockets.map((socket) => exchange(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'))
+    const responses = sockets.map((socket) => exchange(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'))
     await server.close()
 
-    for (const answer of await Promise.all(answers)) expect(answer).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\nok$/)
+    for (const response of await Promise.all(responses)) expect(response).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\nok$/)
   })
 
   it('answers the first request of a connection that arrives shortly after close', async () => {
@@ -126,9 +126,9 @@ describe('serve', () => {
 
     const closed = server.close()
     await waitTurns()
-    const answer = await exchange(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n')
+    const response = await exchange(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n')
 
-    expect(answer).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\nconnection: close\r\n[^]*ok$/i)
+    expect(response).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\nconnection: close\r\n[^]*ok$/i)
     await closed
   })
 

@@ -24,7 +24,7 @@ function bodyOf(path: string, stream: boolean): object {
   return { model: 'up/model', messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 20, stream }
 }
 
-function answerStream(): Response {
+function responseStream(): Response {
   const chunk = (delta: object, finish: string | null): string =>
     `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'model', choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`
   const usage = { prompt_tokens: 100, completion_tokens: 50, total_tokens: 150 }
@@ -40,7 +40,7 @@ function startStoring({ startGateway, store }: Cluster): Gateway {
 
 function startCluster(): Cluster {
   const cluster = createCluster()
-  cluster.answer = (body) => (body.includes('"stream":true') ? answerStream() : chatCompletion('Yes.'))
+  cluster.response = (body) => (body.includes('"stream":true') ? responseStream() : chatCompletion('Yes.'))
   return cluster
 }
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryAnswerStore } from '../../src/plugins/cache/answer-store.ts'
+import { createMemoryResponseStore } from '../../src/plugins/cache/response-store.ts'
 import { smallModelVerifier } from '../../src/plugins/cache/cache-options.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate } from '../support/upstream.ts'
@@ -45,8 +45,8 @@ describe('tier 1 over a real port', () => {
 
     for (const body of [ask('What is a sluice?'), { ...ask('What is a weir?'), logprobs: true }]) {
       for (const stream of streams) {
-        const answer = await openai.chat.completions.create({ ...body, stream }).asResponse()
-        const text = await answer.text()
+        const response = await openai.chat.completions.create({ ...body, stream }).asResponse()
+        const text = await response.text()
         expect(text).toContain('https://a.test')
         expect(text).toContain('-0.5')
       }
@@ -214,11 +214,11 @@ describe('tier 1 over a real port', () => {
     const asked = Array.from({ length: 5 }, () => openai.chat.completions.create(ask('The same?')).withResponse())
     await upstream.waitForRequest(1)
     opened.open()
-    const answers = await Promise.all(asked)
+    const responses = await Promise.all(asked)
 
     expect(upstream.requests).toHaveLength(1)
-    expect(answers.map(({ data }) => data.choices[0]?.message.content)).toEqual(Array(5).fill('Once.'))
-    expect(answers.map(({ response }) => response.headers.get('x-svc-cache')).toSorted()).toEqual([
+    expect(responses.map(({ data }) => data.choices[0]?.message.content)).toEqual(Array(5).fill('Once.'))
+    expect(responses.map(({ response }) => response.headers.get('x-svc-cache')).toSorted()).toEqual([
       'HIT',
       'HIT',
       'HIT',
@@ -278,8 +278,13 @@ describe('tier 1 over a real port', () => {
   })
 
   it('deletes answers that another gateway has stored, before its own first request', async () => {
-    const answers = createMemoryAnswerStore({ maxEntries: 10, maxBytes: 1e6, indexBytes: () => 0, onRemove: () => {} })
-    const cache = { answers, scope: 'global' } as const
+    const responses = createMemoryResponseStore({
+      maxEntries: 10,
+      maxBytes: 1e6,
+      indexBytes: () => 0,
+      onRemove: () => {},
+    })
+    const cache = { responses, scope: 'global' } as const
     const [first, second] = [await stage({ cache }), await stage({ cache })]
     await first.openai.chat.completions.create(ask('What is a sluice?'))
 

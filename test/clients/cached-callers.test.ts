@@ -11,7 +11,7 @@ afterEach(async () => {
 
 const FIELDS = ['metadata', 'user', 'safety_identifier', 'prompt_cache_key'] as const
 
-/** An answer that repeats the fields of its request, as the responses format requires and any vendor may do. */
+/** A response that repeats the fields of its request, as the responses format requires and any vendor may do. */
 function echo({ path, body }: UpstreamRequest): Reply {
   const echoed = Object.fromEntries(FIELDS.map((name) => [name, body[name] ?? null]))
   const usage = { input_tokens: 10, output_tokens: 5, prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }

@@ -42,7 +42,7 @@ async function openStage(reply: Upstream['reply'] = embeds(), options: StageOpti
   return { ...started, upstream }
 }
 
-/** Answers in the requested encoding, or always in one. */
+/** Responses in the requested encoding, or always in one. */
 function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 100, total_tokens: 100 }) {
   return ({ body }: UpstreamRequest): Reply => {
     const count = Array.isArray(body['input']) && typeof body['input'][0] !== 'number' ? body['input'].length : 1

@@ -53,7 +53,7 @@ describe('a request with X-Svc-Explain', () => {
         route: [{ model: 'large', role: 'first' }],
         limits: {
           refused: null,
-          answer_tokens: 20,
+          completion_tokens: 20,
           in_force: [
             { kind: 'requests', limit: 5, left: 5, takes: 1, window: '1h' },
             { kind: 'budget', limit: 0.1, left: 0.1 },
@@ -77,10 +77,10 @@ describe('a request with X-Svc-Explain', () => {
     const { body } = await explain(await stage(), CHAT.body)
     const { tokens, cost } = body as { tokens: Record<string, number>; cost: Record<string, number> }
 
-    const { original = 0, optimized, answer = 0 } = tokens
-    expect(answer).toBe(20)
+    const { original = 0, optimized, response = 0 } = tokens
+    expect(response).toBe(20)
     expect(optimized).toBe(original)
-    expect(cost['theoretical_usd']).toBeCloseTo((original + 2 * answer) / 1e6, 6)
+    expect(cost['theoretical_usd']).toBeCloseTo((original + 2 * response) / 1e6, 6)
     expect(cost['actual_usd']).toBe(cost['theoretical_usd'])
     expect(cost['billed_usd']).toBeCloseTo(1.5 * (cost['theoretical_usd'] ?? 0), 6)
   })

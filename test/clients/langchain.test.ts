@@ -3,7 +3,7 @@ import type { BaseChatModel } from '@langchain/core/language_models/chat_models'
 import { HumanMessage, ToolMessage, type AIMessageChunk } from '@langchain/core/messages'
 import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import { answeredRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
+import { responseedRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
 import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
 
 let agent: AgentEnvironment | undefined
@@ -45,11 +45,11 @@ describe.each(Object.entries(models))('LangChain by its %s', (_, createModel) =>
     const [call] = called?.tool_calls ?? []
     expect(call).toMatchObject({ name: 'weather', args: { city: 'Paris' } })
     const result = new ToolMessage({ content: '21 degrees', tool_call_id: call?.id ?? '' })
-    const answer = await model?.invoke([question, ...(called === undefined ? [] : [called]), result])
+    const response = await model?.invoke([question, ...(called === undefined ? [] : [called]), result])
 
-    expect(answer?.text).toBe(WEATHER)
-    expect(answer).toMatchObject({ usage_metadata: { output_tokens: expect.any(Number) as number } })
-    expect(answeredRecords(agent.log)).toHaveLength(2)
+    expect(response?.text).toBe(WEATHER)
+    expect(response).toMatchObject({ usage_metadata: { output_tokens: expect.any(Number) as number } })
+    expect(responseedRecords(agent.log)).toHaveLength(2)
   })
 
   it('streams an answer', async () => {

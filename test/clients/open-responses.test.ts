@@ -6,7 +6,13 @@ import { anthropic, openaiCompatible } from '../../src/index.ts'
 import { gemini } from '../../src/providers.ts'
 import { readSseEvents } from '../support/read-events.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, PRICE, startStage, type Stage } from '../support/stage.ts'
-import { type Answer, type Reply, startUpstream, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+import {
+  type ModelResponse,
+  type Reply,
+  startUpstream,
+  type Upstream,
+  type UpstreamRequest,
+} from '../support/upstream.ts'
 
 const integer = z.number().int()
 const status = z.enum(['in_progress', 'completed', 'incomplete'])
@@ -159,7 +165,7 @@ const WEATHER = {
 const CALL = { toolCalls: [{ id: 'call_1', name: 'get_weather', input: '{"place":"Oslo"}' }] }
 const user = (content: unknown): JsonObject => ({ type: 'message', role: 'user', content }) as JsonObject
 
-function geminiReply(request: UpstreamRequest, answer: Answer): Reply {
+function geminiReply(request: UpstreamRequest, answer: ModelResponse): Reply {
   const calls = (answer.toolCalls ?? []).map(({ id, name, input }) => ({
     functionCall: { id, name, args: parseObject(input) },
   }))
@@ -207,7 +213,7 @@ describe.each([
   ['messages', MESSAGE_MODEL, 'max_tokens'],
   ['Gemini', 'gemini/gemini-3-flash-preview', 'MAX_TOKENS'],
 ])('Open Responses with a %s upstream', (_, model, lengthReason) => {
-  function replyWith(answer: Answer): void {
+  function replyWith(answer: ModelResponse): void {
     upstream.reply = (request) => {
       now += 3000
       return request.path.includes('enerateContent') ? geminiReply(request, answer) : answer
@@ -224,7 +230,10 @@ describe.each([
     return sent
   }
 
-  async function create(fields: JsonObject, answer: Answer = { text: 'Hello there.' }): Promise<ResponseResource> {
+  async function create(
+    fields: JsonObject,
+    answer: ModelResponse = { text: 'Hello there.' },
+  ): Promise<ResponseResource> {
     replyWith(answer)
     const created = response.parse(await (await send({ ...fields, stream: false })).json())
     expect(created.output).not.toEqual([])
@@ -232,7 +241,7 @@ describe.each([
     return created
   }
 
-  async function stream(fields: JsonObject, answer: Answer): Promise<readonly JsonObject[]> {
+  async function stream(fields: JsonObject, answer: ModelResponse): Promise<readonly JsonObject[]> {
     replyWith(answer)
     const { body } = await send({ ...fields, stream: true })
     const events: JsonObject[] = []

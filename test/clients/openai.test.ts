@@ -139,7 +139,7 @@ describe.each([
         expect(completion.choices[0]?.finish_reason).toBe('tool_calls')
       }
       upstream.reply = () => 'Sunny in both.'
-      const answered = await openai.chat.completions.create({
+      const responded = await openai.chat.completions.create({
         ...body,
         messages: [
           ...question,
@@ -148,7 +148,7 @@ describe.each([
           { role: 'tool', tool_call_id: 'call_2', content: 'sunny too' },
         ],
       })
-      expect(answered.choices[0]?.message.content).toBe('Sunny in both.')
+      expect(responded.choices[0]?.message.content).toBe('Sunny in both.')
       expect(upstream.last.text).toContain('sunny too')
     })
 

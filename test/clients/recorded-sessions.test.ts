@@ -69,8 +69,8 @@ async function startGateway(
       headers: { authorization: `Bearer ${value}`, 'content-type': 'application/json', ...headers },
       body: text,
     })
-    const answer = await response.text()
-    expect(response.status, answer).toBe(200)
+    const replied = await response.text()
+    expect(response.status, replied).toBe(200)
     now += 20_000
     const sent = upstream.requests.findLast((request) => request.body['model'] === body['model'])
     if (sent === undefined) throw new Error('Nothing was sent.')

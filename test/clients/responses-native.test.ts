@@ -1,6 +1,6 @@
 import OpenAI from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { openaiCompatible, type Gateway, type LogRecord } from '../../src/index.ts'
 import { PRICE, startStage, type Stage, type StageOptions } from '../support/stage.ts'
@@ -120,21 +120,21 @@ describe('a request to a vendor of the responses format', () => {
     const { url, secret, requests } = await stage(() => createReply())
     const text = JSON.stringify(FULL_BODY, null, 1)
 
-    const answered = await fetch(`${url}/v1/responses`, {
+    const responded = await fetch(`${url}/v1/responses`, {
       method: 'POST',
       headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
       body: text,
     })
-    const body = (await answered.json()) as JsonObject
+    const body = (await responded.json()) as JsonObject
 
-    expect(answered.status).toBe(200)
+    expect(responded.status).toBe(200)
     expect(requests[0]?.path).toBe('/v1/responses')
     expect(requests[0]?.text).toBe(text.replace(`"${MODEL}"`, '"gpt-x"'))
     expect(requests[0]?.headers['authorization']).toBe('Bearer sk-vendor-secret')
     expect(body).toMatchObject(response())
     expect(body['svc_metrics']).toMatchObject({ theoretical_cost: 0.0002, billed_amount: 0.0003 })
-    expect(answered.headers.get('x-svc-billed-amount')).toBe('$0.000300')
-    expect(answered.headers.get('x-svc-ignored')).toBeNull()
+    expect(responded.headers.get('x-svc-billed-amount')).toBe('$0.000300')
+    expect(responded.headers.get('x-svc-ignored')).toBeNull()
   })
 
   it('streams the events as received, with the bill on the last one', async () => {
@@ -158,12 +158,12 @@ describe('a request to a vendor of the responses format', () => {
     const events = streamOf('The Rhine.', 40).slice(0, -3)
     const { url, secret } = await stage(() => ({ kind: 'events', items: events }))
 
-    const answered = await fetch(`${url}/v1/responses`, {
+    const responded = await fetch(`${url}/v1/responses`, {
       method: 'POST',
       headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
       body: JSON.stringify({ model: MODEL, input: 'x', stream: true }),
     })
-    const last = (await answered.text()).trim().split('\n\n').at(-1) ?? ''
+    const last = (await responded.text()).trim().split('\n\n').at(-1) ?? ''
 
     expect(last).toMatch(/^event: error\n/)
     expect(JSON.parse(last.slice(last.indexOf('data: ') + 6))).toMatchObject({ sequence_number: events.length })

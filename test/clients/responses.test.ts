@@ -145,7 +145,7 @@ describe.each([
       expect(response.output_text).toBe('Let me look.')
     }
     upstream.reply = () => 'Sunny in both.'
-    const answered = await openai.responses.create({
+    const responded = await openai.responses.create({
       ...body,
       input: [
         { role: 'user', content: 'Weather?' },
@@ -154,7 +154,7 @@ describe.each([
         { type: 'function_call_output', call_id: 'call_2', output: 'sunny too' },
       ] as OpenAI.Responses.ResponseInput,
     })
-    expect(answered.output_text).toBe('Sunny in both.')
+    expect(responded.output_text).toBe('Sunny in both.')
     expect(upstream.last.text).toContain('sunny too')
   })
 

@@ -23,7 +23,7 @@ const question = {
   messages: [{ role: 'user' as const, content: 'What is a sluice?' }],
 }
 
-const ANSWER = {
+const RESPONSE = {
   text: ['A gate', ' for', ' water.'],
   toolCalls: [{ name: 'look', input: '{"what":"sluice","deep":true}' }],
 }
@@ -36,7 +36,7 @@ async function replayStream(client: Anthropic, id: string, body: object = {}): P
 
 describe('the official client of the message format, on a real port', () => {
   it('reads a finished stream again, whole or from any event on', async () => {
-    const { anthropic } = await stage({ reply: () => ANSWER })
+    const { anthropic } = await stage({ reply: () => RESPONSE })
     const events = await collectItems(await anthropic.messages.create({ ...question, stream: true }))
     const [start] = events
     const id = start?.type === 'message_start' ? start.message.id : ''
@@ -47,7 +47,7 @@ describe('the official client of the message format, on a real port', () => {
   })
 
   it('reads a message that was not streamed as a stream', async () => {
-    const { anthropic } = await stage({ reply: () => ({ ...ANSWER, thinking: 'Gates.' }) })
+    const { anthropic } = await stage({ reply: () => ({ ...RESPONSE, thinking: 'Gates.' }) })
     for (const model of [MESSAGE_MODEL, CHAT_MODEL]) {
       const message = await anthropic.messages.create({ ...question, model })
       const events = await replayStream(anthropic, message.id)
@@ -123,11 +123,11 @@ describe('the official client of the message format, on a real port', () => {
     const { anthropic, upstream } = await stage()
     const headers = { 'idempotency-key': 'c0ffee' }
     const asked = Array.from({ length: 4 }, () => anthropic.messages.create(question, { headers }).withResponse())
-    const answers = await Promise.all(asked)
+    const responses = await Promise.all(asked)
 
     expect(upstream.requests).toHaveLength(1)
-    expect(new Set(answers.map(({ data }) => JSON.stringify(data))).size).toBe(1)
-    expect(answers.filter(({ response }) => response.headers.get('idempotency-replayed') === 'true')).toHaveLength(3)
+    expect(new Set(responses.map(({ data }) => JSON.stringify(data))).size).toBe(1)
+    expect(responses.filter(({ response }) => response.headers.get('idempotency-replayed') === 'true')).toHaveLength(3)
     const other = { ...question, max_tokens: 51 }
     await expect(anthropic.withOptions({ maxRetries: 2 }).messages.create(other, { headers })).rejects.toThrow(
       ConflictError,
@@ -176,18 +176,18 @@ describe('the official client of the chat format, on a real port', () => {
 })
 
 it('Last-Event-ID and starting_after have the same effect; the later one applies', async () => {
-  const started = await stage({ reply: () => ANSWER })
+  const started = await stage({ reply: () => RESPONSE })
   const whole = (await sendRequest(started, { ...question, stream: true }, { path: '/v1/messages' })).text
   const events = splitEvents(whole)
   const path = `/v1/messages/${messageIdOf(whole)}/streams`
-  const answers = await Promise.all([
+  const responses = await Promise.all([
     sendRequest(started, undefined, { path, headers: { 'last-event-id': '3', 'content-type': undefined } }),
     sendRequest(started, { starting_after: 3 }, { path }),
     sendRequest(started, { starting_after: 1 }, { path, headers: { 'last-event-id': '3' } }),
     sendRequest(started, {}, { path, headers: { 'last-event-id': '3' } }),
   ])
 
-  for (const { status, text, headers } of answers) {
+  for (const { status, text, headers } of responses) {
     expect(status).toBe(200)
     expect(headers['content-type']).toBe('text/event-stream; charset=utf-8')
     expect(text).toBe(events.slice(3).join(''))
@@ -201,7 +201,7 @@ async function collectItems<item>(items: AsyncIterable<item>): Promise<readonly 
 }
 
 async function* pauseAfterFirstText(request: UpstreamRequest, opened: Promise<void>) {
-  const events = buildEvents(request, ANSWER)
+  const events = buildEvents(request, RESPONSE)
   yield* events.slice(0, 5)
   await opened
   yield* events.slice(5)

@@ -42,7 +42,7 @@ function bodyOf({ endpoint = CHAT, body }: Question): JsonObject {
 }
 
 /** Sends one request for each number of output tokens. */
-async function answer(stage: Stage, outputs: readonly number[], question: Question = {}): Promise<void> {
+async function completion(stage: Stage, outputs: readonly number[], question: Question = {}): Promise<void> {
   const { endpoint = CHAT, secret = stage.secret } = question
   for (const output of outputs) {
     stage.upstream.reply = (request) => replyOf(request, output)
@@ -53,7 +53,7 @@ async function answer(stage: Stage, outputs: readonly number[], question: Questi
 }
 
 interface Explanation {
-  readonly tokens: { readonly original: number; readonly answer: number }
+  readonly tokens: { readonly original: number; readonly completion: number }
   readonly cost: { readonly billed_usd: number; readonly max_usd: number }
   readonly limits: { readonly in_force: readonly { readonly kind: string; readonly takes: number }[] }
 }
@@ -66,7 +66,7 @@ async function explain(stage: Stage, question: Question = {}): Promise<Explanati
 }
 
 async function expectedOutput(stage: Stage, question: Question = {}): Promise<number> {
-  return (await explain(stage, question)).tokens.answer
+  return (await explain(stage, question)).tokens.completion
 }
 
 describe('the expected output of a request', () => {
@@ -87,22 +87,22 @@ describe('the expected output of a request', () => {
     ['only the last 20 requests', [...Array<number>(20).fill(900), ...Array<number>(11).fill(5)], 5],
   ])('is the median of %s', async (_, outputs, median) => {
     const stage = await start()
-    await answer(stage, outputs)
+    await completion(stage, outputs)
 
     expect(await expectedOutput(stage)).toBe(median)
   })
 
   it.each(ENDPOINTS)('counts streamed and other requests of the $name', async (endpoint) => {
     const stage = await start()
-    await answer(stage, [11, 12], { endpoint })
-    await answer(stage, [13], { endpoint, body: { stream: true } })
+    await completion(stage, [11, 12], { endpoint })
+    await completion(stage, [13], { endpoint, body: { stream: true } })
 
     expect(await expectedOutput(stage, { endpoint })).toBe(12)
   })
 
   it('does not exceed the limit of a request that asks for less than the median', async () => {
     const stage = await start()
-    await answer(stage, [300])
+    await completion(stage, [300])
 
     expect(await expectedOutput(stage, { body: { max_tokens: 20 } })).toBe(20)
   })
@@ -110,9 +110,9 @@ describe('the expected output of a request', () => {
   it('is separate for each key and each model', async () => {
     const stage = await start()
     const { value: secret } = await stage.gateway.keys.create({ name: 'other' })
-    await answer(stage, [11])
-    await answer(stage, [22], { secret })
-    await answer(stage, [33], { body: { model: 'chat/small' } })
+    await completion(stage, [11])
+    await completion(stage, [22], { secret })
+    await completion(stage, [33], { body: { model: 'chat/small' } })
 
     expect(await expectedOutput(stage)).toBe(11)
     expect(await expectedOutput(stage, { secret })).toBe(22)
@@ -126,14 +126,14 @@ describe('the expected output of a request', () => {
     const stage = await start({ providers: [openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, models })] })
     closers.push(upstream.close)
     const { value: secret } = await stage.gateway.keys.create({ name: 'other' })
-    const answerModel = async (model: string, output: number, by = stage.secret): Promise<void> => {
+    const responseModel = async (model: string, output: number, by = stage.secret): Promise<void> => {
       upstream.reply = (request) => replyOf(request, output)
       await (await post(stage, CHAT.path, { body: { ...bodyOf({}), model }, secret: by })).text()
     }
-    await answerModel('chat/m0', 44, secret)
+    await responseModel('chat/m0', 44, secret)
     for (const { id } of models) {
-      await answerModel('chat/m0', 55)
-      await answerModel(`chat/${id}`, 55)
+      await responseModel('chat/m0', 55)
+      await responseModel(`chat/${id}`, 55)
     }
 
     expect(await expectedOutput(stage, { secret, body: { model: 'chat/m0' } })).toBe(44)
@@ -144,16 +144,16 @@ describe('the expected output of a request', () => {
 
   it('ignores cache hits', async () => {
     const stage = await start({ cache: {} })
-    await answer(stage, [11])
-    await answer(stage, [44, 44], { body: { messages: [{ role: 'user', content: 'Another question?' }] } })
-    for (let hits = 0; hits < 5; hits += 1) expect(await answerText(stage)).toBe('HIT')
+    await completion(stage, [11])
+    await completion(stage, [44, 44], { body: { messages: [{ role: 'user', content: 'Another question?' }] } })
+    for (let hits = 0; hits < 5; hits += 1) expect(await responseText(stage)).toBe('HIT')
 
     expect(await expectedOutput(stage, { body: { messages: [{ role: 'user', content: 'A third one?' }] } })).toBe(28)
   })
 
   it('ignores requests that fail and streams that break', async () => {
     const stage = await start()
-    await answer(stage, [11])
+    await completion(stage, [11])
     stage.upstream.reply = (request) => ({
       kind: 'events',
       items: buildEvents(request, { text: ['one', ' two'] }).slice(0, 2),
@@ -195,7 +195,7 @@ describe('the expected output of a request', () => {
   })
 })
 
-async function answerText(stage: Stage): Promise<string | null> {
+async function responseText(stage: Stage): Promise<string | null> {
   const response = await post(stage, CHAT.path, { body: bodyOf({}) })
   await response.text()
   return response.headers.get('x-svc-cache')
@@ -208,7 +208,7 @@ function dollars(response: { readonly headers: Headers }, name: string): number 
 describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
   it('begins with the expected amounts and the largest amount that it can be billed', async () => {
     const stage = await start({ key: { name: 'k', budget_limit_cents: 1000 } })
-    await answer(stage, [40, 40, 40], { endpoint })
+    await completion(stage, [40, 40, 40], { endpoint })
     const { cost, limits, tokens } = await explain(stage, { endpoint, body: { stream: true } })
 
     const response = await post(stage, endpoint.path, { body: bodyOf({ endpoint, body: { stream: true } }) })

@@ -157,14 +157,14 @@ describe('settings that a model of another format does not support', () => {
       onUntranslatable: untranslatableFields,
     })
     const path = 'max_tokens' in fields ? 'messages' : 'chat/completions'
-    const answered = await fetch(`${url}/v1/${path}`, {
+    const responded = await fetch(`${url}/v1/${path}`, {
       method: 'POST',
       headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
       body: JSON.stringify({ messages: [{ role: 'user', content: 'Hi' }], ...fields }),
     })
-    const { error } = (await answered.json()) as { error?: { message: string; param?: string } }
+    const { error } = (await responded.json()) as { error?: { message: string; param?: string } }
     const sent = upstream.requests.at(-1)?.body ?? {}
-    return { status: answered.status, ignored: answered.headers.get('x-svc-ignored'), sent, error }
+    return { status: responded.status, ignored: responded.headers.get('x-svc-ignored'), sent, error }
   }
 
   it('omit samplers that the model rejects, and keep those of its format', async () => {
@@ -231,14 +231,14 @@ describe('a temperature above the configured limit', () => {
     const { url, secret } = await openStage()
     const prompt = path === 'responses' ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] }
 
-    const answered = await fetch(`${url}/v1/${path}`, {
+    const responded = await fetch(`${url}/v1/${path}`, {
       method: 'POST',
       headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
       body: JSON.stringify({ model: CHAT_MODEL, ...prompt, temperature: 1.2 }),
     })
 
-    expect(answered.status).toBe(400)
-    expect(await answered.text()).toContain('limits.maxTemperature')
+    expect(responded.status).toBe(400)
+    expect(await responded.text()).toContain('limits.maxTemperature')
   })
 
   it('names the option for a model behind the messages format if the limit is below 1', async () => {
@@ -248,7 +248,7 @@ describe('a temperature above the configured limit', () => {
       limits: { maxTemperature: 0.5 },
     })
 
-    const answered = await fetch(`${url}/v1/chat/completions`, {
+    const responded = await fetch(`${url}/v1/chat/completions`, {
       method: 'POST',
       headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
       body: JSON.stringify({
@@ -258,7 +258,7 @@ describe('a temperature above the configured limit', () => {
       }),
     })
 
-    expect(await answered.text()).toContain('expected a number from 0 to 0.5. The operator can raise the maximum')
+    expect(await responded.text()).toContain('expected a number from 0 to 0.5. The operator can raise the maximum')
   })
 })
 

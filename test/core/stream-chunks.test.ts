@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type StreamPart, type Completion, Collector, toStreamChunks } from '../../src/core/answer.ts'
+import { type StreamPart, type Completion, Collector, toStreamChunks } from '../../src/core/completion.ts'
 import { NO_USAGE } from '../../src/core/money.ts'
 import { isComplete } from '../support/chunk-reader.ts'
 
@@ -12,7 +12,7 @@ function collect(parts: readonly StreamPart[]): Completion {
 describe('a collector', () => {
   it('joins texts, reasoning with signatures and interleaved tool calls in the order of their starts', () => {
     const { parts } = collect([
-      { type: 'answer-start', id: 'a1', model: 'm' },
+      { type: 'response-start', id: 'a1', model: 'm' },
       { type: 'thinking-start' },
       { type: 'thinking-delta', text: 'Let ' },
       { type: 'thinking-delta', text: 'me see' },
@@ -61,7 +61,7 @@ describe('a collector', () => {
     const collected = new Collector()
     collected.add({ parts: [{ type: 'text-delta', text: 'x' }] })
     expect(collected.hasFinishReason()).toBe(false)
-    collected.add({ parts: [{ type: 'answer-end', finish: 'stop-sequence', stopSequence: 'END' }] })
+    collected.add({ parts: [{ type: 'response-end', finish: 'stop-sequence', stopSequence: 'END' }] })
     expect(collected.hasFinishReason()).toBe(true)
     collected.add({ parts: [{ type: 'done' }] })
     expect(collected.completion()).toMatchObject({ finish: 'stop-sequence', stopSequence: 'END' })

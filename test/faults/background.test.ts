@@ -15,7 +15,7 @@ interface BackgroundStage extends Stage {
   readonly vendor: Upstream
 }
 
-/** Starts a gateway with a vendor of the responses format. A complete answer has 100 prompt and 500 output tokens. */
+/** Starts a gateway with a vendor of the responses format. A complete response has 100 prompt and 500 output tokens. */
 async function start(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   onPoll: (call: StoredResponseCall) => void = () => {},

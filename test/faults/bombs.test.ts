@@ -1,7 +1,7 @@
 /** @own-process: measures the time of requests, and how long the event loop is blocked. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { answerText, sendRequest, FORMAT_PAIRS, ENDPOINTS, type Endpoint } from '../support/send-request.ts'
+import { responseText, sendRequest, FORMAT_PAIRS, ENDPOINTS, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 let stage: Stage
@@ -118,15 +118,15 @@ describe.each(ENDPOINTS)('100 KB on the $name endpoint', (endpoint) => {
 describe('an answer of 100 KB without reported usage', () => {
   let proseMs = 0
   const [endpoint] = ENDPOINTS as [Endpoint, Endpoint]
-  const answered = async (text: string, stream: boolean): Promise<void> => {
+  const responded = async (text: string, stream: boolean): Promise<void> => {
     stage.upstream.reply = () => ({ text: [text], usage: null })
     const reply = await sendRequest(stage, { ...endpoint.body, stream }, { path: endpoint.path })
     expect(reply.status).toBe(200)
-    if (!stream) expect(answerText(reply)).toBe(text)
+    if (!stream) expect(responseText(reply)).toBe(text)
   }
   beforeAll(async () => {
-    await answered(prose, true)
-    proseMs = await measureShortest(() => answered(prose, false))
+    await responded(prose, true)
+    proseMs = await measureShortest(() => responded(prose, false))
   })
   afterAll(() => {
     stage.upstream.reply = () => 'Hello from upstream.'
@@ -134,8 +134,8 @@ describe('an answer of 100 KB without reported usage', () => {
 
   it.each(bombs)('of %s is counted in at most ten times the time of prose', async (_, text) => {
     const limit = maxDuration(proseMs)
-    expect(await measureShortest(() => answered(text, false), limit)).toBeLessThan(limit)
-    expect(await measureShortest(() => answered(text, true), limit)).toBeLessThan(limit)
+    expect(await measureShortest(() => responded(text, false), limit)).toBeLessThan(limit)
+    expect(await measureShortest(() => responded(text, true), limit)).toBeLessThan(limit)
   })
 })
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { sendRequest, CHAT, ENDPOINTS, MESSAGE, streamedText, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
@@ -27,7 +27,7 @@ async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Rep
   return { ...stage, store }
 }
 
-/** The events of an answer up to its second and last word. */
+/** The events of a response up to its second and last word. */
 function twoWords(request: UpstreamRequest): readonly SseEvent[] {
   const events = buildEvents(request, { text: ['One', ' two'] })
   return events.slice(0, events.findIndex(({ data }) => data.includes(' two')) + 1)
@@ -60,7 +60,7 @@ async function follow(stage: RecordedStage, endpoint: Endpoint): Promise<readonl
   return followers
 }
 
-async function expectAnswered(followers: readonly Promise<Response>[]): Promise<void> {
+async function expectResponseed(followers: readonly Promise<Response>[]): Promise<void> {
   for (const response of await Promise.all(followers)) {
     expect(response.status).toBe(200)
     expect(await response.text()).toContain('Hello.')
@@ -84,7 +84,7 @@ describe.each(ENDPOINTS)('concurrent identical requests on the $name endpoint', 
     await stage.upstream.waitForRequest(2)
     open()
 
-    await expectAnswered(followers)
+    await expectResponseed(followers)
     expect(stage.upstream.requests).toHaveLength(2)
   })
 
@@ -110,7 +110,7 @@ describe.each(ENDPOINTS)('concurrent identical requests on the $name endpoint', 
       await stage.upstream.waitForRequest(2)
       open()
 
-      await expectAnswered(followers)
+      await expectResponseed(followers)
       expect(stage.upstream.requests).toHaveLength(2)
       const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
       expect(records.map(({ outcome }) => outcome).toSorted()).toEqual(['answered', 'answered', 'answered', 'left'])
@@ -128,7 +128,7 @@ describe.each(ENDPOINTS)('concurrent identical requests on the $name endpoint', 
     broken.open()
 
     expect(streamedText((await leader).text)).toMatch(/^One/)
-    await expectAnswered(followers)
+    await expectResponseed(followers)
     expect(stage.upstream.requests).toHaveLength(1 + FOLLOWERS)
   })
 })

@@ -4,7 +4,7 @@ import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { sendRequest, FORMAT_PAIRS, RESPONSES_FORMAT_PAIRS } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { buildEvents, buildBody, type Answer } from '../support/upstream-answers.ts'
+import { buildEvents, buildBody, type ModelResponse } from '../support/upstream-responses.ts'
 import type { Reply, UpstreamRequest } from '../support/upstream.ts'
 
 const CALLS = [
@@ -12,7 +12,7 @@ const CALLS = [
   { name: 'weather', input: '{"city":"Rome"}' },
 ]
 
-/** Returns the ids of the tool calls in a whole or streamed answer, in order. */
+/** Returns the ids of the tool calls in a whole or streamed response, in order. */
 function idsIn(text: string): readonly string[] {
   const found: string[] = []
   const visit = (value: unknown): void => {
@@ -28,9 +28,9 @@ function idsIn(text: string): readonly string[] {
 }
 
 /** Builds a reply whose JSON text is changed before it is sent. */
-function buildChangedReply(answer: Answer, request: UpstreamRequest, change: (text: string) => string): Reply {
-  if (!request.stream) return { kind: 'body', body: change(JSON.stringify(buildBody(request, answer))) }
-  const items = buildEvents(request, answer).map((event) => ({ ...event, data: change(event.data) }))
+function buildChangedReply(response: ModelResponse, request: UpstreamRequest, change: (text: string) => string): Reply {
+  if (!request.stream) return { kind: 'body', body: change(JSON.stringify(buildBody(request, response))) }
+  const items = buildEvents(request, response).map((event) => ({ ...event, data: change(event.data) }))
   return { kind: 'events', items }
 }
 
@@ -56,12 +56,12 @@ describe('a tool call that its upstream sends without an id', () => {
           const toolCalls = CALLS.map((call, index) => ({ ...call, id: `remove_${index}` }))
           return buildChangedReply({ toolCalls }, request, remove)
         }
-        const answers = await Promise.all(
+        const responses = await Promise.all(
           [false, true, false, true].map((stream) => sendRequest(stage, { ...body, stream }, { path })),
         )
 
-        const ids = answers.map((answer) => idsIn(answer.text))
-        expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200, 200])
+        const ids = responses.map((response) => idsIn(response.text))
+        expect(responses.map((response) => response.status)).toEqual([200, 200, 200, 200])
         for (const pair of ids) expect(pair).toHaveLength(2)
         for (const one of ids.flat()) expect(one).toMatch(/^(call|toolu)_[0-9a-f]{24}$/)
         expect(new Set(ids.flat()).size).toBe(8)

@@ -20,12 +20,12 @@ it('a closed gateway does not retry', async () => {
 it('a gateway closes its store after pending settlements', async () => {
   const store = recordingStore()
   const order: string[] = []
-  const [asked, answered] = [gate(), gate()]
+  const [asked, responded] = [gate(), gate()]
   const slow = {
     ...store,
     settle: async (settlement: Parameters<typeof store.settle>[0]) => {
       asked.open()
-      await answered.opened
+      await responded.opened
       order.push('settled')
       return store.settle(settlement)
     },
@@ -46,7 +46,7 @@ it('a gateway closes its store after pending settlements', async () => {
   await asked.opened
   const closed = stage.gateway.close()
   for (let turn = 0; turn < 50; turn += 1) await nextTurn()
-  answered.open()
+  responded.open()
   await closed
 
   expect(order).toEqual(['settled', 'closed'])

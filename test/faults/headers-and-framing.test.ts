@@ -200,7 +200,7 @@ describe('headers', () => {
   it.each(ENDPOINTS)('of an event stream of an upstream do not reach the caller ($name)', async ({ path, body }) => {
     stage.upstream.reply = (request) => ({
       kind: 'by-hand',
-      answer: (response) => {
+      response: (response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream', 'set-cookie': 'a=1', 'x-svc-cache': 'HIT' })
         response.end(
           request.dialect === 'chat'
@@ -524,12 +524,12 @@ describe('framing', () => {
       return { done, release: () => release() }
     })
     const health = await sendRequest(stage, undefined, { method: 'GET', path: '/health' })
-    const answer = await sendRequest(stage, CHAT.body)
+    const response = await sendRequest(stage, CHAT.body)
     for (const { release } of slow) release()
     const replies = await Promise.all(slow.map(({ done }) => done))
 
     expect(health.status).toBe(200)
-    expect(answer.status).toBe(200)
+    expect(response.status).toBe(200)
     expect(replies.every((text) => parseStatuses(text).every((status) => status >= 400))).toBe(true)
   })
 })

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { cases, fc } from '../support/properties.ts'
 import {
-  answerText,
+  responseText,
   sendRequest,
   authorizationLine,
   CHAT,
@@ -367,7 +367,7 @@ describe.each(FORMAT_PAIRS)('$name', ({ path, body }) => {
 
     expect(reply.status).toBe(200)
     expect(textOf(stage.upstream.last.body)).toBe(text)
-    expect(answerText(reply)).toBe(text)
+    expect(responseText(reply)).toBe(text)
     expect(Number(reply.headers['x-svc-original-tokens'])).toBeGreaterThan(0)
   })
 })

@@ -15,7 +15,7 @@ const OUTPUT: readonly JsonObject[] = [
   { id: 'ig_a', type: 'image_generation_call', status: 'completed', result: null },
   { id: 'mcpr_a', type: 'mcp_approval_request', name: 'run', arguments: '{}', server_label: 's' },
 ]
-const ANSWER: JsonObject = {
+const RESPONSE: JsonObject = {
   id: 'resp_a',
   object: 'response',
   created_at: 1_760_000_000,
@@ -38,9 +38,9 @@ interface Setup {
   readonly stage: Stage
 }
 
-/** Starts a gateway with one vendor account and two keys. The first key has received the answer of the vendor. */
+/** Starts a gateway with one vendor account and two keys. The first key has received the response of the vendor. */
 async function start(more: JsonObject = {}): Promise<Setup> {
-  const vendor = await startUpstream({ reply: () => ({ kind: 'json', value: ANSWER }) })
+  const vendor = await startUpstream({ reply: () => ({ kind: 'json', value: RESPONSE }) })
   closing.push(vendor.close)
   const models = [{ id: 'gpt-x', price: PRICE, contextWindowTokens: 100_000, maxOutputTokens: 1000 }]
   const settings = { baseUrl: vendor.baseUrl, apiKey: 'sk-vendor', models, responses: true }
@@ -66,9 +66,9 @@ describe('the id of an item that has a type', () => {
     const { requests, create } = await start()
     const input = [QUESTION, ...OUTPUT, RESULT]
 
-    const answered = await create(input)
+    const responded = await create(input)
 
-    expect(answered.status).toBe(200)
+    expect(responded.status).toBe(200)
     expect(inputOf(requests[1])).toEqual(input)
   })
 
@@ -95,9 +95,9 @@ describe('the id of an item that has a type', () => {
   it.each(items)('does not reach the vendor for another key: %s', async (_name, item) => {
     const { requests, create, otherSecret } = await start()
 
-    const answered = await create([QUESTION, item, QUESTION], { secret: otherSecret })
+    const responded = await create([QUESTION, item, QUESTION], { secret: otherSecret })
 
-    expect(answered.status).toBe(200)
+    expect(responded.status).toBe(200)
     expect(inputOf(requests[1])).toEqual([QUESTION, withoutId(item), QUESTION])
   })
 
@@ -108,10 +108,10 @@ describe('the id of an item that has a type', () => {
   ])('is refused for another key if the item has no content: %s', async (_name, item) => {
     const { requests, create, otherSecret } = await start()
 
-    const answered = await create([QUESTION, item], { secret: otherSecret })
+    const responded = await create([QUESTION, item], { secret: otherSecret })
 
-    expect(answered.status).toBe(400)
-    expect(await answered.json()).toMatchObject({ error: { param: 'input[1]' } })
+    expect(responded.status).toBe(400)
+    expect(await responded.json()).toMatchObject({ error: { param: 'input[1]' } })
     expect(requests).toHaveLength(1)
   })
 
@@ -122,9 +122,9 @@ describe('the id of an item that has a type', () => {
   ])('is dropped together with reasoning or a search that has no content: %o', async (item) => {
     const { requests, create, otherSecret } = await start()
 
-    const answered = await create([QUESTION, item, QUESTION], { secret: otherSecret })
+    const responded = await create([QUESTION, item, QUESTION], { secret: otherSecret })
 
-    expect(answered.status).toBe(200)
+    expect(responded.status).toBe(200)
     expect(inputOf(requests[1])).toEqual([QUESTION, QUESTION])
   })
 
@@ -145,9 +145,9 @@ describe('the id of an item that has a type', () => {
   it('does not bind the request to the provider that stores the item', async () => {
     const { requests, create } = await start()
 
-    const answered = await create([QUESTION, OUTPUT[1] ?? {}, RESULT], { more: { model: 'second/gpt-x' } })
+    const responded = await create([QUESTION, OUTPUT[1] ?? {}, RESULT], { more: { model: 'second/gpt-x' } })
 
-    expect(answered.status).toBe(200)
+    expect(responded.status).toBe(200)
     expect(requests).toHaveLength(2)
   })
 
@@ -156,9 +156,9 @@ describe('the id of an item that has a type', () => {
     const item = (id: string): JsonObject => ({ type: 'message', id, role: 'assistant', content: 'Hi.' })
     const many = Array.from({ length: 1500 }, (_, index) => item(`msg_${index}`))
 
-    const answered = await create([...many, OUTPUT[1] ?? {}, RESULT])
+    const responded = await create([...many, OUTPUT[1] ?? {}, RESULT])
 
-    expect(answered.status).toBe(200)
+    expect(responded.status).toBe(200)
     expect(inputOf(requests[1])).toEqual([...many.map(withoutId), OUTPUT[1], RESULT])
   })
 
@@ -177,9 +177,9 @@ describe('the id of an item that has a type', () => {
     const { requests, create, otherSecret } = await start()
     const approval: JsonObject = { type: 'mcp_approval_response', approval_request_id: 'mcpr_a', approve: true }
 
-    const answered = await create([QUESTION, OUTPUT[3] ?? {}, approval], { secret: otherSecret })
+    const responded = await create([QUESTION, OUTPUT[3] ?? {}, approval], { secret: otherSecret })
 
-    expect(answered.status).toBe(200)
+    expect(responded.status).toBe(200)
     expect(inputOf(requests[1])).toEqual([
       QUESTION,
       { ...OUTPUT[3], id: 'mcpr_input1' },

@@ -45,12 +45,12 @@ const frames = [...events.map((event) => `data: ${JSON.stringify(event)}\n\n`), 
 let gateway: Gateway
 let secret: string
 
-async function start(contextWindowTokens: number, answer: () => Response | Promise<Response>): Promise<void> {
+async function start(contextWindowTokens: number, response: () => Response | Promise<Response>): Promise<void> {
   const model = { id: 'large', price: { input: 1, output: 2 }, contextWindowTokens, maxOutputTokens: 100 }
   gateway = createGateway({
     providers: [openaiCompatible({ name: 'mock', baseUrl: 'http://upstream/v1', models: [model] })],
     store: memoryStore(),
-    runtime: { fetch: async () => answer(), random: () => 0 },
+    runtime: { fetch: async () => response(), random: () => 0 },
     log: () => {},
   })
   const limits = { budget_limit_cents: 1_000_000, rate_limit_tokens: 1_000_000_000 }
@@ -104,8 +104,8 @@ it.each([
   ['gets a broken answer', LARGE, invalidResponse, off, {}, 502],
 ] as const)(
   'estimates a prompt of 443k tokens in turns when it %s',
-  async (_, window, answer, headers, more, status) => {
-    await start(window, answer)
+  async (_, window, response, headers, more, status) => {
+    await start(window, response)
     expect(await send(headers, more)).toBe(status)
     expect(estimation.all).toBeGreaterThanOrEqual(CHARACTERS)
     expect(estimation.maxInTurn).toBeLessThanOrEqual(MAX_IN_TURN)

@@ -66,7 +66,7 @@ function countByStatus(replies: readonly ClientReply[]): Readonly<Record<number,
   return counts
 }
 
-/** An answer with this usage in the format of the upstream. */
+/** A response with this usage in the format of the upstream. */
 function replyWithUsage(request: UpstreamRequest, input: number, output: number): Reply {
   return {
     text: 'word '.repeat(output),

@@ -21,7 +21,7 @@ function createVendors(): Vendors {
   const calls: string[] = []
   const bytes = new Uint8Array(MIB).fill(0x20)
   let sentMib = 0
-  const answer: typeof fetch = async (input) => {
+  const response: typeof fetch = async (input) => {
     calls.push(new URL(input instanceof Request ? input.url : input).host)
     let left = ENOUGH_MIB
     const pull = (controller: ReadableStreamDefaultController<Uint8Array>): void => {
@@ -32,7 +32,7 @@ function createVendors(): Vendors {
     }
     return new Response(new ReadableStream({ pull }), { headers: { 'content-type': 'application/json' } })
   }
-  return { fetch: answer, calls, sentMib: () => sentMib }
+  return { fetch: response, calls, sentMib: () => sentMib }
 }
 
 const messages = [{ role: 'user', content: 'Hello?' }]

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { StreamChunk, AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
+import type { StreamChunk, ResponseSource, SourceReceiver } from '../../src/core/completion.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'
@@ -88,7 +88,7 @@ it('aborts a stream that arrives after its caller has disconnected', async () =>
     stream: async () => {
       called.open()
       await arrived.opened
-      return { answer: chunks, ignored: [] }
+      return { response: chunks, ignored: [] }
     },
   })
   const caller = new AbortController()
@@ -104,7 +104,7 @@ it('aborts a stream that arrives after its caller has disconnected', async () =>
 describe('a stream that throws when it is aborted', () => {
   const hello: StreamChunk = {
     parts: [
-      { type: 'answer-start', id: 'a', model: 'model' },
+      { type: 'response-start', id: 'a', model: 'model' },
       { type: 'text-start' },
       { type: 'text-delta', text: 'Hello.' },
     ],
@@ -126,7 +126,7 @@ describe('a stream that throws when it is aborted', () => {
       }),
     }
   }
-  const source = (): AnswerSource => ({
+  const source = (): ResponseSource => ({
     read: (receiver: SourceReceiver) => receiver.onChunk(hello),
     pause: () => {},
     resume: () => {},
@@ -137,8 +137,8 @@ describe('a stream that throws when it is aborted', () => {
   it.each([
     ['an iterable of steps', steps],
     ['a source', source],
-  ])('as %s is settled when its caller disconnects', async (_, answer) => {
-    const setup = await startWith({ stream: async () => ({ answer: answer(), ignored: [] }) })
+  ])('as %s is settled when its caller disconnects', async (_, create) => {
+    const setup = await startWith({ stream: async () => ({ response: create(), ignored: [] }) })
     const response = await post(setup, CHAT, { body: CALLS[1][2] })
     const reader = getReader(response)
     await reader.read()
@@ -163,7 +163,7 @@ describe.each([
       onBytes(new Uint8Array([32]))
       called.open()
     }
-    const source: AnswerSource = { read, pause() {}, resume() {}, complete() {}, abort() {} }
+    const source: ResponseSource = { read, pause() {}, resume() {}, complete() {}, abort() {} }
     return { passThrough: async () => ({ status: 200, header: () => 'application/json', source }) }
   }
 

@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import {
-  answerText,
+  responseText,
   sendRequest,
   FORMAT_PAIRS,
   CHAT,
@@ -35,9 +35,9 @@ async function expectBroken(
 ): Promise<void> {
   for (const { path, body } of ENDPOINTS) {
     const stage = await startOne(reply, options)
-    const answer = await sendRequest(stage, { ...body, ...more }, { path })
-    expectErrorResponse(answer, BROKEN)
-    expect(answer.text).not.toContain(new URL(stage.upstream.url).host)
+    const response = await sendRequest(stage, { ...body, ...more }, { path })
+    expectErrorResponse(response, BROKEN)
+    expect(response.text).not.toContain(new URL(stage.upstream.url).host)
     expect(stage.upstream.requests.length).toBeLessThanOrEqual(3)
     await stages.pop()?.close()
   }
@@ -229,7 +229,7 @@ describe('an answer of the upstream', () => {
     const stage = await startOne(
       {
         kind: 'by-hand',
-        answer: async (response) => {
+        response: async (response) => {
           response.writeHead(200, { 'content-type': 'application/json' })
           const piece = Buffer.alloc(1_000_000, 0x20)
           while (written < 200 && !response.destroyed) {
@@ -254,7 +254,7 @@ describe('an answer of the upstream', () => {
     const stage = await startOne({ kind: 'body', body: name === 'chat' ? chat : message })
     const reply = await sendRequest(stage, body, { path })
 
-    expect(answerText(reply)).toBe('Hi')
+    expect(responseText(reply)).toBe('Hi')
     expect(reply.headers['x-svc-original-tokens']).toBe('5')
     expect({}).not.toHaveProperty('polluted')
   })
@@ -316,7 +316,7 @@ describe('a slow upstream', () => {
     const stage = await startOne(
       {
         kind: 'by-hand',
-        answer: (response) => {
+        response: (response) => {
           response.writeHead(200, { 'content-type': 'application/json' })
           response.write('{"id":')
         },
@@ -332,7 +332,7 @@ describe('a slow upstream', () => {
     const stage = await startOne(
       {
         kind: 'by-hand',
-        answer: (response) => {
+        response: (response) => {
           response.writeHead(200, { 'content-type': 'application/json' })
           const timer = setInterval(() => response.write(' '), 5)
           response.once('close', () => clearInterval(timer))

@@ -157,7 +157,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('a stream on the $name', (endpoint) => 
         return events([...before, ...words.slice(0, 2), ...(rest(request) as Iterable<string>)])
       return {
         kind: 'by-hand',
-        answer: (response, socket) => {
+        response: (response, socket) => {
           response.writeHead(200, { 'content-type': 'text/event-stream' })
           response.write([...before, ...words.slice(0, 2)].join(''), () => socket.write('zz\r\nnonsense\r\n'))
         },

@@ -75,7 +75,7 @@ function openUnread(stage: Stage): Promise<void> {
   })
 }
 
-/** Sends requests of each tenant to both endpoints, for whole answers and for streams. */
+/** Sends requests of each tenant to both endpoints, for whole responses and for streams. */
 async function sendAsTenants({ stage, tenants }: TenantSetup): Promise<readonly Reply[]> {
   const replies = tenants.map(async (secret) => {
     const own: Reply[] = []

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
 import { sendRequest } from '../support/send-request.ts'

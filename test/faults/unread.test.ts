@@ -73,10 +73,10 @@ describe('the body of gateway.fetch', () => {
   })
 
   it('of a detached request whose caller disconnected before its headers buffers no events', async () => {
-    const answered = gate()
+    const responded = gate()
     stage = await startStage({
       reply: async () => {
-        await answered.opened
+        await responded.opened
         return 'Hello.'
       },
     })
@@ -85,7 +85,7 @@ describe('the body of gateway.fetch', () => {
     const response = post(stage, CHAT.path, { body: STREAM, headers, signal: caller.signal })
     await stage.upstream.waitForRequest(1)
     caller.abort(new Error('left'))
-    answered.open()
+    responded.open()
     await expect(getReader(await response).read()).rejects.toThrow('left')
   })
 })

@@ -1,7 +1,7 @@
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
-import { type SseEvent, type StreamChunk, Collector, toStreamChunks } from '../../src/core/answer.ts'
+import { type SseEvent, type StreamChunk, Collector, toStreamChunks } from '../../src/core/completion.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
@@ -293,7 +293,7 @@ describe('a whole answer', () => {
   const context = { prompt: chatPrompt(), createdSeconds: 1_700_000_000 }
 
   it('of a message upstream is a completion to the official chat client', async () => {
-    const answer = messagesUpstream.readCompletion({
+    const response = messagesUpstream.readCompletion({
       id: 'msg_1',
       type: 'message',
       role: 'assistant',
@@ -306,7 +306,7 @@ describe('a whole answer', () => {
       stop_reason: 'tool_use',
       usage: { input_tokens: 5, cache_read_input_tokens: 3, cache_creation_input_tokens: 2, output_tokens: 7 },
     })
-    const text = chatClient.writeCompletion(answer, metrics, context)
+    const text = chatClient.writeCompletion(response, metrics, context)
     const completion = await openai(text).chat.completions.create(askChat)
     expect(completion.choices[0]).toMatchObject({
       message: {
@@ -325,7 +325,7 @@ describe('a whole answer', () => {
   })
 
   it('of a chat upstream is parsed as a message by the official message client', async () => {
-    const answer = chatUpstream.readCompletion({
+    const response = chatUpstream.readCompletion({
       id: 'chatcmpl-1',
       model: 'gpt',
       choices: [
@@ -340,7 +340,7 @@ describe('a whole answer', () => {
       ],
       usage: { prompt_tokens: 10, completion_tokens: 7, prompt_tokens_details: { cached_tokens: 4 } },
     })
-    const text = messagesClient.writeCompletion(answer, metrics, { prompt: messagePrompt(), createdSeconds: 1 })
+    const text = messagesClient.writeCompletion(response, metrics, { prompt: messagePrompt(), createdSeconds: 1 })
     const message = await anthropic(text).messages.create(askMessages)
     expect(message).toMatchObject({
       type: 'message',

@@ -116,7 +116,7 @@ describe('numbers in a tool_use of a request in the messages format', () => {
   })
 })
 
-const ANSWERS: readonly (readonly [UpstreamFormat, string])[] = [
+const RESPONSES: readonly (readonly [UpstreamFormat, string])[] = [
   [
     messagesUpstream,
     `{"type":"message","id":"m","content":[{"type":"text","text":"1.0"},{"type":"tool_use","id":"c","name":"f", "input" : ${NUMBERS} }],"stop_reason":"tool_use"}`,
@@ -169,7 +169,7 @@ describe.each(CLIENTS.map((client) => [client.dialect, client] as const))(
   (_, client) => {
     const context = { prompt: client === responsesClient ? responses : chat, createdSeconds: 1 }
 
-    it.each(ANSWERS)('are returned as the vendor wrote them: $dialect', (upstream, text) => {
+    it.each(RESPONSES)('are returned as the vendor wrote them: $dialect', (upstream, text) => {
       const completion = upstream.readCompletion(JSON.parse(text) as JsonObject, text)
       const written = client.writeCompletion(completion, () => ({}), context)
 

@@ -42,7 +42,7 @@ const usageMetadata = {
   totalTokenCount: 115,
 }
 
-const answer = (parts: readonly object[], finishReason = 'STOP'): object => ({
+const response = (parts: readonly object[], finishReason = 'STOP'): object => ({
   candidates: [{ content: { role: 'model', parts }, finishReason, index: 0 }],
   usageMetadata,
   modelVersion: 'gemini-3-flash-preview',
@@ -53,7 +53,7 @@ const MODEL = 'gemini/gemini-3-flash-preview'
 
 describe('requests to a Gemini model', () => {
   it('keeps the title of a text document', async () => {
-    upstream.reply = () => ({ kind: 'json', value: answer([{ text: 'Yes.' }]) })
+    upstream.reply = () => ({ kind: 'json', value: response([{ text: 'Yes.' }]) })
     await anthropic.messages.create({
       model: MODEL,
       max_tokens: 50,
@@ -74,7 +74,7 @@ describe('requests to a Gemini model', () => {
   })
 
   it('writes system text, images, tools, results, the schema and the settings in its format', async () => {
-    upstream.reply = () => ({ kind: 'json', value: answer([{ text: '{"a":1}' }]) })
+    upstream.reply = () => ({ kind: 'json', value: response([{ text: '{"a":1}' }]) })
     const schema = { type: 'object', properties: { a: { type: 'number' } } }
 
     await openai.chat.completions.create({
@@ -165,7 +165,7 @@ describe('answers of a Gemini model', () => {
   ]
 
   it('reads text, reasoning, tool calls and the usage with cached and reasoning tokens', async () => {
-    upstream.reply = () => ({ kind: 'json', value: answer(parts) })
+    upstream.reply = () => ({ kind: 'json', value: response(parts) })
 
     const { choices, usage } = await openai.chat.completions.create({
       model: MODEL,
@@ -185,9 +185,9 @@ describe('answers of a Gemini model', () => {
 
   it('reads a stream to the end without a last event', async () => {
     const frames = [
-      { ...answer([parts[0] ?? {}], ''), candidates: [{ content: { parts: [parts[0]] } }] },
+      { ...response([parts[0] ?? {}], ''), candidates: [{ content: { parts: [parts[0]] } }] },
       { candidates: [{ content: { parts: [parts[1]] } }], usageMetadata },
-      answer([parts[2] ?? {}]),
+      response([parts[2] ?? {}]),
     ]
     upstream.reply = () => ({ kind: 'events', items: frames.map((frame) => ({ data: JSON.stringify(frame) })) })
 
@@ -221,7 +221,7 @@ describe('answers of a Gemini model', () => {
 
   const ask = { model: MODEL, messages: [{ role: 'user' as const, content: 'Hello?' }] }
 
-  /** Returns the end of an answer as the three formats write it, not streamed and streamed. */
+  /** Returns the end of a response as the three formats write it, not streamed and streamed. */
   async function endsOf(value: object): Promise<readonly unknown[]> {
     upstream.reply = ({ path }) =>
       path.includes('streamGenerateContent')
@@ -263,7 +263,7 @@ describe('answers of a Gemini model', () => {
     'IMAGE_PROHIBITED_CONTENT',
     'IMAGE_RECITATION',
   ])('reads %s as a refusal in each format', async (reason) => {
-    expect(await endsOf(answer([{ text: 'A' }], reason))).toEqual(FILTERED)
+    expect(await endsOf(response([{ text: 'A' }], reason))).toEqual(FILTERED)
   })
 
   it.each([
@@ -282,7 +282,7 @@ describe('answers of a Gemini model', () => {
   it.each(['BLOCK_REASON_UNSPECIFIED', 'BLOCKED_REASON_UNSPECIFIED'])(
     'does not read %s as blocked',
     async (blockReason) => {
-      expect(await endsOf({ ...answer([{ text: 'A' }]), promptFeedback: { blockReason } })).toEqual([
+      expect(await endsOf({ ...response([{ text: 'A' }]), promptFeedback: { blockReason } })).toEqual([
         ['stop', 'stop'],
         ['end_turn', 'end_turn'],
         ['completed', 'completed'],
@@ -293,7 +293,7 @@ describe('answers of a Gemini model', () => {
   it.each(['MAX_TOKENS', 'OTHER', 'IMAGE_OTHER', 'NO_IMAGE', 'TOO_MANY_TOOL_CALLS', 'A_LATER_REASON'])(
     'reads %s as an incomplete answer in each format',
     async (reason) => {
-      expect(await endsOf(answer([{ text: 'A' }], reason))).toEqual([
+      expect(await endsOf(response([{ text: 'A' }], reason))).toEqual([
         ['length', 'length'],
         ['max_tokens', 'max_tokens'],
         ['max_output_tokens', 'max_output_tokens'],
@@ -304,7 +304,7 @@ describe('answers of a Gemini model', () => {
   it.each(['MALFORMED_FUNCTION_CALL', 'UNEXPECTED_TOOL_CALL', 'MALFORMED_RESPONSE', 'MISSING_THOUGHT_SIGNATURE'])(
     'reports %s as a failure of the model',
     async (reason) => {
-      upstream.reply = () => ({ kind: 'json', value: answer([], reason) })
+      upstream.reply = () => ({ kind: 'json', value: response([], reason) })
 
       await expect(openai.chat.completions.create(ask)).rejects.toMatchObject({ status: 502 })
     },
@@ -344,7 +344,7 @@ describe('answers of a Gemini model', () => {
 
 describe('images of a Gemini model', () => {
   const IMAGE = { inlineData: { mimeType: 'image/png', data: 'aW1hZ2U=' } }
-  const drawn = answer([{ text: 'Here:' }, IMAGE, { text: 'Done.' }, { inlineData: { data: 'x' }, thought: true }])
+  const drawn = response([{ text: 'Here:' }, IMAGE, { text: 'Done.' }, { inlineData: { data: 'x' }, thought: true }])
   const url = 'data:image/png;base64,aW1hZ2U='
   const ask = { model: MODEL, messages: [{ role: 'user' as const, content: 'Draw.' }] }
 
@@ -413,7 +413,7 @@ describe('files of a Gemini model that are not images', () => {
   const VIDEO = { inlineData: { mimeType: 'video/mp4', data: 'ZmlsbQ==' } }
   const LINK = { fileData: { mimeType: 'audio/wav', fileUri: 'https://example.com/a.wav' } }
   const PICTURE = { fileData: { mimeType: 'image/png', fileUri: 'https://example.com/a.png' } }
-  const spoken = answer([{ text: 'Listen:' }, AUDIO, VIDEO, LINK, PICTURE, { text: 'Done.' }])
+  const spoken = response([{ text: 'Listen:' }, AUDIO, VIDEO, LINK, PICTURE, { text: 'Done.' }])
 
   beforeEach(() => {
     upstream.reply = ({ path }) =>

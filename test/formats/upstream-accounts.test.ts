@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { answerFailure, readFailure } from '../../src/formats/read-failure.ts'
+import { responseFailure, readFailure } from '../../src/formats/read-failure.ts'
 import { redactDetails, redactText } from '../../src/formats/redact-text.ts'
 
 describe("names and numbers of the operator's cloud account", () => {
@@ -70,7 +70,7 @@ describe("names and numbers of the operator's cloud account", () => {
   ])('are removed from an error of %s', (_vendor, message, safe) => {
     const { kind, message: received } = readFailure(400, { error: { message } })
     expect([kind, received]).toEqual(['upstream-rejected', safe])
-    expect(answerFailure({ error: { message, code: 400 } }).message).toBe(safe)
+    expect(responseFailure({ error: { message, code: 400 } }).message).toBe(safe)
   })
 
   it('are removed from details', () => {

@@ -62,7 +62,7 @@ export function createTestGovernance(
 const input: AdminInput = createAdminInput('both')
 export const { parseNewKey, parseKeyChange } = input
 
-/** Returns a quote with one price for prompt and answer, in nano-dollars per token. */
+/** Returns a quote with one price for prompt and response, in nano-dollars per token. */
 export function quote(promptTokens: number, outputTokens: number, price: number = 0): Quote {
   return { promptTokens, outputTokens, cost: (output) => toNanoUsd((promptTokens + output) * price) }
 }

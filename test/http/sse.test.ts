@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { createSseParser, writeSseComment, writeSseEvent } from '../../src/http/sse.ts'
 import { fc } from '../support/properties.ts'

@@ -279,7 +279,7 @@ describe.each([
     upstream.reply = ({ path }) => (path === '/' ? { kind: 'events', items: pour() } : 'Another request.')
     const pieces = (await get()).body[Symbol.asyncIterator]()
     let size = (await pieces.next()).value.byteLength
-    // The kernel buffers far less than the 25 MiB of the answer. Other requests show that the event loop is not blocked.
+    // The kernel buffers far less than the 25 MiB of the response. Other requests show that the event loop is not blocked.
     await sendOtherRequests()
     expect(written).toBeLessThan(400)
     for (let next = await pieces.next(); next.done !== true; next = await pieces.next()) size += next.value.byteLength
@@ -358,9 +358,9 @@ describe('the transport over fetch', () => {
         cancelled += 1
       },
     })
-    let answer: (response: Response) => void = () => {}
+    let response: (response: Response) => void = () => {}
     const late = new Promise<Response>((resolve) => {
-      answer = resolve
+      response = resolve
     })
     transport = fetchTransport((url) => (url.endsWith('/late') ? late : Promise.resolve(new Response(body))))
     const deaf = start('/late')
@@ -368,7 +368,7 @@ describe('the transport over fetch', () => {
     await (await read.response).body.next()
     deaf.call.abort()
     read.call.abort()
-    answer(new Response(new ReadableStream({ cancel: () => void (cancelled += 1) })))
+    response(new Response(new ReadableStream({ cancel: () => void (cancelled += 1) })))
     await sendOtherRequests()
     expect([deaf.events, read.events, cancelled]).toEqual([[], ['head', 'data'], 2])
   })

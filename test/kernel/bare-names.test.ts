@@ -42,13 +42,13 @@ async function start(
 }
 
 async function statusFor(stage: Stage, model: string): Promise<{ status: number; message: string }> {
-  const answered = await fetch(`${stage.url}/v1/chat/completions`, {
+  const responded = await fetch(`${stage.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model, messages: [{ role: 'user', content: 'Hi' }] }),
   })
-  const body = (await answered.json()) as { error?: { message: string } }
-  return { status: answered.status, message: body.error?.message ?? '' }
+  const body = (await responded.json()) as { error?: { message: string } }
+  return { status: responded.status, message: body.error?.message ?? '' }
 }
 
 describe('a model name without a provider', () => {

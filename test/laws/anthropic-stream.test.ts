@@ -6,7 +6,7 @@ import {
   type StreamChunk,
   Collector,
   toStreamChunks,
-} from '../../src/core/answer.ts'
+} from '../../src/core/completion.ts'
 import { NO_USAGE } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
@@ -99,12 +99,12 @@ const interleaved = fc
 describe('streams of the message format', () => {
   it('reads the parts, usage and finish of every written answer', () => {
     fc.assert(
-      fc.property(completion, (answer) => {
-        const events = writeChunks(toStreamChunks(answer))
+      fc.property(completion, (response) => {
+        const events = writeChunks(toStreamChunks(response))
         checkOrder(events)
         // The input of an opaque block is unmapped text, too.
         const { unmappedText: _, ...read } = collect(readEvents(events))
-        expect(read).toEqual(answer)
+        expect(read).toEqual(response)
       }),
       { numRuns: cases(300) },
     )
@@ -112,10 +112,10 @@ describe('streams of the message format', () => {
 
   it('reads the same answer from a whole body', () => {
     fc.assert(
-      fc.property(completion, (answer) => {
-        const body = JSON.parse(messagesClient.writeCompletion(answer, metrics, context)) as JsonObject
+      fc.property(completion, (response) => {
+        const body = JSON.parse(messagesClient.writeCompletion(response, metrics, context)) as JsonObject
         const read = messagesUpstream.readCompletion(body)
-        expect(collect(toStreamChunks(read))).toEqual(answer)
+        expect(collect(toStreamChunks(read))).toEqual(response)
       }),
       { numRuns: cases(300) },
     )
@@ -126,7 +126,7 @@ describe('streams of the message format', () => {
       fc.property(interleaved, ({ inputs, pieces, order }) => {
         const left = pieces.map((list) => [...list])
         const started = new Set<number>()
-        const events: StreamPart[] = [{ type: 'answer-start', id: 'msg_1', model: 'm' }]
+        const events: StreamPart[] = [{ type: 'response-start', id: 'msg_1', model: 'm' }]
         for (const index of order) {
           if (!started.has(index)) events.push({ type: 'tool-call-start', index, id: `c${index}`, name: 'n' })
           started.add(index)
@@ -157,8 +157,8 @@ describe('streams of the message format', () => {
       }),
     ) as fc.Arbitrary<JsonObject>
     fc.assert(
-      fc.property(completion, fc.array(fc.tuple(fc.nat(), noise)), fc.nat(2), (answer, additions, spaces) => {
-        const frames = writeChunks(toStreamChunks(answer)).map((one) => ({
+      fc.property(completion, fc.array(fc.tuple(fc.nat(), noise)), fc.nat(2), (response, additions, spaces) => {
+        const frames = writeChunks(toStreamChunks(response)).map((one) => ({
           ...one,
           data: JSON.stringify(JSON.parse(one.data), null, spaces),
         }))

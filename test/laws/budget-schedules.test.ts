@@ -5,7 +5,7 @@ import { CHAT, MESSAGE } from '../support/send-request.ts'
 import { limitCheckingStore } from '../support/limit-checking-store.ts'
 import { cases, fc } from '../support/properties.ts'
 import { buildEvents, formatEvent } from '../support/upstream.ts'
-import { buildBody } from '../support/upstream-answers.ts'
+import { buildBody } from '../support/upstream-responses.ts'
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const CENT = 10_000_000
@@ -19,7 +19,7 @@ const request = fc.record({
   model: fc.constantFrom(CHAT.model, MESSAGE.model),
   stream: fc.boolean(),
   maxTokens: fc.constantFrom(1, 20, 500, 1_000, 1_000),
-  /** Share of the allowed output that the answer uses. */
+  /** Share of the allowed output that the response uses. */
   share: fc.constantFrom(0, 0.3, 1, 1, 1),
   ending: fc.constantFrom('whole', 'whole', 'whole', 'refused', 'cut', 'left'),
 })
@@ -35,7 +35,7 @@ interface Play {
   readonly reported: Map<number, number>
 }
 
-/** An upstream that sends each answer, and each piece of a stream, when the schedule says so. */
+/** An upstream that sends each response, and each piece of a stream, when the schedule says so. */
 function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
   return async (url, init) => {
     const text = typeof init?.body === 'string' ? init.body : new TextDecoder().decode(init?.body as Uint8Array)
@@ -54,9 +54,9 @@ function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
         ? { prompt_tokens: PROMPT, completion_tokens: output, total_tokens: PROMPT + output }
         : { input_tokens: PROMPT, output_tokens: output }
     const asked = { index, text, body, dialect } as const
-    const answer = { text: output === 0 ? '' : 'Some words.', usage }
-    if (!stream) return Response.json(buildBody(asked, answer))
-    const frames = buildEvents(asked, answer).map(formatEvent)
+    const response = { text: output === 0 ? '' : 'Some words.', usage }
+    if (!stream) return Response.json(buildBody(asked, response))
+    const frames = buildEvents(asked, response).map(formatEvent)
     // The cut precedes the finish reason, the usage and the last event of the chat format, or the usage of the other
     // format.
     const sent = ending === 'cut' ? frames.slice(0, dialect === 'chat' ? -3 : -2) : frames

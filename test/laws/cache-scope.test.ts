@@ -49,7 +49,7 @@ function promptOf({ context: { system, settings, history }, text, stream }: Requ
   return chat({ messages: [...first, ...turns, { role: 'user', content: text }], stream, ...settings })
 }
 
-/** Names the context of a request in its answer. An id of the caller's user does not change the answer. */
+/** Names the context of a request in its response. An id of the caller's user does not change the response. */
 function nameOf(context: Request['context']): string {
   return JSON.stringify(context, (name, value: unknown) => (name === 'user' ? undefined : value))
 }
@@ -63,10 +63,10 @@ describe('the law of scopes', () => {
         for (const asked of requests) {
           const prompt = promptOf(asked)
           const { keyId, modelName } = asked.context
-          const answer = await recall(prompt, { keyId, modelName })
-          if (answer === undefined) await teach(prompt, nameOf(asked.context), { keyId, modelName })
-          else expect(answer).toBe(nameOf(asked.context))
-          hits += answer === undefined ? 0 : 1
+          const response = await recall(prompt, { keyId, modelName })
+          if (response === undefined) await teach(prompt, nameOf(asked.context), { keyId, modelName })
+          else expect(response).toBe(nameOf(asked.context))
+          hits += response === undefined ? 0 : 1
         }
       }),
       { numRuns: cases(150) },

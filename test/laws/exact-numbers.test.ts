@@ -103,8 +103,8 @@ function contextOf(name: Name) {
   return { prompt: FORMATS[name].client.readPrompt({ model: 'a/b', ...body }), createdSeconds: 1 }
 }
 
-/** Returns the members of a vendor's answer. */
-function answerOf(name: Name, raw: string): readonly (readonly [string, string])[] {
+/** Returns the members of a vendor's response. */
+function responseOf(name: Name, raw: string): readonly (readonly [string, string])[] {
   if (name === 'chat') {
     const choice = `{"index":0,"message":{"role":"assistant","content":"Yes"},"logprobs":${raw},"finish_reason":"stop"}`
     return [
@@ -139,8 +139,8 @@ describe('law: a response of a vendor of its own format', () => {
         const { client, upstream } = FORMATS[name]
         const usage = (total: string): readonly [string, string][] =>
           name === 'messages' ? [['usage', `{"input_tokens":1,"output_tokens":2,"zz":${raw}${total}}`]] : []
-        const text = writeObject([...usage(''), ...answerOf(name, raw)], gap)
-        const expected = writeObject([...usage(',"total_tokens":3'), ...answerOf(name, raw)], gap)
+        const text = writeObject([...usage(''), ...responseOf(name, raw)], gap)
+        const expected = writeObject([...usage(',"total_tokens":3'), ...responseOf(name, raw)], gap)
 
         const completion = upstream.readCompletion(JSON.parse(text) as JsonObject, text)
         const written = client.writeCompletion(completion, writeMetrics, contextOf(name))
@@ -153,7 +153,7 @@ describe('law: a response of a vendor of its own format', () => {
 
   it.each(['messages', 'responses'] as const)('keeps every member under a new id: %s', (name) => {
     const { client, upstream } = FORMATS[name]
-    const text = writeObject(answerOf(name, '{"n":12345678901234567890}'), '')
+    const text = writeObject(responseOf(name, '{"n":12345678901234567890}'), '')
     const completion = upstream.readCompletion(JSON.parse(text) as JsonObject, text)
 
     const written = client.writeCompletion({ ...completion, id: 'new_1' }, writeMetrics, contextOf(name))

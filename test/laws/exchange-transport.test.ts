@@ -7,7 +7,7 @@ import { CHAT_FORMAT, MESSAGES_FORMAT } from '../../src/providers/http-provider.
 import { cases, fc } from '../support/properties.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
-import { buildEvents, buildBody } from '../support/upstream-answers.ts'
+import { buildEvents, buildBody } from '../support/upstream-responses.ts'
 import { formatEvent } from '../support/upstream.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 

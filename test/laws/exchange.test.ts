@@ -1,13 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import type { AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
+import type { ResponseSource, SourceReceiver } from '../../src/core/completion.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import { createGateway } from '../../src/index.ts'
 import { cases, fc } from '../support/properties.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
-import { buildEvents } from '../support/upstream-answers.ts'
+import { buildEvents } from '../support/upstream-responses.ts'
 import { formatEvent } from '../support/upstream.ts'
 import { recordingStore } from '../support/recording-store.ts'
 import { chatFormat } from '../support/two-way-formats.ts'
@@ -19,7 +19,7 @@ const PIECES = buildEvents(
 ).map((event) => new TextEncoder().encode(formatEvent(event)))
 
 /** An upstream whose events the test sends. Like a transport, it emits nothing after its end. */
-class ScriptedSource implements AnswerSource {
+class ScriptedSource implements ResponseSource {
   readonly format = chatFormat
   isPaused = false
   isOver = false
@@ -106,7 +106,7 @@ async function play(storeTurns: number): Promise<Played> {
     complete: () => Promise.reject(new Error('only streams')),
     stream: async ({ onAccepted }) => {
       onAccepted?.()
-      return { answer: source, ignored: [] }
+      return { response: source, ignored: [] }
     },
   }
   const gateway = createGateway({ providers: [provider], store: slow, cache: false, runtime: { random: () => 0 } })
@@ -120,7 +120,7 @@ async function play(storeTurns: number): Promise<Played> {
       case 'end':
         return source.end()
       case 'cut':
-        return source.fail(new GatewayError('upstream', 'The provider "script" did not complete its answer.'))
+        return source.fail(new GatewayError('upstream', 'The provider "script" did not complete its response.'))
       case 'timeout':
         return source.fail(new GatewayError('upstream-timeout', 'The provider "script" sent no more data.'))
       case 'leave':

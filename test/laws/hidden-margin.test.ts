@@ -144,7 +144,7 @@ function bodyOf({ path, model, text, stream }: { path: string; model: string; te
 
 describe('with headers: { margin: false }', () => {
   it('no response to a virtual key contains a margin, a theoretical or actual cost, or a saving', async () => {
-    const answered = new Set<string>()
+    const responded = new Set<string>()
     const run = async (
       request: typeof modelRequest extends fc.Arbitrary<infer Value> ? Value : never,
     ): Promise<void> => {
@@ -157,30 +157,30 @@ describe('with headers: { margin: false }', () => {
       const response = await post(stage, request.path, { body, headers })
       const text = await expectHidden(response)
       if (response.status !== 200) return
-      answered.add(`${request.path}${headers['x-svc-explain'] === 'true' ? ' explain' : ''}`)
-      if (response.headers.get('x-svc-cache') === 'HIT') answered.add('hit')
-      if (response.headers.has('idempotency-replayed')) answered.add('replayed')
+      responded.add(`${request.path}${headers['x-svc-explain'] === 'true' ? ' explain' : ''}`)
+      if (response.headers.get('x-svc-cache') === 'HIT') responded.add('hit')
+      if (response.headers.has('idempotency-replayed')) responded.add('replayed')
       if (response.headers.get('content-type')?.startsWith('text/event-stream') === true)
-        answered.add(`${request.path} stream`)
+        responded.add(`${request.path} stream`)
       const id = /"(msg_[\w-]+|resp_[\w-]+)"/.exec(text)?.[1]
       if (id?.startsWith('msg_') === true) {
         const replayed = await post(stage, `/v1/messages/${id}/streams`, { headers: { 'last-event-id': '0' } })
-        if (replayed.status === 200) answered.add('resumed')
+        if (replayed.status === 200) responded.add('resumed')
         await expectHidden(replayed)
       }
       if (id?.startsWith('resp_') === true) {
         const stored = await get(`/v1/responses/${id}`)
-        if (stored.status === 200) answered.add('stored')
+        if (stored.status === 200) responded.add('stored')
         await expectHidden(stored)
         await expectHidden(await get(`/v1/responses/${id}/input_items`))
       }
     }
     await fc.assert(fc.asyncProperty(modelRequest, run), { numRuns: 400, seed: 26 })
 
-    for (const name of ['hit', 'replayed', 'resumed', 'stored', ...PATHS]) expect(answered).toContain(name)
+    for (const name of ['hit', 'replayed', 'resumed', 'stored', ...PATHS]) expect(responded).toContain(name)
     for (const path of PATHS.slice(0, 3)) {
-      expect(answered).toContain(`${path} stream`)
-      expect(answered).toContain(`${path} explain`)
+      expect(responded).toContain(`${path} stream`)
+      expect(responded).toContain(`${path} explain`)
     }
   })
 

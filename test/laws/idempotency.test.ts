@@ -52,28 +52,28 @@ const send = (
     ...(signal !== undefined && { signal }),
   })
 
-/** Returns a response without the headers that differ between two responses with the same answer. */
+/** Returns a response without the headers that differ between two responses with the same response. */
 async function readReply(response: Response): Promise<unknown> {
   const own = ['x-request-id', 'request-id', 'idempotency-replayed', 'x-ratelimit-remaining', 'x-ratelimit-reset']
   const headers = [...response.headers].filter(([name]) => !own.includes(name))
   return { status: response.status, headers, body: await response.text() }
 }
 
-const ANSWER = { text: ['One', ' two', ' three.'] }
+const RESPONSE = { text: ['One', ' two', ' three.'] }
 
 describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (endpoint) => {
   it.each([false, true])(
     'returns the same answer byte for byte without an upstream call and a bill (stream: %s)',
     async (stream) => {
-      const stage = await watched(() => ANSWER)
+      const stage = await watched(() => RESPONSE)
       const first = await send(stage, endpoint, { stream })
       expect(first.headers.get('idempotency-replayed')).toBeNull()
-      const answer = await readReply(first)
+      const response = await readReply(first)
 
       for (const again of [await send(stage, endpoint, { stream }), await send(stage, endpoint, { stream })]) {
         expect(again.headers.get('idempotency-replayed')).toBe('true')
         expect(again.headers.get('x-svc-billed-amount')).toMatch(/^\$0\.\d{6}$/)
-        expect(await readReply(again)).toEqual(answer)
+        expect(await readReply(again)).toEqual(response)
       }
       expect(stage.upstream.requests).toHaveLength(1)
       await expectSettledOnce(stage, 1)
@@ -84,14 +84,14 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
     'calls the upstream once for twenty concurrent requests, which all receive the same answer (stream: %s)',
     async (stream) => {
       const opened = gate()
-      const stage = await watched(async () => (await opened.opened, ANSWER))
+      const stage = await watched(async () => (await opened.opened, RESPONSE))
       const asked = Array.from({ length: 20 }, () => send(stage, endpoint, { stream }))
       await stage.upstream.waitForRequest(1)
       opened.open()
-      const answers = await Promise.all((await Promise.all(asked)).map(readReply))
+      const responses = await Promise.all((await Promise.all(asked)).map(readReply))
 
-      expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1)
-      expect(JSON.stringify(answers[0])).toContain('200')
+      expect(new Set(responses.map((response) => JSON.stringify(response))).size).toBe(1)
+      expect(JSON.stringify(responses[0])).toContain('200')
       expect(stage.upstream.requests).toHaveLength(1)
       await expectSettledOnce(stage, 1)
       const audit = await stage.gateway.audit.read({ keyId: stage.keyId })
@@ -102,7 +102,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
 
   it('is rejected with a different body, during the first request and after it', async () => {
     const opened = gate()
-    const stage = await watched(async () => (await opened.opened, ANSWER))
+    const stage = await watched(async () => (await opened.opened, RESPONSE))
     const first = send(stage, endpoint)
     await stage.upstream.waitForRequest(1)
     const early = await send(stage, endpoint, { more: { max_tokens: 21 } })
@@ -120,7 +120,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
   })
 
   it('of another virtual key is independent', async () => {
-    const stage = await watched(() => ANSWER)
+    const stage = await watched(() => RESPONSE)
     await send(stage, endpoint)
     const other = await stage.gateway.keys.create({ name: 'other' })
     const response = await send({ ...stage, secret: other.value }, endpoint)
@@ -148,7 +148,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
     ['the upstream cut the connection', { kind: 'cut' }],
   ])('can be used again when %s', async (_, reply) => {
     let failing = true
-    const stage = await watched(() => (failing ? reply : ANSWER))
+    const stage = await watched(() => (failing ? reply : RESPONSE))
     const first = await send(stage, endpoint)
     failing = false
     const second = await send(stage, endpoint)
@@ -161,7 +161,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
   it('can be used again after a broken stream', async () => {
     let failing = true
     const stage = await watched((request) =>
-      failing ? { kind: 'events', items: [...buildEvents(request, ANSWER).slice(0, 5), CUT] } : ANSWER,
+      failing ? { kind: 'events', items: [...buildEvents(request, RESPONSE).slice(0, 5), CUT] } : RESPONSE,
     )
     const first = await (await send(stage, endpoint, { stream: true })).text()
     failing = false
@@ -180,10 +180,10 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
     await stage.upstream.waitForRequest(1)
     const calls = stage.upstream.requests.length
     opened.open()
-    const answers = await Promise.all((await Promise.all(asked)).map(readReply))
+    const responses = await Promise.all((await Promise.all(asked)).map(readReply))
 
     expect(calls).toBe(1)
-    expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1)
+    expect(new Set(responses.map((response) => JSON.stringify(response))).size).toBe(1)
     await expectSettledOnce(stage, 1)
   })
 
@@ -206,7 +206,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
   it('can be used again when all callers have disconnected', async () => {
     let hanging = true
     const stage = await watched((request) =>
-      hanging ? { kind: 'events', items: [...buildEvents(request, ANSWER).slice(0, 5), HANG] } : ANSWER,
+      hanging ? { kind: 'events', items: [...buildEvents(request, RESPONSE).slice(0, 5), HANG] } : RESPONSE,
     )
     const [first, second] = [
       await send(stage, endpoint, { stream: true }),
@@ -226,7 +226,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
   it('returns the answer of a detached request whose caller disconnected', async () => {
     for (const stream of [false, true]) {
       const opened = gate()
-      const stage = await watched(async () => (await opened.opened, ANSWER))
+      const stage = await watched(async () => (await opened.opened, RESPONSE))
       const leaver = new AbortController()
       const body = { ...endpoint.body, stream }
       const headers = { 'idempotency-key': 'first', 'x-svc-detach': 'true' }
@@ -246,7 +246,7 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
   })
 
   it.each(['', 'x'.repeat(256), 'käse'])('that is invalid is a 400: %s', async (key) => {
-    const stage = await watched(() => ANSWER)
+    const stage = await watched(() => RESPONSE)
     const response = await send(stage, endpoint, { key })
     expect(response.status).toBe(400)
     expect(stage.upstream.requests).toHaveLength(0)
@@ -255,14 +255,14 @@ describe.each(everyNth(3, FORMAT_PAIRS))('on the $name, an Idempotency-Key', (en
 })
 
 async function* halting(request: UpstreamRequest, opened: Promise<void>) {
-  const events = buildEvents(request, ANSWER)
+  const events = buildEvents(request, RESPONSE)
   yield* events.slice(0, 5)
   await opened
   yield* events.slice(5)
 }
 
 it('the same key on another path is a 409', async () => {
-  const stage = await watched(() => ANSWER)
+  const stage = await watched(() => RESPONSE)
   const [chat, , message] = FORMAT_PAIRS
   const body = { ...chat!.body, model: message!.body['model'] }
   const headers = { 'idempotency-key': 'first' }
@@ -286,9 +286,9 @@ describe('with any callers disconnecting', () => {
         fc.array(caller, { minLength: 2, maxLength: 8 }),
         async (endpoint, stream, callers) => {
           const stage = await watched((request) =>
-            stream ? { kind: 'events', items: buildEvents(request, ANSWER) } : ANSWER,
+            stream ? { kind: 'events', items: buildEvents(request, RESPONSE) } : RESPONSE,
           )
-          const answers = await Promise.all(
+          const responses = await Promise.all(
             callers.map(async ({ key, leaves, turns }) => {
               const leaver = new AbortController()
               const response = send(stage, endpoint, {
@@ -306,9 +306,9 @@ describe('with any callers disconnecting', () => {
             }),
           )
           for (const key of ['a', 'b']) {
-            const stayed = answers.filter((answer) => answer?.key === key)
-            expect(new Set(stayed.map((answer) => answer!.text)).size).toBeLessThanOrEqual(1)
-            expect(stayed.every((answer) => answer!.status === 200)).toBe(true)
+            const stayed = responses.filter((response) => response?.key === key)
+            expect(new Set(stayed.map((response) => response!.text)).size).toBeLessThanOrEqual(1)
+            expect(stayed.every((response) => response!.status === 200)).toBe(true)
           }
           await expectSettledOnce(stage)
           await stages.pop()?.close()

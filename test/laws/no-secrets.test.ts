@@ -12,11 +12,11 @@ afterEach(() => stage?.close())
 const UPSTREAM_KEY = 'sk-upstream-secret'
 const STORE_ADDRESS = 'redis://operator:store-password@10.1.2.3:6379'
 const PROMPT = 'The patient’s number is Q4711-0815.'
-const ANSWER = 'It is noted under 1508-1174.'
+const RESPONSE = 'It is noted under 1508-1174.'
 
 /** Replies of upstreams, with secrets wherever an upstream can place them. */
 const REPLIES: readonly Reply[] = [
-  { text: ANSWER },
+  { text: RESPONSE },
   {
     kind: 'failure',
     status: 400,
@@ -77,7 +77,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
     .flatMap((secret) => [secret, secret.slice(10), sha256(secret)])
     .concat(ADMIN_KEY, UPSTREAM_KEY, places)
   // The letter Q prevents an accidental match in a request id.
-  const words = [PROMPT, 'Q4711', ANSWER, '1508-1174']
+  const words = [PROMPT, 'Q4711', RESPONSE, '1508-1174']
 
   const errors: ClientReply[] = []
   const everywhere = async (): Promise<void> => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { Collector } from '../../src/core/answer.ts'
+import { Collector } from '../../src/core/completion.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
@@ -225,7 +225,7 @@ describe('law: junk', () => {
 
   it('from an upstream causes a GatewayError or is read', () => {
     const choice = fc.record({ index: junk, message: junk, delta: junk, finish_reason: junk }, { requiredKeys: [] })
-    const answer = fc.oneof(
+    const response = fc.oneof(
       fc.dictionary(fc.string(), junk),
       fc.record(
         { id: junk, model: junk, choices: fc.oneof(fc.array(choice), junk), usage: junk },
@@ -233,7 +233,7 @@ describe('law: junk', () => {
       ),
     )
     fc.assert(
-      fc.property(answer, fc.nat(700), (body, status) => {
+      fc.property(response, fc.nat(700), (body, status) => {
         const value = body as JsonObject
         expectOnlyGatewayErrors(() => void chatUpstream.readCompletion(value))
         expect(GatewayError.is(chatUpstream.readFailure(status, value))).toBe(true)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { Collector } from '../../src/core/answer.ts'
+import { Collector } from '../../src/core/completion.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
@@ -184,7 +184,7 @@ describe('law: junk', () => {
             const whole =
               responsesClient.turns?.resolveReferences(body, {
                 previousTurn: undefined,
-                referencedAnswers: new Map(),
+                referencedResponses: new Map(),
                 upstreamIds: new Set<string>(),
               }) ?? body
             expect(responsesClient.turns?.referencesIn(body).referencedTurnIds).toBeInstanceOf(Array)
@@ -199,7 +199,7 @@ describe('law: junk', () => {
   })
 
   it('from an upstream causes a GatewayError or is read', () => {
-    const answer = fc.oneof(
+    const response = fc.oneof(
       fc.dictionary(fc.string(), junk),
       fc.record(
         { id: junk, model: junk, status: junk, output: fc.oneof(fc.array(fc.oneof(item, junk)), junk), usage: junk },
@@ -220,7 +220,7 @@ describe('law: junk', () => {
           'error',
           'x_later',
         ),
-        response: fc.oneof(answer, junk),
+        response: fc.oneof(response, junk),
         item: fc.oneof(item, junk),
         part: fc.oneof(part, junk),
         output_index: junk,
@@ -229,7 +229,7 @@ describe('law: junk', () => {
       { requiredKeys: ['type'] },
     )
     fc.assert(
-      fc.property(answer, fc.array(event, { maxLength: 6 }), (value, events) => {
+      fc.property(response, fc.array(event, { maxLength: 6 }), (value, events) => {
         expectOnlyGatewayErrors(() => void responsesUpstream.readCompletion(value as JsonObject))
         expectOnlyGatewayErrors(() => {
           const collected = new Collector()

@@ -1,7 +1,13 @@
 import { Stream } from 'openai/core/streaming'
 import { ResponseStream } from 'openai/lib/responses/ResponseStream'
 import { describe, expect, it } from 'vitest'
-import { type StreamPart, type Completion, type SseEvent, Collector, toStreamChunks } from '../../src/core/answer.ts'
+import {
+  type StreamPart,
+  type Completion,
+  type SseEvent,
+  Collector,
+  toStreamChunks,
+} from '../../src/core/completion.ts'
 import { asArray, asObject, type JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
@@ -13,7 +19,7 @@ import { cases, fc } from '../support/properties.ts'
 const text = fc.string({ unit: 'grapheme', maxLength: 20 })
 const some = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
 
-/** Events of one answer in any order that the canonical form allows: deltas of calls may alternate. */
+/** Events of one response in any order that the canonical form allows: deltas of calls may alternate. */
 const block = fc.oneof(
   fc.record({ kind: fc.constant('text' as const), pieces: fc.array(text, { maxLength: 3 }) }),
   fc.record({
@@ -25,11 +31,11 @@ const block = fc.oneof(
   fc.record({ kind: fc.constant('call' as const), name: some, pieces: fc.array(text, { maxLength: 3 }) }),
 )
 const finish = fc.constantFrom('stop' as const, 'length' as const, 'filtered' as const)
-const answer = fc.tuple(fc.array(block, { maxLength: 5 }), finish, fc.nat(3))
+const response = fc.tuple(fc.array(block, { maxLength: 5 }), finish, fc.nat(3))
 
 function eventsOf([blocks, end, late]: Given): readonly StreamPart[] {
   let calls = 0
-  const parts: StreamPart[] = [{ type: 'answer-start', id: 'chatcmpl-1', model: 'm' }]
+  const parts: StreamPart[] = [{ type: 'response-start', id: 'chatcmpl-1', model: 'm' }]
   for (const one of blocks) {
     switch (one.kind) {
       case 'text':
@@ -51,7 +57,11 @@ function eventsOf([blocks, end, late]: Given): readonly StreamPart[] {
     }
   }
   if (calls > 0) parts.push({ type: 'tool-call-delta', index: late % calls, input: ' ' })
-  return [...parts, { type: 'usage', usage: { inputTokens: 3, outputTokens: 4 } }, { type: 'answer-end', finish: end }]
+  return [
+    ...parts,
+    { type: 'usage', usage: { inputTokens: 3, outputTokens: 4 } },
+    { type: 'response-end', finish: end },
+  ]
 }
 
 type Given = readonly [readonly Block[], 'stop' | 'length' | 'filtered', number]
@@ -83,7 +93,7 @@ function completionOf(parts: readonly StreamPart[]): Completion {
 describe('law: a stream in the responses format', () => {
   it('numbers its events, uses the type of the data as event name, and ends with the whole response', () => {
     fc.assert(
-      fc.property(answer, (given) => {
+      fc.property(response, (given) => {
         const events = writeEvents(eventsOf(given))
         const data = events.map(dataOf)
         expect(data.map((one) => one['sequence_number'])).toEqual(data.map((_one, index) => index))
@@ -96,7 +106,7 @@ describe('law: a stream in the responses format', () => {
 
   it('opens and closes every item, and the items equal the output', () => {
     fc.assert(
-      fc.property(answer, (given) => {
+      fc.property(response, (given) => {
         const data = writeEvents(eventsOf(given)).map(dataOf)
         const ofType = (type: string): readonly JsonObject[] => data.filter((one) => one['type'] === type)
         const added = ofType('response.output_item.added')
@@ -114,7 +124,7 @@ describe('law: a stream in the responses format', () => {
 
   it('is accepted by the official client, which returns the same response', async () => {
     await fc.assert(
-      fc.asyncProperty(answer, async (given) => {
+      fc.asyncProperty(response, async (given) => {
         const data = writeEvents(eventsOf(given)).map(dataOf)
         async function* events(): AsyncGenerator<JsonObject> {
           yield* data
@@ -131,7 +141,7 @@ describe('law: a stream in the responses format', () => {
 
   it('is read back as the written answer, with unchanged frames of its own format', () => {
     fc.assert(
-      fc.property(answer, (given) => {
+      fc.property(response, (given) => {
         const written = writeEvents(eventsOf(given))
         const read = responsesUpstream.createReader()
         const chunks = written.map(read)
@@ -153,7 +163,7 @@ describe('law: a stream in the responses format', () => {
 describe('law: a whole answer in the responses format', () => {
   it('is read back as the written answer', () => {
     fc.assert(
-      fc.property(answer, (given) => {
+      fc.property(response, (given) => {
         const completion = completionOf(eventsOf(given))
         const body = JSON.parse(responsesClient.writeCompletion(completion, metrics, context)) as JsonObject
         const read = responsesUpstream.readCompletion(body)
@@ -168,7 +178,7 @@ describe('law: a whole answer in the responses format', () => {
 
   it('can be the input of the next request', () => {
     fc.assert(
-      fc.property(answer, (given) => {
+      fc.property(response, (given) => {
         const completion = completionOf(eventsOf(given))
         const written = responsesClient.writeCompletion(completion, metrics, context)
         const kept = responsesClient.turns?.turnToStore({ ...context, requestBody: {} }, written)
@@ -182,7 +192,7 @@ describe('law: a whole answer in the responses format', () => {
         const whole =
           responsesClient.turns?.resolveReferences(body, {
             previousTurn: kept,
-            referencedAnswers: new Map(),
+            referencedResponses: new Map(),
             upstreamIds: new Set<string>(),
           }) ?? {}
         const [first, ...others] = responsesClient.readPrompt(whole).messages

@@ -2,10 +2,10 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { FORMAT_PAIRS, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { splitEvents, expectConsecutiveIds, messageIdOf, post, readStream } from '../support/read-stream.ts'
-import { CUT, buildEvents, gate, type Answer, type UpstreamRequest } from '../support/upstream.ts'
+import { CUT, buildEvents, gate, type ModelResponse, type UpstreamRequest } from '../support/upstream.ts'
 import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
-const ANSWERS: Readonly<Record<string, Answer>> = {
+const RESPONSES: Readonly<Record<string, ModelResponse>> = {
   text: { text: ['A gate', ' for', ' water.'] },
   tools: {
     text: 'Let me look.',
@@ -18,7 +18,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
 }
 
 const MESSAGE_ENDPOINTS = FORMAT_PAIRS.filter((endpoint) => endpoint.path === '/v1/messages')
-const CASES = MESSAGE_ENDPOINTS.flatMap((endpoint) => Object.keys(ANSWERS).map((kind) => ({ ...endpoint, kind })))
+const CASES = MESSAGE_ENDPOINTS.flatMap((endpoint) => Object.keys(RESPONSES).map((kind) => ({ ...endpoint, kind })))
 
 interface RecordedStage extends Stage {
   readonly store: RecordingStore
@@ -52,7 +52,7 @@ async function expectSettledOnce({ store }: RecordedStage): Promise<void> {
 }
 
 describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) => {
-  const reply = (): Answer => ANSWERS[kind]!
+  const reply = (): ModelResponse => RESPONSES[kind]!
 
   it('that has ended is the same from every event on, byte for byte', async () => {
     const stage = await startRecordedStage({ reply })
@@ -120,8 +120,8 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) =
   })
 })
 
-async function* pauseAfter(request: UpstreamRequest, answer: Answer, spoken: number, opened: Promise<void>) {
-  const events = buildEvents(request, answer)
+async function* pauseAfter(request: UpstreamRequest, response: ModelResponse, spoken: number, opened: Promise<void>) {
+  const events = buildEvents(request, response)
   yield* events.slice(0, spoken)
   await opened
   yield* events.slice(spoken)
@@ -130,7 +130,7 @@ async function* pauseAfter(request: UpstreamRequest, answer: Answer, spoken: num
 describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
   it('a follower of a broken stream receives its error event', async () => {
     const stage = await startRecordedStage({
-      reply: (request) => ({ kind: 'events', items: [...buildEvents(request, ANSWERS['text']!).slice(0, 4), CUT] }),
+      reply: (request) => ({ kind: 'events', items: [...buildEvents(request, RESPONSES['text']!).slice(0, 4), CUT] }),
     })
     const broken = await readStream(await stream(stage, endpoint)).readToEnd()
     expect(splitEvents(broken).at(-1)).toMatch(/^id: \d+\nevent: error\ndata: .*upstream_error/)
@@ -145,7 +145,10 @@ describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
 
   it('a caller who disconnects without X-Svc-Detach ends the generation, and can read the events up to its end', async () => {
     const stage = await startRecordedStage({
-      reply: (request) => ({ kind: 'events', items: pauseAfter(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
+      reply: (request) => ({
+        kind: 'events',
+        items: pauseAfter(request, RESPONSES['text']!, 4, new Promise(() => {})),
+      }),
     })
     const first = readStream(await stream(stage, endpoint))
     const seen = await first.readEvents(2)
@@ -162,7 +165,7 @@ describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
   it('a follower continues the generation when its caller disconnects', async () => {
     const opened = gate()
     const stage = await startRecordedStage({
-      reply: (request) => ({ kind: 'events', items: pauseAfter(request, ANSWERS['text']!, 4, opened.opened) }),
+      reply: (request) => ({ kind: 'events', items: pauseAfter(request, RESPONSES['text']!, 4, opened.opened) }),
     })
     const first = readStream(await stream(stage, endpoint))
     const seen = await first.readEvents(2)
@@ -177,7 +180,10 @@ describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
 
   it('the upstream call ends when the last follower disconnects, and the request settles once', async () => {
     const stage = await startRecordedStage({
-      reply: (request) => ({ kind: 'events', items: pauseAfter(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
+      reply: (request) => ({
+        kind: 'events',
+        items: pauseAfter(request, RESPONSES['text']!, 4, new Promise(() => {})),
+      }),
     })
     const first = readStream(await stream(stage, endpoint))
     const id = messageIdOf(await first.readEvents(1))

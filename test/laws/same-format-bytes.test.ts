@@ -147,12 +147,12 @@ describe('law: a request to a vendor of its own format', () => {
     await fc.assert(
       fc.asyncProperty(bodyOf(shape), async (body) => {
         const before = upstream.requests.length
-        const answered = await fetch(`${server.url}${shape.path}`, {
+        const responded = await fetch(`${server.url}${shape.path}`, {
           method: 'POST',
           headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
           body,
         })
-        expect([answered.status, await answered.text()]).toEqual([200, expect.any(String)])
+        expect([responded.status, await responded.text()]).toEqual([200, expect.any(String)])
         expect(upstream.requests).toHaveLength(before + 1)
         expect(upstream.last.text).toBe(body.replace(name, '"org/large"'))
       }),

@@ -142,7 +142,7 @@ describe('the slider', () => {
             expect(rolesAlternate(messages)).toBe(true)
           }
           before = messages
-          const answer: Message = {
+          const response: Message = {
             role: 'assistant',
             parts: [{ type: 'text', text: `It was the orchard ${turn}.` }],
           }
@@ -150,7 +150,7 @@ describe('the slider', () => {
             role: 'user',
             parts: [{ type: 'text', text: `And the harbour-${turn}.ts glacier?` }],
           }
-          grown = { ...grown, messages: [...grown.messages, answer, question] }
+          grown = { ...grown, messages: [...grown.messages, response, question] }
         }
       }),
       RUNS,

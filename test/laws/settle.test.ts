@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import { everyNth } from '../support/full.ts'
 import { cases, fc } from '../support/properties.ts'
 import {
@@ -56,11 +56,11 @@ function fetchInProcess(stage: Stage, endpoint: Endpoint, more: object = {}, sig
   return stage.gateway.fetch(new Request(`http://gateway${endpoint.path}`, init))
 }
 
-const ANSWER = { text: ['One', ' two', ' three'], usage: null }
+const RESPONSE = { text: ['One', ' two', ' three'], usage: null }
 const MAX_EVENTS = 11
 
 function createEvents(request: UpstreamRequest): readonly SseEvent[] {
-  return buildEvents(request, { text: ANSWER.text })
+  return buildEvents(request, { text: RESPONSE.text })
 }
 
 /** Yields events, calls `sent` after the last one, and then ends. */
@@ -218,7 +218,7 @@ describe.each(PAIRS)('on the $name, a request settles once', (endpoint) => {
       expect((await response).status).toBe(499)
       await request.aborted
       await expectSettledOnce(stage)
-      // The prompt is billed, and no answer: PRICE.input × the default margin, per token.
+      // The prompt is billed, and no response: PRICE.input × the default margin, per token.
       const { prompt, completion, actual, billed } = stage.store.dailyTotals()
       expect(prompt).toBeGreaterThan(0)
       expect({ completion, actual, billed }).toEqual({ completion: 0, actual: prompt * 1000, billed: prompt * 1500 })
@@ -315,7 +315,7 @@ describe('concurrent requests settle once each', () => {
     if (kind === 'refused') return { kind: 'failure', status: 400 }
     if (kind === 'hung' || kind === 'left') return { kind: 'hang' }
     if (kind === 'cut') return { kind: 'events', items: [...createEvents(request).slice(0, Number(frames)), CUT] }
-    return { text: ANSWER.text }
+    return { text: RESPONSE.text }
   }
 
   it('with any endings, and the usage is the sum of the settlements', async () => {

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { authorizationLine, FORMAT_PAIRS, RESPONSES_FORMAT_PAIRS } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { buildEvents, type UpstreamRequest } from '../support/upstream.ts'
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 
 const PIECE = 'x'.repeat(60_000)
 const COUNT = 2_000
@@ -18,7 +18,7 @@ interface LargeUpstream {
   readonly written: () => number
 }
 
-/** An upstream whose answer has 120 MB, more than all buffers between it and the client. */
+/** An upstream whose response has 120 MB, more than all buffers between it and the client. */
 async function startLargeUpstream(): Promise<LargeUpstream> {
   let written = 0
   async function* pour(request: UpstreamRequest): AsyncGenerator<SseEvent> {

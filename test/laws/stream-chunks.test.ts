@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Completion, Collector, toStreamChunks } from '../../src/core/answer.ts'
+import { type Completion, Collector, toStreamChunks } from '../../src/core/completion.ts'
 import type { Part } from '../../src/core/prompt.ts'
 import { isComplete } from '../support/chunk-reader.ts'
 import { fc } from '../support/properties.ts'

@@ -15,7 +15,7 @@ import { followStream } from '../../src/plugins/cache/follow.ts'
 import { PacedStream } from '../../src/providers/paced-stream.ts'
 import { countEvents, EventBuffer, type EventSink, skipEvents, textOf } from '../../src/streams/event-buffer.ts'
 import type { LiveStream } from '../../src/streams/live-stream.ts'
-import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
+import { ResponseTranslator } from '../../src/upstream/response-translator.ts'
 import { upstreamError } from '../../src/upstream/attempts.ts'
 import { UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { IS_FULL } from '../support/full.ts'
@@ -283,7 +283,7 @@ const BODY = {
 }
 
 function translatorOf(upstream: UpstreamFormat, client: ClientFormat, mayForward: boolean, isNumbered: boolean) {
-  return new AnswerTranslator({
+  return new ResponseTranslator({
     format: upstream,
     writer: client.createStreamWriter({ prompt: client.readPrompt(BODY), createdSeconds: 1 }),
     mayForward: mayForward && client.dialect === upstream.dialect,
@@ -298,7 +298,7 @@ interface Outcome {
 }
 
 /** Reads a stream as a request does, to its end or to its first failure. */
-function readToEnd(translator: AnswerTranslator, pieces: readonly Uint8Array[]): Outcome {
+function readToEnd(translator: ResponseTranslator, pieces: readonly Uint8Array[]): Outcome {
   let outcome: 'complete' | 'failed' | undefined
   const ignore = (): void => {}
   const source = { read: ignore, pause: ignore, resume: ignore, complete: ignore, abort: ignore }
@@ -437,10 +437,10 @@ describe.each([chatClient, messagesClient, responsesClient])('a shared $dialect 
           { live: liveStreamOf(pieces, format.dialect) },
           { runtime: manualRuntime(noNetwork) },
         )
-        if (followed !== undefined && 'read' in followed.replay.answer) {
-          const { answer } = followed.replay
+        if (followed !== undefined && 'read' in followed.replay.response) {
+          const { response } = followed.replay
           await new Promise<void>((resolve) => {
-            answer.read({ onBytes: () => {}, onChunk: () => {}, onEnd: resolve, onError: () => resolve() })
+            response.read({ onBytes: () => {}, onChunk: () => {}, onEnd: resolve, onError: () => resolve() })
           })
         }
         record(`shared ${format.dialect} stream`, pieces, performance.now() - begin)

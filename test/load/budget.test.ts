@@ -11,7 +11,7 @@ const [INPUT, OUTPUT] = [1_000, 2_000]
 /** Prompt tokens that the upstream reports, and the longest requested answer. */
 interface Sizes {
   readonly prompt: number
-  readonly answer: number
+  readonly response: number
 }
 /** Maximum reservation for a prompt without an exact counter: its bytes, its overhead and its translation. */
 const BOUND = 256
@@ -42,8 +42,8 @@ afterEach(() => stage?.close())
 /** Cost of the usage that the upstream reported, in nano-dollars, by request number. */
 const reported = new Map<number, number>()
 const controllers = new Map<number, AbortController>()
-let sizes: Sizes = { prompt: 20, answer: 240 }
-/** Half of the answers wait until every request of the storm is admitted or rejected. */
+let sizes: Sizes = { prompt: 20, response: 240 }
+/** Half of the responses wait until every request of the storm is admitted or rejected. */
 let decided = gate()
 
 function reply(request: UpstreamRequest): Reply | Promise<Reply> {
@@ -54,15 +54,15 @@ function reply(request: UpstreamRequest): Reply | Promise<Reply> {
   if (kind === 'down') return { kind: 'failure', status: 429 }
   if (kind === 'cut') return { kind: 'events', items: [...begun, CUT] }
   if (kind === 'left') return { kind: 'events', items: [...begun, new Promise(setImmediate).then(leave), HANG] }
-  if (kind !== 'hung' && Number(digits) % 4 < 2) return answer(request, Number(digits))
-  if (kind !== 'hung') return decided.opened.then(() => answer(request, Number(digits)))
+  if (kind !== 'hung' && Number(digits) % 4 < 2) return response(request, Number(digits))
+  if (kind !== 'hung') return decided.opened.then(() => response(request, Number(digits)))
   setImmediate(leave)
   return { kind: 'hang' }
 }
 
 /** The longest allowed answer, so that it costs the granted amount. */
-function answer(request: UpstreamRequest, number: number): Reply {
-  const output = Math.min(sizes.answer, Number(request.body['max_tokens']))
+function response(request: UpstreamRequest, number: number): Reply {
+  const output = Math.min(sizes.response, Number(request.body['max_tokens']))
   const { prompt } = sizes
   reported.set(number, prompt * INPUT + output * OUTPUT)
   const usage =
@@ -80,7 +80,7 @@ async function send(at: Stage, number: number, kind: Kind): Promise<SentRequest>
   const messages = [{ role: 'user', content: `Question ${number} ${kind}?` }]
   const controller = new AbortController()
   controllers.set(number, controller)
-  const body = { model, messages, max_tokens: sizes.answer, stream }
+  const body = { model, messages, max_tokens: sizes.response, stream }
   const reply = sendRequest(at, body, { path: endpoint.path, signal: controller.signal })
   return { number, kind, reply: await reply.catch(() => undefined) }
 }
@@ -100,15 +100,15 @@ interface Case {
   readonly name: string
   readonly sizes: Sizes
   readonly tokenizer?: 'o200k'
-  /** Upper bound of the cost of the shortest useful answer. */
+  /** Upper bound of the cost of the shortest useful response. */
   readonly needed: number
 }
 
 const CASES: readonly Case[] = [
-  { name: 'bounded by their bytes', sizes: { prompt: 20, answer: 240 }, needed: BOUND * INPUT + 16 * OUTPUT },
+  { name: 'bounded by their bytes', sizes: { prompt: 20, response: 240 }, needed: BOUND * INPUT + 16 * OUTPUT },
   {
     name: 'counted exactly',
-    sizes: { prompt: 20, answer: 240 },
+    sizes: { prompt: 20, response: 240 },
     tokenizer: 'o200k',
     needed: COUNTED * INPUT + 16 * OUTPUT,
   },
@@ -121,7 +121,7 @@ it.each(CASES)(
     sizes = given
     decided = gate()
     reported.clear()
-    expect(BUDGET / (given.prompt * INPUT + given.answer * OUTPUT)).toBe(100)
+    expect(BUDGET / (given.prompt * INPUT + given.response * OUTPUT)).toBe(100)
     // The store reports every grant above the budget, and every rejection of a request that fits.
     const store = limitCheckingStore(
       () => NOON,
@@ -159,11 +159,11 @@ it.each(CASES)(
     expect(store.violations).toEqual([])
     expect(store.rejections.filter(({ level, max }) => level > max)).toEqual([])
 
-    // The remaining budget does not cover the shortest useful answer.
+    // The remaining budget does not cover the shortest useful response.
     const minGrant = store.rejections.at(-1)?.minGrant ?? 0
     expect(BUDGET - spent).toBeLessThan(Math.min(minGrant, needed))
 
-    // Whole answers are billed with the reported usage, and the total equals the audit trail.
+    // Whole responses are billed with the reported usage, and the total equals the audit trail.
     const costs = await readAuditCosts(at)
     const whole = sent.filter(({ reply, kind }) => reply?.status === 200 && kind !== 'cut')
     expect(whole.length).toBeGreaterThan(60)

@@ -64,23 +64,23 @@ it('a key is rotated under load without a dropped request: create, switch, verif
       waiting.add(look)
       look()
     })
-  const answered = (count: number): Promise<void> => until(() => replies.length >= count)
+  const responded = (count: number): Promise<void> => until(() => replies.length >= count)
   try {
     await begun.opened
-    await answered(50)
+    await responded(50)
 
     const next = await create('next')
     current = next.secret
     // The application has switched when no short request uses the old key; long streams may still run.
     await until(() => ![...underWay].some((name) => name.startsWith(old.secret)))
-    await answered(replies.length + 20)
+    await responded(replies.length + 20)
     const trail = await callAdminApi(at, 'GET', `/api/governance/audit?key_id=${next.id}`)
     expect(AUDIT_PAGE.parse(trail.body).records.length).toBeGreaterThan(0)
     expect((await callAdminApi(at, 'PUT', `${KEYS}/${old.id}`, { is_active: false })).status).toBe(200)
     expect((await sendRequest(at, ENDPOINTS[0]?.body, { secret: old.secret })).status).toBe(401)
-    await answered(replies.length + 50)
+    await responded(replies.length + 50)
     expect((await callAdminApi(at, 'DELETE', `${KEYS}/${old.id}`)).status).toBe(200)
-    await answered(replies.length + 50)
+    await responded(replies.length + 50)
   } finally {
     over.abort()
     rest.open()

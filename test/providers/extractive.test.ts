@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { costOf } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { Collector } from '../../src/core/answer.ts'
+import { Collector } from '../../src/core/completion.ts'
 import type { ProviderCall } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { extractive } from '../../src/testing/extractive/extractive.ts'
-import { composeCompletion } from '../../src/testing/extractive/answer.ts'
+import { composeCompletion } from '../../src/testing/extractive/completion.ts'
 import { fillSchema } from '../../src/testing/extractive/fill-schema.ts'
-import { isAnswerSource } from '../../src/upstream/attempts.ts'
+import { isResponseSource } from '../../src/upstream/attempts.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { collectChunks, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
@@ -30,21 +30,21 @@ function call(messages: readonly JsonObject[] | string, more: JsonObject = {}, s
 }
 
 const say = async (...given: Parameters<typeof call>): Promise<string> =>
-  textOfCompletion((await provider.complete(call(...given))).answer)
+  textOfCompletion((await provider.complete(call(...given))).response)
 
 describe('the extractive provider', () => {
   it.each([
     ['When was the observatory built?', 'The observatory was built in 1931.'],
     ['How large is the mirror of the telescope?', 'Its telescope has a mirror of 2.5 metres.'],
     ['Where do visitors park?', 'Visitors park behind the old mill.'],
-  ])('answers %j with the matching sentence', async (question, answer) => {
+  ])('answers %j with the matching sentence', async (question, response) => {
     const messages = [
       { role: 'system', content: 'You are a guide.' },
       { role: 'user', content: facts },
       { role: 'assistant', content: 'Understood.' },
       { role: 'user', content: question },
     ]
-    expect(await say(messages)).toBe(answer)
+    expect(await say(messages)).toBe(response)
   })
 
   it('finds the answer in the message that contains the question', async () => {
@@ -71,27 +71,27 @@ describe('the extractive provider', () => {
 
   it('returns the same answer each time, with and without a stream', async () => {
     const question = `${facts} When was the observatory built?`
-    const whole = (await provider.complete(call(question))).answer
-    const chunks = await collectChunks((await provider.stream(call(question, { stream: true }))).answer)
+    const whole = (await provider.complete(call(question))).response
+    const chunks = await collectChunks((await provider.stream(call(question, { stream: true }))).response)
     const joined = new Collector()
     for (const chunk of chunks) joined.add(chunk)
     expect(joined.completion()).toEqual({ ...whole, parts: [{ type: 'text', text: textOfCompletion(whole) }] })
     expect(isComplete(chunks)).toBe(true)
     expect(chunks.filter((chunk) => chunk.parts[0]?.type === 'text-delta').length).toBeGreaterThan(1)
-    expect((await provider.complete(call(question))).answer).toEqual(whole)
+    expect((await provider.complete(call(question))).response).toEqual(whole)
   })
 
   it('applies the output limit', async () => {
-    const { answer } = await provider.complete(call(`${facts} When was the observatory built?`, { max_tokens: 3 }))
-    expect([textOfCompletion(answer), answer.finish]).toEqual(['The observat', 'length'])
-    expect(answer.usage?.outputTokens).toBe(3)
+    const { response } = await provider.complete(call(`${facts} When was the observatory built?`, { max_tokens: 3 }))
+    expect([textOfCompletion(response), response.finish]).toEqual(['The observat', 'length'])
+    expect(response.usage?.outputTokens).toBe(3)
   })
 
   it('applies stop sequences', async () => {
-    const { answer } = await provider.complete(
+    const { response } = await provider.complete(
       call(`${facts} When was the observatory built?`, { stop: ['1931', ' built'] }),
     )
-    expect([textOfCompletion(answer), answer.finish, answer.stopSequence]).toEqual([
+    expect([textOfCompletion(response), response.finish, response.stopSequence]).toEqual([
       'The observatory was',
       'stop-sequence',
       ' built',
@@ -120,19 +120,19 @@ describe('the extractive provider', () => {
     ]
     const question = 'What is the weather in Reykjavik for the next 12 days, in celsius?'
     const named = { tools, tool_choice: { type: 'function', function: { name: 'weather' } } }
-    const { answer } = await provider.complete(call(question, named))
-    expect(answer.finish).toBe('tool-call')
-    expect(answer.parts).toMatchObject([{ type: 'tool-call', name: 'weather' }])
-    const [part] = answer.parts
+    const { response } = await provider.complete(call(question, named))
+    expect(response.finish).toBe('tool-call')
+    expect(response.parts).toMatchObject([{ type: 'tool-call', name: 'weather' }])
+    const [part] = response.parts
     expect(part?.type === 'tool-call' && JSON.parse(part.input)).toEqual({
       city: 'Reykjavik',
       days: 7,
       unit: 'celsius',
     })
     const required = (await provider.complete(call(question, { tools: tools.slice(1), tool_choice: 'required' })))
-      .answer
+      .response
     expect(required.parts).toMatchObject([{ name: 'weather' }])
-    const free = (await provider.complete(call(question, { tools }))).answer
+    const free = (await provider.complete(call(question, { tools }))).response
     expect(free.parts).toMatchObject([{ type: 'text' }])
   })
 
@@ -142,17 +142,17 @@ describe('the extractive provider', () => {
     expect(JSON.parse(await say('In 1931, what happened?', format))).toEqual({ year: 1931 })
     const free = { response_format: { type: 'json_object' } }
     expect(JSON.parse(await say(`${facts} Where do visitors park?`, free))).toEqual({
-      answer: 'Visitors park behind the old mill.',
+      response: 'Visitors park behind the old mill.',
     })
   })
 
   it('reports usage, and the small model costs less', async () => {
-    const { answer } = await provider.complete(call('How are you?'))
+    const { response } = await provider.complete(call('How are you?'))
     const [big, small] = provider.models
-    if (answer.usage === undefined || big === undefined || small === undefined) throw new Error('usage is reported')
-    expect(answer.usage.inputTokens).toBe(3)
-    expect(costOf(answer.usage, big.price)).toBeGreaterThan(costOf(answer.usage, small.price))
-    expect(costOf(answer.usage, small.price)).toBeGreaterThan(0)
+    if (response.usage === undefined || big === undefined || small === undefined) throw new Error('usage is reported')
+    expect(response.usage.inputTokens).toBe(3)
+    expect(costOf(response.usage, big.price)).toBeGreaterThan(costOf(response.usage, small.price))
+    expect(costOf(response.usage, small.price)).toBeGreaterThan(0)
     expect([big.small, small.family]).toEqual([small.id, big.family])
   })
 
@@ -160,9 +160,9 @@ describe('the extractive provider', () => {
     const gone = AbortSignal.abort(new Error('gone'))
     expect((await failureOf(provider.complete(call('x', {}, gone)))).message).toBe('gone')
     const controller = new AbortController()
-    const { answer } = await provider.stream(call(`${facts} Where?`, { stream: true }, controller.signal))
-    if (isAnswerSource(answer)) throw new Error('the extractive provider has no wire format')
-    const steps = answer[Symbol.asyncIterator]()
+    const { response } = await provider.stream(call(`${facts} Where?`, { stream: true }, controller.signal))
+    if (isResponseSource(response)) throw new Error('the extractive provider has no wire format')
+    const steps = response[Symbol.asyncIterator]()
     await steps.next()
     controller.abort(new Error('left'))
     await expect(steps.next()).rejects.toThrow('left')
@@ -193,7 +193,7 @@ describe('the extractive provider', () => {
           { role: 'user', content: one + other },
         ]
         const whole = await say(messages)
-        const chunks = await collectChunks((await provider.stream(call(messages))).answer)
+        const chunks = await collectChunks((await provider.stream(call(messages))).response)
         expect(textOf(chunks)).toBe(whole)
       }),
     )

@@ -6,7 +6,7 @@ import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { failureOf, testModel, timeouts } from '../support/provider-call.ts'
 
-const answer: EmbeddingResult = { model: 'm', embeddings: [[1]], inputTokens: 1 }
+const response: EmbeddingResult = { model: 'm', embeddings: [[1]], inputTokens: 1 }
 const request = { native: {}, model: 'm', inputs: ['a'], encoding: 'float' } as const
 
 interface Played extends Route {
@@ -30,7 +30,7 @@ function createScriptedProvider(name: string, ...kinds: readonly FailureKind[]):
     embed: async (call) => {
       const kind = kinds[calls.push(call) - 1]
       if (kind !== undefined) throw new GatewayError(kind, kind)
-      return answer
+      return response
     },
   }
   return { provider, model: testModel, calls }
@@ -51,9 +51,9 @@ describe('embeddings of several providers', () => {
   it('come from the first provider, which receives the model and the request', async () => {
     const [one, two] = [createScriptedProvider('one'), createScriptedProvider('two')]
 
-    const { answer: got, route } = await embedBy(one, two)
+    const { response: got, route } = await embedBy(one, two)
 
-    expect(got).toBe(answer)
+    expect(got).toBe(response)
     expect(route).toBe(one)
     expect(one.calls).toMatchObject([{ request, model: testModel }])
     expect(two.calls).toHaveLength(0)

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { StreamChunk } from '../../src/core/answer.ts'
+import type { StreamChunk } from '../../src/core/completion.ts'
 import type { ClosableTransport, Route } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
@@ -77,8 +77,8 @@ async function skipDelays<value>(promise: Promise<value>): Promise<value> {
 describe('over real connections', () => {
   it.each([500, 502, 503, 529, 429])('calls the other provider after status %i in three calls', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
-    const { answer, route } = await skipDelays(failover.complete(candidates, call(false)))
-    expect([textOfCompletion(answer), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
+    const { response, route } = await skipDelays(failover.complete(candidates, call(false)))
+    expect([textOfCompletion(response), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
     expect([first.requests.length, second.requests.length]).toEqual([3, 1])
   })
 
@@ -111,8 +111,11 @@ describe('over real connections', () => {
       kind: 'events',
       items: [...buildEvents(request, { text: 'never seen' }).slice(0, 1), CUT],
     })
-    const { answer, route } = await skipDelays(failover.stream(candidates, call(true), createChunkStream))
-    expect([textOf(await collectChunks(answer)), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
+    const { response, route } = await skipDelays(failover.stream(candidates, call(true), createChunkStream))
+    expect([textOf(await collectChunks(response)), route.provider.name]).toEqual([
+      'The second one answers.',
+      'anthropic',
+    ])
     expect(first.requests).toHaveLength(3)
   })
 
@@ -121,10 +124,10 @@ describe('over real connections', () => {
       kind: 'events',
       items: [...buildEvents(request, { text: 'one two three' }).slice(0, 3), CUT],
     })
-    const { answer } = await skipDelays(failover.stream(candidates, call(true), createChunkStream))
+    const { response } = await skipDelays(failover.stream(candidates, call(true), createChunkStream))
     const seen: StreamChunk[] = []
     const reading = (async (): Promise<void> => {
-      for await (const chunk of readChunks(answer)) seen.push(chunk)
+      for await (const chunk of readChunks(response)) seen.push(chunk)
     })()
     expect((await failureOf(reading)).kind).toBe('upstream')
     expect(textOf(seen)).toBe('one two')
@@ -135,8 +138,8 @@ describe('over real connections', () => {
     const text = 'a\n\ndata: [DONE]\n\nevent: message_stop\r\ndata: {}\r\u2028\u2029: b'
     for (const upstream of [first, second]) upstream.reply = () => ({ text: [text, text] })
     for (const one of candidates) {
-      const { answer } = await skipDelays(failover.stream([one], call(true), createChunkStream))
-      expect(textOf(await collectChunks(answer))).toBe(text + text)
+      const { response } = await skipDelays(failover.stream([one], call(true), createChunkStream))
+      expect(textOf(await collectChunks(response))).toBe(text + text)
     }
   })
 

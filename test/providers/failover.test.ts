@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Completion, StreamChunk } from '../../src/core/answer.ts'
+import type { Completion, StreamChunk } from '../../src/core/completion.ts'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
 import type { Provider, ProviderCall, Route } from '../../src/core/ports.ts'
 import type { UpstreamCall } from '../../src/upstream/attempts.ts'
@@ -13,11 +13,11 @@ import { createChunkStream } from '../support/chunk-reader.ts'
 import { tinyPrompt } from '../support/tiny-format.ts'
 
 const whole: Completion = { id: 'c', model: 'm', parts: [{ type: 'text', text: 'yes' }], finish: 'stop' }
-const greet: StreamChunk = { parts: [{ type: 'answer-start', id: 'c', model: 'm' }] }
+const greet: StreamChunk = { parts: [{ type: 'response-start', id: 'c', model: 'm' }] }
 const say = (text: string): StreamChunk => ({ parts: [{ type: 'text-delta', text }] })
 const done: StreamChunk = { parts: [{ type: 'done' }] }
 
-/** The result of one provider call: an error to throw, a complete answer, or the chunks of a stream. */
+/** The result of one provider call: an error to throw, a complete response, or the chunks of a stream. */
 type Turn = Error | Completion | readonly (StreamChunk | Error)[]
 
 interface Played extends Route {
@@ -39,9 +39,9 @@ function createScriptedProvider(name: string, ...turns: readonly Turn[]): Played
     dialect: 'chat',
     models: [testModel],
     model: () => testModel,
-    complete: async (call) => ({ answer: turn(call) as Completion, ignored: [name] }),
+    complete: async (call) => ({ response: turn(call) as Completion, ignored: [name] }),
     stream: async (call) => ({
-      answer: stream(turn(call) as readonly (StreamChunk | Error)[], () => (left += 1)),
+      response: stream(turn(call) as readonly (StreamChunk | Error)[], () => (left += 1)),
       ignored: [name],
     }),
   }
@@ -106,8 +106,8 @@ describe('calling candidates', () => {
   it('calls the first candidate with its prompt and the timeouts, and returns the route', async () => {
     const { failover, run, runtime } = createTestFailover()
     const [one, two] = [createScriptedProvider('one', whole), createScriptedProvider('two', whole)]
-    const { answer, ignored, route } = await run(failover.complete([one, two], call()))
-    expect([answer, ignored, route.provider.name]).toEqual([whole, ['one'], 'one'])
+    const { response, ignored, route } = await run(failover.complete([one, two], call()))
+    expect([response, ignored, route.provider.name]).toEqual([whole, ['one'], 'one'])
     expect(one.calls).toHaveLength(1)
     expect(one.calls[0]).toMatchObject({ prompt: tinyPrompt('one'), timeouts, headers: { 'anthropic-beta': 'b' } })
     expect(two.calls).toHaveLength(0)
@@ -174,7 +174,7 @@ describe('calling candidates', () => {
   it('stops retrying when a candidate answers', async () => {
     const { failover, run } = createTestFailover()
     const one = createScriptedProvider('one', failure('upstream'), whole)
-    expect((await run(failover.complete([one], call()))).answer).toBe(whole)
+    expect((await run(failover.complete([one], call()))).response).toBe(whole)
     expect(one.calls).toHaveLength(2)
   })
 
@@ -215,7 +215,7 @@ describe('calling candidates', () => {
     const busy = failure('upstream-rate-limited', { retryAfterSeconds: 7 })
     const alone = createTestFailover()
     const one = createScriptedProvider('one', busy, whole)
-    expect((await alone.run(alone.failover.complete([one], call()))).answer).toBe(whole)
+    expect((await alone.run(alone.failover.complete([one], call()))).response).toBe(whole)
     expect(alone.waits).toEqual([7000])
     const both = createTestFailover()
     const { route } = await both.run(
@@ -261,11 +261,11 @@ describe('streams', () => {
   it('forwards every step after the first content', async () => {
     const { failover, run, runtime } = createTestFailover()
     const chunks = [greet, say('a'), say('b'), done]
-    const { answer, route } = await run(
+    const { response, route } = await run(
       failover.stream([createScriptedProvider('one', chunks)], call(), createChunkStream),
     )
     expect(route.provider.name).toBe('one')
-    expect(await collectChunks(answer)).toEqual(chunks)
+    expect(await collectChunks(response)).toEqual(chunks)
     expect(runtime.pending()).toBe(0)
   })
 
@@ -277,7 +277,7 @@ describe('streams', () => {
     'calls the next candidate when the first %s',
     async (_name, turn) => {
       const { failover, run } = createTestFailover()
-      const { answer, route } = await run(
+      const { response, route } = await run(
         failover.stream(
           [createScriptedProvider('one', turn), createScriptedProvider('two', [say('fine'), done])],
           call(),
@@ -285,29 +285,29 @@ describe('streams', () => {
         ),
       )
       expect(route.provider.name).toBe('two')
-      expect(textOf(await collectChunks(answer))).toBe('fine')
+      expect(textOf(await collectChunks(response))).toBe('fine')
     },
   )
 
   it('does not call other candidates after the first content', async () => {
     const { failover, run } = createTestFailover()
     const two = createScriptedProvider('two', [say('fine'), done])
-    const { answer } = await run(
+    const { response } = await run(
       failover.stream(
         [createScriptedProvider('one', [greet, say('a'), failure('upstream')]), two],
         call(),
         createChunkStream,
       ),
     )
-    expect((await failureOf(collectChunks(answer))).kind).toBe('upstream')
+    expect((await failureOf(collectChunks(response))).kind).toBe('upstream')
     expect(two.calls).toHaveLength(0)
   })
 
   it("aborts the provider's stream when the caller disconnects", async () => {
     const { failover, run } = createTestFailover()
     const one = createScriptedProvider('one', [greet, say('a'), say('b'), done])
-    const { answer } = await run(failover.stream([one], call(), createChunkStream))
-    answer.abort()
+    const { response } = await run(failover.stream([one], call(), createChunkStream))
+    response.abort()
     expect(one.left()).toBe(1)
   })
 
@@ -317,17 +317,17 @@ describe('streams', () => {
     const silence = new Promise<void>((resolve) => {
       speak = resolve
     })
-    const answer = async function* (): AsyncGenerator<StreamChunk> {
+    const response = async function* (): AsyncGenerator<StreamChunk> {
       await silence
       yield* [greet, say('at last'), done]
     }
     const silent: Provider = {
       ...createScriptedProvider('one').provider,
-      stream: async () => ({ ignored: [], answer: answer() }),
+      stream: async () => ({ ignored: [], response: response() }),
     }
     const failing = createScriptedProvider('bad', failure('overloaded'))
     const candidates = [failing, { provider: silent, model: testModel }]
-    const { answer: steps, route } = await run(failover.stream(candidates, call(), createChunkStream))
+    const { response: steps, route } = await run(failover.stream(candidates, call(), createChunkStream))
 
     expect(route.provider.name).toBe('one')
     // The five seconds include the delays between the calls to the first candidate.
@@ -347,7 +347,7 @@ describe('streams', () => {
         stream: async () => {
           if (moment === 'before') controller.abort(new Error('gone'))
           else setImmediate(() => controller.abort(new Error('gone')))
-          return { ignored: [], answer: { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) } }
+          return { ignored: [], response: { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) } }
         },
       }
       const asked = failover.stream([{ provider: deaf, model: testModel }], call(controller.signal), createChunkStream)
@@ -366,7 +366,7 @@ describe('streams', () => {
       ...createScriptedProvider('one').provider,
       stream: async () => ({
         ignored: [],
-        answer: (async function* () {
+        response: (async function* () {
           yield greet
           await silence
           yield say('at last')
@@ -374,9 +374,11 @@ describe('streams', () => {
         })(),
       }),
     }
-    const { answer } = await run(failover.stream([{ provider: thinking, model: testModel }], call(), createChunkStream))
+    const { response } = await run(
+      failover.stream([{ provider: thinking, model: testModel }], call(), createChunkStream),
+    )
     expect(waits).toEqual([5000])
-    const all = collectChunks(answer)
+    const all = collectChunks(response)
     speak()
     expect(await all).toEqual([greet, say('at last'), done])
   })
@@ -421,10 +423,10 @@ describe('the deadline', () => {
 
   it('ends a stream that is not read, but not one that has ended', async () => {
     const { failover, run, runtime } = createTestFailover()
-    const { answer } = await run(
+    const { response } = await run(
       failover.stream([createScriptedProvider('one', [say('a'), done])], call(), createChunkStream),
     )
-    await collectChunks(answer)
+    await collectChunks(response)
     expect(runtime.pending()).toBe(0)
     let left = 0
     const chunks = [say('a')]
@@ -440,9 +442,9 @@ describe('the deadline', () => {
     }
     const provider: Provider = {
       ...createScriptedProvider('one').provider,
-      stream: async () => ({ ignored: [], answer: { [Symbol.asyncIterator]: () => stuck } }),
+      stream: async () => ({ ignored: [], response: { [Symbol.asyncIterator]: () => stuck } }),
     }
-    const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call(), createChunkStream))
+    const { response: unread } = await run(failover.stream([{ provider, model: testModel }], call(), createChunkStream))
     runtime.advance(timeouts.totalMs - 1)
     expect(left).toBe(0)
     runtime.advance(1)
@@ -601,7 +603,7 @@ describe('circuits', () => {
     ])
     const read = async (round: number): Promise<unknown> => {
       const asked = call(undefined, `key-${round % 2}`, runtime.now())
-      return await collectChunks((await run(failover.stream([one], asked, createChunkStream))).answer)
+      return await collectChunks((await run(failover.stream([one], asked, createChunkStream))).response)
     }
     for (let round = 0; round < 20; round += 1) await failureOf(read(round))
     expect(failover.circuits()).toEqual({ 'one/model': OPEN })

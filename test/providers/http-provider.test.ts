@@ -80,9 +80,9 @@ describe('a whole answer', () => {
   it('contains the parsed answer and its unchanged text', async () => {
     const body = '{ "text" : "Grüße",\n "more": 1.0 }'
     upstream.reply = () => ({ kind: 'body', body })
-    const { answer, ignored } = await complete()
-    expect(textOfCompletion(answer)).toBe('Grüße')
-    expect(answer.native?.text).toBe(body)
+    const { response, ignored } = await complete()
+    expect(textOfCompletion(response)).toBe('Grüße')
+    expect(response.native?.text).toBe(body)
     expect(ignored).toEqual(['seed'])
     expect(upstream.last.body).toEqual({ model: 'model', stream: false, question: 'tiny' })
     expect(runtime.pending()).toBe(0)
@@ -108,7 +108,7 @@ describe('a whole answer', () => {
       kind: 'body',
       body: '{"__proto__":{"polluted":true},"text":"x","constructor":{"prototype":{}}}',
     })
-    expect(textOfCompletion((await complete()).answer)).toBe('x')
+    expect(textOfCompletion((await complete()).response)).toBe('x')
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined()
   })
 
@@ -161,7 +161,7 @@ describe('a whole answer', () => {
     const failure = await failureOf(complete())
     expect([failure.kind, failure.message]).toEqual([
       'upstream',
-      'The provider "tiny" sent an answer larger than 32 MiB.',
+      'The provider "tiny" sent a response larger than 32 MiB.',
     ])
     await upstream.last.aborted
     expect(written).toBeLessThan(60)
@@ -231,8 +231,8 @@ describe('a stream', () => {
   it('yields the steps as they arrive, until the last event', async () => {
     const { opened, open } = gate()
     upstream.reply = () => events(': hello\n\n', say('Grü'), opened, say('ße'), done, say('dropped'))
-    const { answer, ignored } = await stream()
-    const steps = readChunks(answer)
+    const { response, ignored } = await stream()
+    const steps = readChunks(response)
     expect(textOf([(await steps.next()).value])).toBe('Grü')
     open()
     expect(textOf([(await steps.next()).value])).toBe('ße')
@@ -245,7 +245,7 @@ describe('a stream', () => {
 
   it('releases its connection after the last event', async () => {
     upstream.reply = () => events(say('x'), done)
-    for (let round = 0; round < 8; round += 1) await collectChunks((await stream()).answer)
+    for (let round = 0; round < 8; round += 1) await collectChunks((await stream()).response)
     expect(upstream.connectionsOpened).toBeLessThanOrEqual(2)
     expect(upstream.requests.some((request) => request.isAborted)).toBe(false)
   })
@@ -255,21 +255,21 @@ describe('a stream', () => {
     const bytes = Buffer.from(text)
     upstream.reply = () =>
       events(...Array.from(bytes.subarray(0, 300), (_, at) => bytes.subarray(at, at + 1)), bytes.subarray(300), done)
-    const said = textOf(await collectChunks((await stream()).answer))
+    const said = textOf(await collectChunks((await stream()).response))
     expect(said).toBe(Array.from({ length: 50_000 }, (_, index) => `é${index} `).join(''))
   })
 
   it('may contain an event of nearly 32 MiB, such as an image', async () => {
     const image = 'aGk='.repeat(6 * 1024 * 1024)
     upstream.reply = () => events(say(image), say('after'), done)
-    const said = textOf(await collectChunks((await stream()).answer))
+    const said = textOf(await collectChunks((await stream()).response))
     expect(said.length).toBe(image.length + 'after'.length)
     expect(said.endsWith('aGk=after')).toBe(true)
   })
 
   it('without its last event is complete only if the format reports that nothing else is missing', async () => {
     upstream.reply = () => events(say('x'), { data: '{"finish":true}' })
-    const chunks = await collectChunks((await stream()).answer)
+    const chunks = await collectChunks((await stream()).response)
     expect(chunks.at(-1)).toEqual({ parts: [{ type: 'done' }] })
     expect(runtime.pending()).toBe(0)
   })
@@ -290,8 +290,8 @@ describe('a stream', () => {
     'that %s throws during the stream',
     async (_name, items) => {
       upstream.reply = () => events(...items)
-      const { answer } = await stream()
-      const failure = await failureOf(collectChunks(answer))
+      const { response } = await stream()
+      const failure = await failureOf(collectChunks(response))
       expect(failure.kind).toBe('upstream')
       expect(failure.message).not.toContain('127.0.0.1')
       expect(runtime.pending()).toBe(0)
@@ -315,7 +315,7 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader cancels', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    for await (const chunk of readChunks((await stream()).answer)) {
+    for await (const chunk of readChunks((await stream()).response)) {
       expect(textOf([chunk])).toBe('x')
       break
     }
@@ -325,14 +325,14 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader cancels before the first step', async () => {
     upstream.reply = () => events(HANG)
-    await readChunks((await stream()).answer).return?.()
+    await readChunks((await stream()).response).return?.()
     await upstream.last.aborted
     expect(runtime.pending()).toBe(0)
   })
 
   it('is closed at the upstream when its reader cancels while waiting for a step', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = readChunks((await stream()).answer)
+    const steps = readChunks((await stream()).response)
     await steps.next()
     const waiting = steps.next()
     await steps.return?.()
@@ -350,11 +350,11 @@ describe('a caller who disconnects', () => {
     async (_name, reply) => {
       upstream.reply = () => reply
       const controller = new AbortController()
-      const answer = complete({ signal: controller.signal })
-      answer.catch(() => {})
+      const response = complete({ signal: controller.signal })
+      response.catch(() => {})
       await upstream.waitForRequest(1)
       controller.abort(new Error('gone'))
-      await expect(answer).rejects.toThrow('gone')
+      await expect(response).rejects.toThrow('gone')
       await upstream.last.aborted
       expect(runtime.pending()).toBe(0)
     },
@@ -364,7 +364,7 @@ describe('a caller who disconnects', () => {
     upstream.reply = () => events(say('x'), HANG)
     const controllers = Array.from({ length: 100 }, () => new AbortController())
     const streams = await Promise.all(controllers.map(({ signal }) => stream({ signal })))
-    const readings = streams.map(({ answer }) => failureOf(collectChunks(answer)))
+    const readings = streams.map(({ response }) => failureOf(collectChunks(response)))
     for (const controller of controllers) controller.abort(new Error('gone'))
     for (const failure of await Promise.all(readings)) expect(failure.message).toBe('gone')
     await Promise.all(upstream.requests.map((request) => request.aborted))
@@ -388,7 +388,7 @@ describe('deadlines', () => {
     runtime.advance(1)
     expect(await failure).toMatchObject({
       kind: 'upstream-timeout',
-      message: 'The provider "tiny" did not begin to answer within 120 seconds.',
+      message: 'The provider "tiny" did not begin to respond within 120 seconds.',
     })
     await request.aborted
     expect(runtime.pending()).toBe(0)
@@ -403,7 +403,7 @@ describe('deadlines', () => {
     runtime.advance(1)
     expect(await failure).toMatchObject({
       kind: 'upstream-timeout',
-      message: 'The provider "tiny" did not finish its answer within 600 seconds.',
+      message: 'The provider "tiny" did not finish its response within 600 seconds.',
       details: {},
     })
     await request.aborted
@@ -415,11 +415,11 @@ describe('deadlines', () => {
     upstream.reply = () => events('{"text":', opened, '"late"}')
     const { transport, begun } = reportResponseHeaders(undiciTransport())
     provider = create({ transport })
-    const answer = complete()
+    const response = complete()
     await begun
     runtime.advance(timeouts.totalMs - 1)
     open()
-    expect(textOfCompletion((await answer).answer)).toBe('late')
+    expect(textOfCompletion((await response).response)).toBe('late')
     expect(runtime.pending()).toBe(0)
     await transport.close()
   })
@@ -450,7 +450,7 @@ describe('deadlines', () => {
 
   it('a stream that stalls ends after the idle timeout, counted from the last read', async () => {
     upstream.reply = () => events(say('x'), say('y'), HANG)
-    const steps = readChunks((await stream()).answer)
+    const steps = readChunks((await stream()).response)
     await steps.next()
     runtime.advance(timeouts.idleMs * 3)
     expect(textOf([(await steps.next()).value])).toBe('y')
@@ -468,12 +468,12 @@ describe('deadlines', () => {
 
   it('a stream that never ends is aborted after the total timeout', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = readChunks((await stream()).answer)
+    const steps = readChunks((await stream()).response)
     await steps.next()
     runtime.advance(timeouts.totalMs)
     expect(await failureOf(steps.next())).toMatchObject({
       kind: 'upstream-timeout',
-      message: 'The provider "tiny" did not finish its answer within 600 seconds.',
+      message: 'The provider "tiny" did not finish its response within 600 seconds.',
     })
     await upstream.last.aborted
   })
@@ -517,8 +517,8 @@ describe('other endpoints', () => {
   it('behaves identically with a plain fetch', async () => {
     provider = create({ transport: fetchTransport((url, init) => fetch(url, init)) })
     upstream.reply = (request) => (request.stream ? events(say('streamed'), done) : json({ text: 'whole' }))
-    expect(textOfCompletion((await complete()).answer)).toBe('whole')
-    expect(textOf(await collectChunks((await stream()).answer))).toBe('streamed')
+    expect(textOfCompletion((await complete()).response)).toBe('whole')
+    expect(textOf(await collectChunks((await stream()).response))).toBe('streamed')
     upstream.reply = () => ({ kind: 'body', body: '', status: 302, headers: { location: '/' } })
     expect((await failureOf(complete())).kind).toBe('upstream')
   })

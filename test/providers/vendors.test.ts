@@ -47,8 +47,8 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
     ['message', message],
   ])('returns the same answer to a %s prompt with and without a stream', async (_format, prompt) => {
     upstream.reply = () => ({ text: 'Grüße aus dem Norden.', toolCalls: [{ name: 'look', input: '{"at":"sky"}' }] })
-    const whole = (await create().complete(call(prompt()))).answer
-    const chunks = await collectChunks((await create().stream(call(prompt({ stream: true })))).answer)
+    const whole = (await create().complete(call(prompt()))).response
+    const chunks = await collectChunks((await create().stream(call(prompt({ stream: true })))).response)
     expect(textOfCompletion({ ...whole, parts: whole.parts.slice(0, 1) })).toBe('Grüße aus dem Norden.')
     expect(whole.parts[1]).toMatchObject({ type: 'tool-call', name: 'look', input: '{"at":"sky"}' })
     expect(textOf(chunks)).toBe('Grüße aus dem Norden.')
@@ -67,7 +67,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
         kind: 'events',
         items: [...buildEvents(request, { text: 'some words that are cut' }).slice(0, 4), ...end],
       })
-      const failure = await failureOf(collectChunks((await create().stream(call(chat({ stream: true })))).answer))
+      const failure = await failureOf(collectChunks((await create().stream(call(chat({ stream: true })))).response))
       expect(failure.kind).toBe('upstream')
     }
   })
@@ -101,7 +101,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
     }
     const options = { apiKey: 'sk-test-key', fetch, baseUrl: name === 'openai' ? upstream.baseUrl : upstream.url }
     const provider = name === 'openai' ? openai(options) : anthropic(options)
-    expect(textOfCompletion((await provider.complete(call(chat()))).answer)).toBe('Hello from upstream.')
+    expect(textOfCompletion((await provider.complete(call(chat()))).response)).toBe('Hello from upstream.')
     expect(seen).toEqual([`${upstream.baseUrl}${name === 'openai' ? '/chat/completions' : '/messages'}`])
   })
 })
@@ -128,7 +128,7 @@ describe('openai', () => {
     if (model === undefined) throw new Error('gpt-4o is in the catalogue')
     upstream.reply = (request) => ({ kind: 'events', items: buildEvents(request, { text: 'all of it' }).slice(0, -1) })
     const chunks = await collectChunks(
-      (await provider.stream(providerCall(chat({ stream: true }), runtime, { model }))).answer,
+      (await provider.stream(providerCall(chat({ stream: true }), runtime, { model }))).response,
     )
     expect(textOf(chunks)).toBe('all of it')
     expect(chunks.at(-1)).toEqual({ parts: [{ type: 'done' }] })

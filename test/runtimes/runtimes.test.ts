@@ -105,9 +105,9 @@ describe.each(all)('$name', (runtime) => {
   it('answers a request with the answer of the upstream', async () => {
     upstream.reply = () => 'Hello from upstream.'
 
-    const answer = await (await client()).chat.completions.create(prompt)
+    const response = await (await client()).chat.completions.create(prompt)
 
-    expect(answer.choices[0]?.message.content).toBe('Hello from upstream.')
+    expect(response.choices[0]?.message.content).toBe('Hello from upstream.')
     expect(upstream.last.body['messages']).toEqual(prompt.messages)
   })
 

@@ -15,7 +15,7 @@ export function failingStore() {
     readonly calls: Method[]
     readonly held: (() => void)[]
   } = { mode: 'pass', modes: {}, calls: [], held: [] }
-  const answer = async <result>(method: Method, work: () => result | Promise<result>): Promise<result> => {
+  const response = async <result>(method: Method, work: () => result | Promise<result>): Promise<result> => {
     state.calls.push(method)
     const mode = state.modes[method] ?? state.mode
     if (mode === 'fail') throw new Error('connection refused')
@@ -25,12 +25,12 @@ export function failingStore() {
   }
   const store: Store = {
     ...inner,
-    get: (key) => answer('get', () => inner.get(key)),
-    reserve: (request) => answer('reserve', () => inner.reserve(request)),
-    settle: (settlement) => answer('settle', () => inner.settle(settlement)),
-    levels: (counters) => answer('levels', () => inner.levels(counters)),
-    append: (log, entry) => answer('append', () => inner.append(log, entry)),
-    ping: () => answer('ping', () => inner.ping()),
+    get: (key) => response('get', () => inner.get(key)),
+    reserve: (request) => response('reserve', () => inner.reserve(request)),
+    settle: (settlement) => response('settle', () => inner.settle(settlement)),
+    levels: (counters) => response('levels', () => inner.levels(counters)),
+    append: (log, entry) => response('append', () => inner.append(log, entry)),
+    ping: () => response('ping', () => inner.ping()),
     // The data outlives the gateway.
     close: async () => {},
   }

@@ -8,15 +8,15 @@ const nextTurn = setImmediate
  * Lets fake time pass until the request is answered. Each step leaves it some turns of its own: a deadline that begins late,
  * because a module is still being loaded, passes as well.
  */
-async function answerInTime<answer>(response: Promise<answer>): Promise<answer> {
-  let isAnswered = false
-  const end = (): void => void (isAnswered = true)
-  response.then(end, end)
-  while (!isAnswered) {
+async function responseInTime<Result>(pending: Promise<Result>): Promise<Result> {
+  let isResponseed = false
+  const end = (): void => void (isResponseed = true)
+  pending.then(end, end)
+  while (!isResponseed) {
     for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => void nextTurn(resolve))
     await vi.advanceTimersByTimeAsync(100)
   }
-  return response
+  return pending
 }
 
 describe('a request while its store does not answer', () => {
@@ -28,8 +28,8 @@ describe('a request while its store does not answer', () => {
     const { gateway, secret, calls } = await gatewayOn(store)
     expect((await ask(gateway, secret)).status).toBe(200)
     state.mode = 'hang'
-    const answer = await answerInTime(ask(gateway, secret))
-    expect(answer).toEqual({ status: 503, retryAfter: '1' })
+    const Result = await responseInTime(ask(gateway, secret))
+    expect(Result).toEqual({ status: 503, retryAfter: '1' })
     expect(calls.upstream).toBe(1)
   })
 
@@ -38,8 +38,8 @@ describe('a request while its store does not answer', () => {
     const { gateway, secret } = await gatewayOn(store)
     await ask(gateway, secret)
     state.mode = 'hang'
-    const answer = await answerInTime(ask(gateway, secret))
-    expect(answer.status).toBe(503)
+    const Result = await responseInTime(ask(gateway, secret))
+    expect(Result.status).toBe(503)
     state.calls.length = 0
     expect((await ask(gateway, secret)).status).toBe(503)
     expect(state.calls).toEqual([])
@@ -53,8 +53,8 @@ describe('a request while its store does not answer', () => {
     const { store, state } = failingStore()
     const { gateway, secret, calls } = await gatewayOn(store, { keyCacheMs: 0 })
     state.mode = 'slow'
-    const answer = await answerInTime(ask(gateway, secret))
-    expect(answer).toEqual({ status: 503, retryAfter: '1' })
+    const Result = await responseInTime(ask(gateway, secret))
+    expect(Result).toEqual({ status: 503, retryAfter: '1' })
     expect(calls.upstream).toBe(0)
   })
 
@@ -63,8 +63,8 @@ describe('a request while its store does not answer', () => {
     const { gateway, id, secret } = await gatewayOn(store)
     await ask(gateway, secret)
     state.modes = { reserve: 'hang' }
-    const answer = await answerInTime(ask(gateway, secret))
-    expect(answer.status).toBe(503)
+    const Result = await responseInTime(ask(gateway, secret))
+    expect(Result.status).toBe(503)
     for (const resolve of state.held.splice(0)) resolve()
     await vi.advanceTimersByTimeAsync(0)
     const month = Date.UTC(new Date().getUTCFullYear(), new Date().getUTCMonth())
@@ -78,8 +78,8 @@ describe('a request while its store does not answer', () => {
     const { gateway, id, secret } = await gatewayOn(store)
     await ask(gateway, secret)
     state.modes = { settle: 'hang' }
-    const answer = await answerInTime(ask(gateway, secret))
-    expect(answer.status).toBe(200)
+    const Result = await responseInTime(ask(gateway, secret))
+    expect(Result.status).toBe(200)
     expect(await requestsOf(gateway, id)).toBe(1)
     expect(await gateway.metrics.prometheus()).toContain('sluice_waiting_settlements 1')
     state.modes = {}

@@ -67,7 +67,7 @@ function ownClock(): { readonly now: () => number; readonly stop: () => void } {
   return { now: () => time, stop: () => clearInterval(timer) }
 }
 
-interface Answer {
+interface ModelResponse {
   readonly status: number
   readonly ms: number
   readonly retryAfter: string | null
@@ -75,7 +75,7 @@ interface Answer {
 
 /** A gateway with one key on a store that fails during the test. */
 interface Scene {
-  readonly ask: () => Promise<Answer>
+  readonly ask: () => Promise<ModelResponse>
   /** Number of upstream calls so far. */
   readonly calls: () => number
   readonly billedUsd: () => Promise<number>
@@ -131,13 +131,13 @@ async function failUnderLoad(
   const burst = Array.from({ length: 60 }, ask)
   await expect.poll(calls, { ...PATIENCE, interval: 1 }).toBeGreaterThan(10)
   await fail()
-  const answers = await Promise.all(burst)
+  const responses = await Promise.all(burst)
   const called = calls()
   const afterwards = await Promise.all(Array.from({ length: 5 }, ask))
-  answers.push(...afterwards)
-  expect(answers.filter(({ status }) => status !== 200 && status !== 503)).toEqual([])
-  expect(answers.filter(({ ms }) => ms > DEADLINE_MS)).toEqual([])
-  expect(answers.filter(({ status, retryAfter }) => status === 503 && retryAfter === null)).toEqual([])
+  responses.push(...afterwards)
+  expect(responses.filter(({ status }) => status !== 200 && status !== 503)).toEqual([])
+  expect(responses.filter(({ ms }) => ms > DEADLINE_MS)).toEqual([])
+  expect(responses.filter(({ status, retryAfter }) => status === 503 && retryAfter === null)).toEqual([])
   if (isAway) {
     expect(afterwards.map(({ status }) => status)).toEqual([503, 503, 503, 503, 503])
     expect(calls()).toBe(called)

@@ -1,8 +1,8 @@
 /** @own-process: takes long, and starts many processes. */
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import type { ChildProcess } from 'node:child_process'
-import type { SseEvent } from '../../src/core/answer.ts'
-import type { AnswerClaims, AnswerStore } from '../../src/core/cache.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
+import type { ResponseClaims, ResponseStore } from '../../src/core/cache.ts'
 import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
 import { createFleet, exitOf } from '../support/fleet/fleet.ts'
 import { cachingOptions, questionOf, type FleetReport } from '../support/fleet/jobs.ts'
@@ -50,14 +50,14 @@ async function open(place: StorePlace): Promise<OpenedCache> {
 async function startGateways(
   place: StorePlace,
   upstream: Upstream,
-  watch: (answers: AnswerStore) => AnswerStore = (answers) => answers,
+  watch: (responses: ResponseStore) => ResponseStore = (responses) => responses,
 ): Promise<{ readonly gateways: readonly Gateway[]; readonly secret: string }> {
   const store = memoryStore()
   const gateways: Gateway[] = []
   for (let count = 0; count < 2; count += 1) {
     const { cache } = await open(place)
     const gateway = createGateway(
-      cachingOptions(store, upstream.baseUrl, { ...cache, answers: watch(cache.answers), timeoutMs: 5_000 }),
+      cachingOptions(store, upstream.baseUrl, { ...cache, responses: watch(cache.responses), timeoutMs: 5_000 }),
     )
     closers.push(() => gateway.close())
     gateways.push(gateway)
@@ -78,7 +78,7 @@ async function startProcesses(
   const { store, close } = await openStore(place)
   closers.push(close)
   const { value } = await createGateway(cachingOptions(store, upstream.baseUrl, {})).keys.create({ name: 'own' })
-  await (await open(place)).cache.answers.get('the tables exist')
+  await (await open(place)).cache.responses.get('the tables exist')
   const fleet = await createFleet()
   closers.push(fleet.close)
   const job = { type: 'recall', place, upstream: upstream.baseUrl, question: QUESTION, stream: true } as const
@@ -97,19 +97,19 @@ function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<
   }
 }
 
-/** Wraps an answer store and calls `onWait` when a request finds the claim of another process. */
-function watchClaims(onWait: () => void): (answers: AnswerStore) => AnswerStore {
-  return (answers) => {
-    const { claims } = answers
+/** Wraps a response store and calls `onWait` when a request finds the claim of another process. */
+function watchClaims(onWait: () => void): (responses: ResponseStore) => ResponseStore {
+  return (responses) => {
+    const { claims } = responses
     if (claims === undefined) throw new Error('the store has no claims')
-    const watched: AnswerClaims = {
+    const watched: ResponseClaims = {
       ...claims,
       isHeld: (id) => {
         onWait()
         return claims.isHeld(id)
       },
     }
-    return { ...answers, claims: watched }
+    return { ...responses, claims: watched }
   }
 }
 
@@ -125,7 +125,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
       closers.push(close)
       const governor = createGateway(cachingOptions(store, upstream.baseUrl, {}))
       const [own, other] = [await governor.keys.create({ name: 'own' }), await governor.keys.create({ name: 'other' })]
-      await (await open(shared)).cache.answers.get('the tables exist')
+      await (await open(shared)).cache.responses.get('the tables exist')
       const fleet = await createFleet()
       closers.push(fleet.close)
       const askProcess = async (secret: string, question: string): Promise<FleetReport | undefined> => {
@@ -251,7 +251,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
       const response = await two?.fetch(questionOf(secret, QUESTION))
       expect([response?.status, response?.headers.get('x-svc-cache')]).toEqual([200, 'MISS'])
       expect(await response?.text()).toContain('Paris.')
-      // An answer is stored after it was sent, and its claim is released last.
+      // A response is stored after it was sent, and its claim is released last.
       await waitUntil(async () => (await store.get(key)) !== damaged)
       await waitUntil(hasNoClaims)
     }

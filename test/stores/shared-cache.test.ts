@@ -5,9 +5,9 @@ import { vector } from '@electric-sql/pglite-pgvector'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { VectorIndex } from '../../src/core/cache.ts'
-import { postgresAnswerStore, postgresVectorIndex } from '../../src/postgres.ts'
-import { redisAnswerStore, redisVectorIndex } from '../../src/redis.ts'
-import { testAnswerStore } from '../contract/answer-store.ts'
+import { postgresResponseStore, postgresVectorIndex } from '../../src/postgres.ts'
+import { redisResponseStore, redisVectorIndex } from '../../src/redis.ts'
+import { testResponseStore } from '../contract/response-store.ts'
 import { testVectorIndex } from '../contract/vector-index.ts'
 import { openPool, openPostgresJs, type OpenPostgres } from '../support/postgres.ts'
 import {
@@ -122,8 +122,8 @@ for (const { name, server, open } of redisSetups) {
       async ({ now }) => redisVectorIndex({ client: opened.client, prefix: prefix(), dimensions: 8, now }),
       LIMITS,
     )
-    testAnswerStore(`redisAnswerStore with ${name}`, async () =>
-      redisAnswerStore({ client: opened.client, prefix: prefix() }),
+    testResponseStore(`redisResponseStore with ${name}`, async () =>
+      redisResponseStore({ client: opened.client, prefix: prefix() }),
     )
     describe(`redisVectorIndex with ${name}`, () => {
       let shared = ''
@@ -164,7 +164,7 @@ describe.each(postgresSetups)('the cache in PostgreSQL with $name', ({ name, isS
     beforeAll(async () => {
       opened = await open()
       await postgresVectorIndex({ client: opened.client, schema, dimensions: 8 }).migrate()
-      await postgresAnswerStore({ client: opened.client, schema }).migrate()
+      await postgresResponseStore({ client: opened.client, schema }).migrate()
     }, 60_000)
     afterAll(async () => {
       await run(opened, `DROP SCHEMA ${schema} CASCADE`)
@@ -206,10 +206,10 @@ describe.each(postgresSetups)('the cache in PostgreSQL with $name', ({ name, isS
         if (isSearched) await run(opened, 'RESET ALL')
       })
     })
-    testAnswerStore(`postgresAnswerStore with ${name}`, async () => {
-      const answers = postgresAnswerStore({ client: opened.client, schema })
-      await answers.clear()
-      return answers
+    testResponseStore(`postgresResponseStore with ${name}`, async () => {
+      const responses = postgresResponseStore({ client: opened.client, schema })
+      await responses.clear()
+      return responses
     })
   })
 })

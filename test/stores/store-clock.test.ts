@@ -2,9 +2,9 @@ import Database from 'libsql'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
 import { extractive } from '../../src/testing.ts'
-import type { AnswerStore, Store } from '../../src/index.ts'
-import { postgresAnswerStore, postgresStore } from '../../src/postgres.ts'
-import { redisAnswerStore, redisStore, redisVectorIndex } from '../../src/redis.ts'
+import type { ResponseStore, Store } from '../../src/index.ts'
+import { postgresResponseStore, postgresStore } from '../../src/postgres.ts'
+import { redisResponseStore, redisStore, redisVectorIndex } from '../../src/redis.ts'
 import { sqliteStore } from '../../src/sqlite.ts'
 
 let gateway: Gateway | undefined
@@ -59,10 +59,10 @@ describe('a store without a clock of its own', () => {
     const parts = [
       redisStore({ client: redis }),
       postgresStore({ client: postgres }),
-      redisAnswerStore({ client: redis }),
-      postgresAnswerStore({ client: postgres }),
+      redisResponseStore({ client: redis }),
+      postgresResponseStore({ client: postgres }),
     ]
-    const read = async (part: Store | AnswerStore): Promise<unknown> => {
+    const read = async (part: Store | ResponseStore): Promise<unknown> => {
       sent.length = 0
       await part.get('x')
       return JSON.parse(String(sent[0]))
@@ -79,10 +79,10 @@ describe('a store without a clock of its own', () => {
     const clocks: unknown[] = []
     const client = { evalsha: async () => '{}', eval: async () => '{}', call: async () => '' }
     const useClock = (now: () => number): void => void clocks.push(now())
-    const answers = { ...redisAnswerStore({ client }), useClock }
+    const responses = { ...redisResponseStore({ client }), useClock }
     const index = { ...redisVectorIndex({ client }), useClock }
 
-    gateway = createGateway({ providers: [extractive()], cache: { answers, index }, runtime: { now: () => PAST } })
+    gateway = createGateway({ providers: [extractive()], cache: { responses, index }, runtime: { now: () => PAST } })
 
     expect(clocks).toEqual([PAST, PAST])
   })

@@ -82,7 +82,7 @@ export function vendorBillOf(body: JsonObject, { maxOutputTokens }: VendorRules)
   }
 }
 
-/** Writes a bill as the usage of a complete answer. */
+/** Writes a bill as the usage of a complete response. */
 export function billedReply({ body, path, stream }: UpstreamRequest, bill: VendorBill): Reply {
   const { input, output, cacheWrite } = bill
   if (path.includes('/count_tokens')) return { kind: 'json', value: { input_tokens: input } }

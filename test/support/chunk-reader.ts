@@ -1,15 +1,15 @@
-import type { AnswerSource, StreamChunk } from '../../src/core/answer.ts'
-import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
+import type { ResponseSource, StreamChunk } from '../../src/core/completion.ts'
+import { ResponseTranslator } from '../../src/upstream/response-translator.ts'
 import type { Route } from '../../src/core/ports.ts'
 import type { StreamWriter } from '../../src/formats/format.ts'
-import { isAnswerSource, upstreamError } from '../../src/upstream/attempts.ts'
+import { isResponseSource, upstreamError } from '../../src/upstream/attempts.ts'
 import { createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
-/** The chunks of a streamed answer, pulled one by one. */
+/** The chunks of a streamed response, pulled one by one. */
 export type ChunkReader = AsyncIterableIterator<StreamChunk>
 
-type StreamedAnswer = AsyncIterable<StreamChunk> | AnswerSource | UpstreamStream
+type StreamedResponse = AsyncIterable<StreamChunk> | ResponseSource | UpstreamStream
 
 /** Returns true if the chunks contain the protocol's last event. */
 export function isComplete(chunks: readonly StreamChunk[]): boolean {
@@ -19,15 +19,15 @@ export function isComplete(chunks: readonly StreamChunk[]): boolean {
 /** Opens the stream of a candidate's answer, for `readChunks`. */
 export function createChunkStream(
   { provider }: Route,
-  answer: AsyncIterable<StreamChunk> | AnswerSource,
+  response: AsyncIterable<StreamChunk> | ResponseSource,
 ): UpstreamStream {
-  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
+  const source = isResponseSource(response) ? response : createChunkSource(response, provider.name)
   return new UpstreamStream(source, createChunkTranslator(source, provider.name))
 }
 
 /** Creates a translator that collects chunks for `readChunks` instead of writing them. */
-function createChunkTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
-  return new AnswerTranslator({
+function createChunkTranslator(source: ResponseSource, provider = 'tiny'): ResponseTranslator {
+  return new ResponseTranslator({
     format: source.format,
     writer: new ChunkCollector(),
     isNumbered: false,
@@ -36,11 +36,11 @@ function createChunkTranslator(source: AnswerSource, provider = 'tiny'): AnswerT
 }
 
 /**
- * Reads an answer through a translator, as the gateway does. The source is paused while no reader waits for a chunk.
+ * Reads a response through a translator, as the gateway does. The source is paused while no reader waits for a chunk.
  */
-export function readChunks(answer: StreamedAnswer): ChunkReader {
-  if (answer instanceof UpstreamStream) return readFrom(answer)
-  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, 'tiny')
+export function readChunks(response: StreamedResponse): ChunkReader {
+  if (response instanceof UpstreamStream) return readFrom(response)
+  const source = isResponseSource(response) ? response : createChunkSource(response, 'tiny')
   const stream = new UpstreamStream(source, createChunkTranslator(source))
   const queue = getQueue(stream)
   stream.open({ after: () => () => {} }, 0).catch((error: unknown) => queue.break(error))

@@ -1,4 +1,4 @@
-import type { Completion, StreamChunk } from '../../src/core/answer.ts'
+import type { Completion, StreamChunk } from '../../src/core/completion.ts'
 import type { GatewayError } from '../../src/core/errors.ts'
 import type { ProviderCall, Timeouts, Model } from '../../src/core/ports.ts'
 import { textOfPart, type Prompt } from '../../src/core/prompt.ts'
@@ -20,10 +20,10 @@ export function providerCall(prompt: Prompt, runtime: ManualRuntime, more: Parti
   return { prompt, runtime, model: testModel, signal: new AbortController().signal, timeouts, headers: {}, ...more }
 }
 
-/** Returns all chunks of a streamed answer, read through a translator as the gateway does. */
-export async function collectChunks(answer: Parameters<typeof readChunks>[0]): Promise<readonly StreamChunk[]> {
+/** Returns all chunks of a streamed response, read through a translator as the gateway does. */
+export async function collectChunks(response: Parameters<typeof readChunks>[0]): Promise<readonly StreamChunk[]> {
   const all: StreamChunk[] = []
-  for await (const chunk of readChunks(answer)) all.push(chunk)
+  for await (const chunk of readChunks(response)) all.push(chunk)
   return all
 }
 

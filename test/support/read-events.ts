@@ -1,4 +1,4 @@
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import { createSseParser } from '../../src/http/sse.ts'
 
 const MIB = 1024 * 1024

@@ -180,7 +180,7 @@ export function parseEvents(
     })
 }
 
-/** Returns the text of a streamed answer of either endpoint. */
+/** Returns the text of a streamed response of either endpoint. */
 export function streamedText(text: string): string {
   return parseEvents(text)
     .map(({ data }) => {
@@ -192,8 +192,8 @@ export function streamedText(text: string): string {
     .join('')
 }
 
-/** Returns the text of a whole answer of either endpoint. */
-export function answerText(reply: Reply): string | null | undefined {
+/** Returns the text of a whole response of either endpoint. */
+export function responseText(reply: Reply): string | null | undefined {
   const choices = reply.body['choices'] as { message?: { content?: string | null } }[] | undefined
   const content = reply.body['content'] as { text?: string }[] | undefined
   return choices === undefined ? content?.map((block) => block.text ?? '').join('') : choices[0]?.message?.content

@@ -1,4 +1,4 @@
-import type { StreamPart } from '../../src/core/answer.ts'
+import type { StreamPart } from '../../src/core/completion.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { asObject, asString, type JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
@@ -25,7 +25,7 @@ function unsupported(): never {
 
 /**
  * The upstream half of a minimal format, for tests of providers without a real format.
- * A whole answer is `{text}`; the events of a stream are `{text}`, then `{end: true}`.
+ * A whole response is `{text}`; the events of a stream are `{text}`, then `{end: true}`.
  */
 export const tinyFormat: WholeFormat = {
   dialect: 'chat',

@@ -1,4 +1,4 @@
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
 
 export { CUT, gate, HANG } from './upstream.ts'

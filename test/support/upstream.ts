@@ -1,11 +1,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
-import { buildEvents, buildErrorBody, buildBody, type Answer, type Failure } from './upstream-answers.ts'
+import { buildEvents, buildErrorBody, buildBody, type ModelResponse, type Failure } from './upstream-responses.ts'
 
-export { buildEvents, type Answer, type Failure }
+export { buildEvents, type ModelResponse, type Failure }
 
 /** A request as the upstream received it. */
 export interface UpstreamRequest {
@@ -23,9 +23,9 @@ export interface UpstreamRequest {
   readonly dialect: Dialect
   /** The `stream` field of the body. */
   readonly stream: boolean
-  /** True after the client closed the connection before the answer was complete. */
+  /** True after the client closed the connection before the response was complete. */
   readonly isAborted: boolean
-  /** Resolves when the client closes the connection before the answer is complete. */
+  /** Resolves when the client closes the connection before the response is complete. */
   readonly aborted: Promise<void>
 }
 
@@ -40,10 +40,10 @@ export type StreamItem = SseEvent | string | Uint8Array | Promise<unknown> | typ
 /** The items of a stream. An asynchronous iterable waits in its own code instead of yielding promises. */
 export type StreamItems = Iterable<StreamItem> | AsyncIterable<Exclude<StreamItem, Promise<unknown>>>
 
-/** How the upstream replies to a request. A string is an answer with that text. */
+/** How the upstream replies to a request. A string is a response with that text. */
 export type Reply =
   | string
-  | Answer
+  | ModelResponse
   | { readonly kind: 'json'; readonly value: unknown; readonly status?: number; readonly headers?: Headers }
   | { readonly kind: 'body'; readonly body: string | Uint8Array; readonly status?: number; readonly headers?: Headers }
   | { readonly kind: 'failure'; readonly status: number; readonly failure?: Failure; readonly headers?: Headers }
@@ -56,7 +56,7 @@ export type Reply =
   | { readonly kind: 'socket'; readonly bytes: string | Uint8Array; readonly close?: boolean }
   | { readonly kind: 'cut' }
   | { readonly kind: 'hang' }
-  | { readonly kind: 'by-hand'; readonly answer: (response: ServerResponse, socket: Socket) => unknown }
+  | { readonly kind: 'by-hand'; readonly response: (serverResponse: ServerResponse, socket: Socket) => unknown }
 
 type Headers = Readonly<Record<string, string | readonly string[]>>
 type Responder = (request: UpstreamRequest) => Reply | Promise<Reply>
@@ -90,8 +90,8 @@ export async function startUpstream(options: { readonly reply?: Responder } = {}
   const arrivals = new Set<() => void>()
   const sockets = new Set<Socket>()
   let connectionsOpened = 0
-  const server = createServer({ keepAliveTimeout: 60_000 }, (incoming, response) => {
-    void receive(incoming, response, requests.length).catch(() => response.destroy())
+  const server = createServer({ keepAliveTimeout: 60_000 }, (incoming, serverResponse) => {
+    void receive(incoming, serverResponse, requests.length).catch(() => serverResponse.destroy())
   })
   server.on('connection', (socket) => {
     connectionsOpened += 1
@@ -100,11 +100,11 @@ export async function startUpstream(options: { readonly reply?: Responder } = {}
     socket.once('close', () => sockets.delete(socket))
   })
 
-  async function receive(incoming: IncomingMessage, response: ServerResponse, index: number): Promise<void> {
-    const request = await readRequest(incoming, response, index)
+  async function receive(incoming: IncomingMessage, serverResponse: ServerResponse, index: number): Promise<void> {
+    const request = await readRequest(incoming, serverResponse, index)
     requests.push(request)
     for (const wake of arrivals) wake()
-    await send(await upstream.reply(request), request, response)
+    await send(await upstream.reply(request), request, serverResponse)
   }
 
   await new Promise<void>((resolve) => {
@@ -170,13 +170,13 @@ export function formatEvent(frame: SseEvent): string {
 
 async function readRequest(
   incoming: IncomingMessage,
-  response: ServerResponse,
+  serverResponse: ServerResponse,
   index: number,
 ): Promise<UpstreamRequest> {
   let left = false
   const leaving = new Promise<void>((resolve) => {
-    response.once('close', () => {
-      if (response.writableFinished) return
+    serverResponse.once('close', () => {
+      if (serverResponse.writableFinished) return
       left = true
       resolve()
     })
@@ -217,62 +217,71 @@ function parseBody(text: string): JsonObject {
   }
 }
 
-async function send(reply: Reply, request: UpstreamRequest, response: ServerResponse): Promise<void> {
-  if (typeof reply === 'string') return await sendAnswer({ text: reply }, request, response)
-  if (!('kind' in reply)) return await sendAnswer(reply, request, response)
+async function send(reply: Reply, request: UpstreamRequest, serverResponse: ServerResponse): Promise<void> {
+  if (typeof reply === 'string') return await sendResponse({ text: reply }, request, serverResponse)
+  if (!('kind' in reply)) return await sendResponse(reply, request, serverResponse)
   switch (reply.kind) {
     case 'json':
-      return sendBody(response, reply.status ?? 200, JSON.stringify(reply.value), reply.headers)
+      return sendBody(serverResponse, reply.status ?? 200, JSON.stringify(reply.value), reply.headers)
     case 'body':
-      return sendBody(response, reply.status ?? 200, reply.body, reply.headers)
+      return sendBody(serverResponse, reply.status ?? 200, reply.body, reply.headers)
     case 'failure':
       return sendBody(
-        response,
+        serverResponse,
         reply.status,
         JSON.stringify(buildErrorBody(request.dialect, reply.status, reply.failure)),
         reply.headers,
       )
     case 'events':
-      return await sendEvents(response, reply.items, reply.headers)
+      return await sendEvents(serverResponse, reply.items, reply.headers)
     case 'socket':
-      response.socket?.write(reply.bytes)
-      if (reply.close !== false) response.socket?.end()
+      serverResponse.socket?.write(reply.bytes)
+      if (reply.close !== false) serverResponse.socket?.end()
       return
     case 'cut':
-      response.socket?.destroy()
+      serverResponse.socket?.destroy()
       return
     case 'hang':
       return
     case 'by-hand':
-      if (response.socket !== null) await reply.answer(response, response.socket)
+      if (serverResponse.socket !== null) await reply.response(serverResponse, serverResponse.socket)
   }
 }
 
-async function sendAnswer(answer: Answer, request: UpstreamRequest, response: ServerResponse): Promise<void> {
-  if (request.path.includes('/count_tokens')) return sendBody(response, 200, '{"input_tokens":11}')
-  if (request.method === 'GET') return sendBody(response, 200, '{"object":"list","data":[],"has_more":false}')
-  if (request.stream) return await sendEvents(response, buildEvents(request, answer))
-  sendBody(response, 200, JSON.stringify(buildBody(request, answer)))
+async function sendResponse(
+  response: ModelResponse,
+  request: UpstreamRequest,
+  serverResponse: ServerResponse,
+): Promise<void> {
+  if (request.path.includes('/count_tokens')) return sendBody(serverResponse, 200, '{"input_tokens":11}')
+  if (request.method === 'GET') return sendBody(serverResponse, 200, '{"object":"list","data":[],"has_more":false}')
+  if (request.stream) return await sendEvents(serverResponse, buildEvents(request, response))
+  sendBody(serverResponse, 200, JSON.stringify(buildBody(request, response)))
 }
 
-function sendBody(response: ServerResponse, status: number, body: string | Uint8Array, headers: Headers = {}): void {
-  response.writeHead(status, { 'content-type': 'application/json', ...copyHeaders(headers) })
-  response.end(body)
+function sendBody(
+  serverResponse: ServerResponse,
+  status: number,
+  body: string | Uint8Array,
+  headers: Headers = {},
+): void {
+  serverResponse.writeHead(status, { 'content-type': 'application/json', ...copyHeaders(headers) })
+  serverResponse.end(body)
 }
 
-async function sendEvents(response: ServerResponse, items: StreamItems, headers: Headers = {}): Promise<void> {
-  response.writeHead(200, { 'content-type': 'text/event-stream', ...copyHeaders(headers) })
-  response.flushHeaders()
+async function sendEvents(serverResponse: ServerResponse, items: StreamItems, headers: Headers = {}): Promise<void> {
+  serverResponse.writeHead(200, { 'content-type': 'text/event-stream', ...copyHeaders(headers) })
+  serverResponse.flushHeaders()
   for await (const item of wrapItems(items)) {
-    if (item.value === HANG || response.destroyed) return
+    if (item.value === HANG || serverResponse.destroyed) return
     if (item.value === CUT) {
-      response.socket?.destroy()
+      serverResponse.socket?.destroy()
       return
     }
     if (item.value instanceof Promise) await item.value
-    else await write(response, item.value)
+    else await write(serverResponse, item.value)
   }
-  response.end()
+  serverResponse.end()
 }
 
 /** Wraps items, because `for await` replaces promises of a synchronous iterable with their results. */
@@ -289,12 +298,12 @@ function isAsync(items: StreamItems): items is Exclude<StreamItems, Iterable<Str
 }
 
 /** Resolves when the bytes are flushed, so that `CUT` follows them and a slow reader slows the upstream down. */
-function write(response: ServerResponse, item: SseEvent | string | Uint8Array): Promise<void> {
+function write(serverResponse: ServerResponse, item: SseEvent | string | Uint8Array): Promise<void> {
   const bytes = typeof item === 'string' || item instanceof Uint8Array ? item : formatEvent(item)
   return new Promise((resolve) => {
-    response.once('close', resolve)
-    response.write(bytes, () => {
-      response.off('close', resolve)
+    serverResponse.once('close', resolve)
+    serverResponse.write(bytes, () => {
+      serverResponse.off('close', resolve)
       resolve()
     })
   })

@@ -1,7 +1,7 @@
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../src/core/json.ts'
 import type { Reply, UpstreamRequest } from './upstream.ts'
 
-/** Final answer of the vendor. */
+/** Final response of the vendor. */
 export const WEATHER = 'It is 21 degrees in Paris.'
 
 /**

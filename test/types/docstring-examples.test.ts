@@ -28,7 +28,7 @@ const CONTEXT: Readonly<Record<string, string>> = {
   mine: `declare const mine: (options: { readonly baseUrl: string }) => import('sluice').Provider`,
   myStore: `declare const myStore: (options: { readonly now: () => number }) => import('sluice/store').Store`,
   myIndex: `declare const myIndex: (options: { readonly now: () => number }) => import('sluice/store').VectorIndex`,
-  myAnswers: `declare const myAnswers: () => import('sluice/store').AnswerStore`,
+  myResponses: `declare const myResponses: () => import('sluice/store').ResponseStore`,
   myEmbedder: `declare const myEmbedder: () => import('sluice').Embedder`,
   redactEmails: `declare const redactEmails: () => import('sluice').Plugin`,
   toAsyncIterable: `declare const toAsyncIterable: <T>(values: Iterable<T>) => AsyncIterable<T>`,

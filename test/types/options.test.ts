@@ -11,9 +11,9 @@ import {
 import { extractive } from '../../src/testing.ts'
 import { bedrock } from '../../src/bedrock.ts'
 import { serve } from '../../src/node.ts'
-import { postgresAnswerStore, postgresStore, postgresVectorIndex } from '../../src/postgres.ts'
+import { postgresResponseStore, postgresStore, postgresVectorIndex } from '../../src/postgres.ts'
 import { azureOpenai, gemini, groq, priceList, vertex } from '../../src/providers.ts'
-import { redisAnswerStore, redisStore, redisVectorIndex } from '../../src/redis.ts'
+import { redisResponseStore, redisStore, redisVectorIndex } from '../../src/redis.ts'
 import { sqliteStore } from '../../src/sqlite.ts'
 
 /** Calls a factory as an untyped program does. */
@@ -39,10 +39,10 @@ describe('an unknown option', () => {
   it.each([
     ['memoryStore', memoryStore, { tallie: 5 }, 'tallie', 'tallies'],
     ['redisStore', redisStore, { client, prefx: 'x' }, 'prefx', 'prefix'],
-    ['redisAnswerStore', redisAnswerStore, { client, maxEntriesPerkey: 5 }, 'maxEntriesPerkey', 'maxEntriesPerKey'],
+    ['redisResponseStore', redisResponseStore, { client, maxEntriesPerkey: 5 }, 'maxEntriesPerkey', 'maxEntriesPerKey'],
     ['redisVectorIndex', redisVectorIndex, { client, dimension: 5 }, 'dimension', 'dimensions'],
     ['postgresStore', postgresStore, { client, shema: 'x' }, 'shema', 'schema'],
-    ['postgresAnswerStore', postgresAnswerStore, { client, maxBytesPerkey: 5 }, 'maxBytesPerkey', 'maxBytesPerKey'],
+    ['postgresResponseStore', postgresResponseStore, { client, maxBytesPerkey: 5 }, 'maxBytesPerkey', 'maxBytesPerKey'],
     ['postgresVectorIndex', postgresVectorIndex, { client, maxPerScop: 5 }, 'maxPerScop', 'maxPerScope'],
     ['sqliteStore', sqliteStore, { database, busyTimeout: 5 }, 'busyTimeout', 'busyTimeoutMs'],
     ['openai', openai, { baseURL: 'https://x.test' }, 'baseURL', 'baseUrl'],

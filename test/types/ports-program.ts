@@ -12,8 +12,8 @@ import {
 import { toNanoUsd, type Tier, type TierJob, type TierResult } from 'sluice/savings'
 import {
   quotaExceededError,
-  type AnswerStore,
-  type CachedAnswer,
+  type ResponseStore,
+  type CachedResponse,
   type Claim,
   type Embedder,
   type Level,
@@ -47,7 +47,7 @@ function textOf(message: Message | undefined): string {
 
 /** A provider that repeats the last message. */
 export function echo(): Provider {
-  const answer = ({ prompt, model, signal }: ProviderCall): Completion => {
+  const response = ({ prompt, model, signal }: ProviderCall): Completion => {
     signal.throwIfAborted()
     const text = textOf(prompt.messages.at(-1))
     const usage = { ...NO_USAGE, inputTokens: prompt.messages.length + text.length, outputTokens: text.length }
@@ -58,8 +58,8 @@ export function echo(): Provider {
     dialect: 'chat',
     models: [WORDS],
     model: (id) => (id === WORDS.id ? WORDS : undefined),
-    complete: async (call) => ({ answer: answer(call), ignored: [] }),
-    stream: async (call) => ({ answer: chunksOf(answer(call)), ignored: [] }),
+    complete: async (call) => ({ response: response(call), ignored: [] }),
+    stream: async (call) => ({ response: chunksOf(response(call)), ignored: [] }),
   }
 }
 
@@ -125,40 +125,40 @@ function dot(one: Float32Array, other: Float32Array): number {
   return one.reduce((sum, value, index) => sum + value * (other[index] ?? 0), 0)
 }
 
-/** Answers in the memory of the process, without a limit. */
-export class AnswerMap implements AnswerStore {
-  readonly #answers = new Map<string, CachedAnswer>()
+/** Responses in the memory of the process, without a limit. */
+export class ResponseMap implements ResponseStore {
+  readonly #responses = new Map<string, CachedResponse>()
 
-  get(id: string): CachedAnswer | undefined {
-    return this.#answers.get(id)
+  get(id: string): CachedResponse | undefined {
+    return this.#responses.get(id)
   }
 
-  put(answer: CachedAnswer): boolean {
-    this.#answers.set(answer.id, answer)
+  put(response: CachedResponse): boolean {
+    this.#responses.set(response.id, response)
     return true
   }
 
-  amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'maxHitSimilarity'>): void {
-    const answer = this.#answers.get(id)
-    if (answer !== undefined) this.#answers.set(id, { ...answer, ...changes })
+  amend(id: string, changes: Pick<CachedResponse, 'threshold' | 'maxHitSimilarity'>): void {
+    const response = this.#responses.get(id)
+    if (response !== undefined) this.#responses.set(id, { ...response, ...changes })
   }
 
   remove(id: string): void {
-    this.#answers.delete(id)
+    this.#responses.delete(id)
   }
 
   hasComparable(scope: string): boolean {
-    return [...this.#answers.values()].some((answer) => answer.scope === scope && answer.comparable)
+    return [...this.#responses.values()].some((response) => response.scope === scope && response.comparable)
   }
 
   clear(keyId?: string): void {
-    for (const { id, keyId: owner } of this.#answers.values()) {
-      if (keyId === undefined || owner === keyId) this.#answers.delete(id)
+    for (const { id, keyId: owner } of this.#responses.values()) {
+      if (keyId === undefined || owner === keyId) this.#responses.delete(id)
     }
   }
 
   size(): StoreSize {
-    return { entries: this.#answers.size, bytes: 0 }
+    return { entries: this.#responses.size, bytes: 0 }
   }
 }
 
@@ -236,6 +236,6 @@ export function optionsOf(store: CountedStore): GatewayOptions {
     providers: [echo()],
     store,
     savings: { tiers: (builtIn) => [lastMessages, ...builtIn] },
-    cache: { embedder: letters, index: new FlatIndex(), answers: new AnswerMap() },
+    cache: { embedder: letters, index: new FlatIndex(), responses: new ResponseMap() },
   }
 }

@@ -1,5 +1,5 @@
 import type { ClientFormat } from '../format.ts'
-import { omittedNames } from '../answer-fields.ts'
+import { omittedNames } from '../response-fields.ts'
 import { writeCompletion, createStreamWriter, omittedName } from './response-writer.ts'
 import { writeChatFailure, writeChatFailureEvent } from '../failures.ts'
 import { readPrompt } from './request-reader.ts'

@@ -5,7 +5,7 @@ import {
   type SseEvent,
   type StreamChunk,
   type StreamReader,
-} from '../../core/answer.ts'
+} from '../../core/completion.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { keepTexts } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
@@ -21,12 +21,12 @@ import {
   generateCallId,
   identityOf,
   nonEmptyString,
-  nativeAnswer,
+  nativeResponse,
   type BlockState,
   parseUpstreamEvent,
-} from '../answer-fields.ts'
+} from '../response-fields.ts'
 import { readFinishReason, CHAT_USAGE_FIELDS, readUsage } from '../usage.ts'
-import { answerFailure } from '../read-failure.ts'
+import { responseFailure } from '../read-failure.ts'
 
 /** Some vendors write the arguments as an object. */
 const MESSAGE_PATH = ['choices', 'message', 'tool_calls', 'function', 'arguments']
@@ -40,12 +40,12 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const body = text?.includes('"tool_calls"') === false ? received : fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
   const message = asObject(choices[0]?.['message'])
-  if (message === undefined && !isAbsent(body['error'])) throw answerFailure(body)
+  if (message === undefined && !isAbsent(body['error'])) throw responseFailure(body)
   if (message === undefined) {
-    throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no message.')
+    throw new GatewayError('upstream', 'The model provider sent an empty response: the body has no message.')
   }
   if (message['tool_calls'] !== undefined) keepTexts(body, text, MESSAGE_PATH)
-  return collect(readChunk(createState('message'), body), nativeAnswer('chat', body, received, text))
+  return collect(readChunk(createState('message'), body), nativeResponse('chat', body, received, text))
 }
 
 function textOfMessage(message: JsonObject = {}): string {
@@ -111,10 +111,10 @@ export function createReader(): StreamReader {
     const received = parseUpstreamEvent(event.data)
     keepTexts(received, event.data, DELTA_PATH)
     const chunk = fillCallIds(received)
-    if (!isAbsent(chunk['error'])) throw answerFailure(chunk)
+    if (!isAbsent(chunk['error'])) throw responseFailure(chunk)
     // Groq's field for the reason why it stopped a stream early.
     const groqError = asObject(chunk['x_groq'])?.['error']
-    if (groqError !== '' && !isUnset(groqError)) throw answerFailure({ error: groqError })
+    if (groqError !== '' && !isUnset(groqError)) throw responseFailure({ error: groqError })
     // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { parts: withUsage([], chunk) }
     const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
@@ -152,7 +152,7 @@ function readChunk(state: ReaderState, chunk: JsonObject, native?: StreamChunk['
   let unmappedText = ''
   const choices = asArray(chunk['choices'])
   if (choices.length > 0) {
-    if (!state.hasStarted) parts.push({ type: 'answer-start', ...identityOf(chunk) })
+    if (!state.hasStarted) parts.push({ type: 'response-start', ...identityOf(chunk) })
     state.hasStarted = true
     parts.push(...opaqueParts(chunk, SOURCE_FIELDS))
   }
@@ -173,7 +173,7 @@ function withUsage(parts: StreamPart[], chunk: JsonObject): readonly StreamPart[
   const usage =
     readUsage(chunk['usage'], CHAT_USAGE_FIELDS) ?? readUsage(asObject(chunk['x_groq'])?.['usage'], CHAT_USAGE_FIELDS)
   if (usage === undefined) return parts
-  const position = parts.at(-1)?.type === 'answer-end' ? parts.length - 1 : parts.length
+  const position = parts.at(-1)?.type === 'response-end' ? parts.length - 1 : parts.length
   parts.splice(position, 0, { type: 'usage', usage })
   return parts
 }
@@ -192,7 +192,7 @@ function readChoice(state: ReaderState, choice: JsonObject, index: number): read
   const parts = readDelta(state, asObject(choice[state.field]) ?? {})
   if (!isFinished) return parts
   const finish = readFinishReason(reason, (state.callReader?.callCount() ?? 0) > 0, state.hasRefusal)
-  return [...parts, { type: 'answer-end', finish }]
+  return [...parts, { type: 'response-end', finish }]
 }
 
 function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[] {

@@ -1,10 +1,10 @@
-import { eventData, fileKindOf } from '../answer-fields.ts'
+import { eventData, fileKindOf } from '../response-fields.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../core/json.ts'
 import { setMembers } from '../../core/splice-json.ts'
 import { contentErrorFor, type StreamWriter, urlOf, type WriteContext, type WriteMetrics } from '../format.ts'
 import { requestsUsage, writeChatCall } from '../settings.ts'
 import { DONE_DATA } from './response-reader.ts'
-import type { StreamPart, FinishReason, SseEvent, StreamChunk, Completion } from '../../core/answer.ts'
+import type { StreamPart, FinishReason, SseEvent, StreamChunk, Completion } from '../../core/completion.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { CHAT_USAGE_FIELDS, WIRE_REASONS, writeUsage } from '../usage.ts'
 import type { ImagePart, Part, Prompt } from '../../core/prompt.ts'
@@ -64,9 +64,9 @@ function createChunkBuilder({ prompt, createdSeconds: created }: WriteContext) {
 
   return {
     write: (part: StreamPart): readonly SseEvent[] => {
-      if (part.type === 'answer-start') return begin(part.id, part.model)
+      if (part.type === 'response-start') return begin(part.id, part.model)
       if (part.type === 'usage') usage = { ...usage, ...part.usage }
-      if (part.type === 'answer-end') finish = part.finish
+      if (part.type === 'response-end') finish = part.finish
       const added = toDeltas(part)
       return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => createChunk(delta))]
     },
@@ -102,7 +102,7 @@ function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
         if (part.input === '') return []
         callsWithoutInput.delete(part.index)
         return [argumentsDelta(part.index, part.input)]
-      case 'answer-end': {
+      case 'response-end': {
         const closing = [...callsWithoutInput].map((index) => argumentsDelta(index, '{}'))
         callsWithoutInput.clear()
         return closing
@@ -113,7 +113,7 @@ function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
   }
 }
 
-/** Some vendors send a few chunks after the end of the answer. Further chunks are dropped. */
+/** Some vendors send a few chunks after the end of the response. Further chunks are dropped. */
 const MAX_LATE_CHUNKS = 64
 
 /** Holds the chunk that ends the last choice, and later chunks, until the bill is known. */
@@ -152,7 +152,7 @@ function createChunkRelay(choices: number) {
 function chunkKind(chunk: StreamChunk, event: SseEvent, choices: number): 'done' | 'usage' | 'finish' | 'content' {
   const hasPart = (type: string) => chunk.parts.some((part) => part.type === type)
   if (hasPart('done')) return 'done'
-  if (hasPart('answer-end')) return 'finish'
+  if (hasPart('response-end')) return 'finish'
   if ((hasPart('usage') || chunk.parts.length === 0) && isUsageChunk(event)) return 'usage'
   return choices > 1 && choicesOf(event).some((choice) => typeof choice['finish_reason'] === 'string')
     ? 'finish'

@@ -2,8 +2,14 @@ import { GatewayError } from '../../core/errors.ts'
 import { exactText, keepTexts } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, ImagePart } from '../../core/prompt.ts'
-import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
-import { appendToBlock, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
+import { readFailure as readAnyFailure, responseFailure } from '../read-failure.ts'
+import {
+  appendToBlock,
+  generateCallId,
+  nonEmptyString,
+  type BlockState,
+  parseUpstreamEvent,
+} from '../response-fields.ts'
 import {
   collect,
   type StreamPart,
@@ -12,7 +18,7 @@ import {
   type SseEvent,
   type StreamChunk,
   type StreamReader,
-} from '../../core/answer.ts'
+} from '../../core/completion.ts'
 import { nameSet } from '../parse-body.ts'
 import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
@@ -25,12 +31,12 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
 
 const ARGS_PATH = ['candidates', 'content', 'parts', 'functionCall', 'args']
 
-/** A body has the form of an event, and ends the answer even without a finish reason. */
+/** A body has the form of an event, and ends the response even without a finish reason. */
 export function readCompletion(body: JsonObject, text?: string): Completion {
   keepTexts(body, text, ARGS_PATH)
   const candidate = candidateOf(body)
   if (candidate === undefined && !isPromptBlocked(body)) {
-    throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no candidates.')
+    throw new GatewayError('upstream', 'The model provider sent an empty response: the body has no candidates.')
   }
   return collect({ parts: readChunk(createState(), body, asString(candidate?.['finishReason']) ?? 'STOP') })
 }
@@ -61,15 +67,15 @@ function readFile({ inlineData, fileData }: JsonObject): ImagePart | DocumentPar
   return typeof fileUri === 'string' ? { type, source: { type: 'url', url: fileUri } } : undefined
 }
 
-/** The vendor ends an answer with these reasons because of a fault of the model. */
+/** The vendor ends a response with these reasons because of a fault of the model. */
 const FAULTS = nameSet('MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE')
 
 const COMPLETE = nameSet('STOP FINISH_REASON_UNSPECIFIED')
 
-/** With any other reason, the vendor interrupted the answer. */
+/** With any other reason, the vendor interrupted the response. */
 function finishOf(reason: string, hasCalls: boolean): FinishReason {
   if (FAULTS.has(reason)) {
-    throw new GatewayError('upstream', 'The model wrote an answer that cannot be parsed. Retry the request.')
+    throw new GatewayError('upstream', 'The model wrote a response that cannot be parsed. Retry the request.')
   }
   const finish = readFinishReason(reason)
   if (finish !== 'stop') return finish
@@ -93,7 +99,7 @@ export function createReader(): StreamReader {
   const read = (event: SseEvent): StreamChunk => {
     const chunk = parseUpstreamEvent(event.data)
     keepTexts(chunk, event.data, ARGS_PATH)
-    if (isJsonObject(chunk['error'])) throw answerFailure(chunk)
+    if (isJsonObject(chunk['error'])) throw responseFailure(chunk)
     return { parts: readChunk(state, chunk, asString(candidateOf(chunk)?.['finishReason'])) }
   }
   return Object.assign(read, { isComplete: () => state.hasFinished })
@@ -104,7 +110,7 @@ function readChunk(state: ReaderState, chunk: JsonObject, reason: string | undef
   const parts: StreamPart[] = []
   if (!state.hasStarted) {
     state.hasStarted = true
-    parts.push({ type: 'answer-start', ...identityOf(chunk) })
+    parts.push({ type: 'response-start', ...identityOf(chunk) })
   }
   for (const part of partsOf(candidateOf(chunk))) parts.push(...readPart(state, part))
   const usage = readGeminiUsage(chunk['usageMetadata'])
@@ -118,7 +124,7 @@ function endParts(state: ReaderState, chunk: JsonObject, reason: string | undefi
   state.hasFinished = true
   return [
     {
-      type: 'answer-end',
+      type: 'response-end',
       finish: isBlocked || reason === undefined ? 'filtered' : finishOf(reason, state.callCount > 0),
     },
   ]

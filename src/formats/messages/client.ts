@@ -1,4 +1,4 @@
-import { omittedNames } from '../answer-fields.ts'
+import { omittedNames } from '../response-fields.ts'
 import type { ClientFormat } from '../format.ts'
 import { writeMessageFailure, writeMessageFailureEvent } from '../failures.ts'
 import { writeCompletion, omittedName, MessageStreamWriter, toSseEvent, messageId } from './response-writer.ts'
@@ -13,5 +13,5 @@ export const messagesClient: ClientFormat = {
   writeFailure: writeMessageFailure,
   writeFailureEvent: writeMessageFailureEvent,
   heartbeat: toSseEvent({ type: 'ping' }),
-  answerId: messageId,
+  responseId: messageId,
 }

@@ -163,7 +163,7 @@ function writeMessageTool(tool: Tool): JsonObject {
   }
 }
 
-/** The messages format has no setting for a JSON answer without a schema. */
+/** The messages format has no setting for a JSON response without a schema. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',

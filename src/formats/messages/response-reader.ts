@@ -5,20 +5,20 @@ import {
   type StreamChunk,
   type StreamReader,
   thinkingParts,
-} from '../../core/answer.ts'
+} from '../../core/completion.ts'
 import { exactText, keepTexts, parseExactObject, replaceByTexts } from '../../core/exact-json.ts'
 import type { Native } from '../../core/prompt.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import { fieldError, objectAt, stringAt } from '../parse-body.ts'
-import { answerFailure } from '../read-failure.ts'
+import { responseFailure } from '../read-failure.ts'
 import {
   fillEventCallId,
   fillMessageCallIds,
   identityOf,
-  nativeAnswer,
+  nativeResponse,
   nonEmptyString,
   parseUpstreamEvent,
-} from '../answer-fields.ts'
+} from '../response-fields.ts'
 import {
   type IterationUsage,
   MESSAGE_USAGE_FIELDS,
@@ -34,7 +34,7 @@ const CONTENT_PATH = ['content', 'input']
 const EVENT_PATH = ['content_block', 'input']
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
-  if (received['type'] === 'error') throw answerFailure(received)
+  if (received['type'] === 'error') throw responseFailure(received)
   keepTexts(received, text, CONTENT_PATH)
   const body = fillMessageCallIds(received)
   const { content } = body
@@ -45,18 +45,18 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     return (content as readonly Json[]).flatMap((block, index) => blocks.readWhole(block, index))
   })
   const all: readonly StreamPart[] = [
-    { type: 'answer-start', ...identityOf(body) },
+    { type: 'response-start', ...identityOf(body) },
     ...parts,
     ...(usage === undefined ? [] : [{ type: 'usage', usage: readMessageUsage(usage) } as const]),
     readEnd(body, asString(body['stop_reason'])),
   ]
-  return collect({ parts: all }, nativeAnswer('messages', body, received, text))
+  return collect({ parts: all }, nativeResponse('messages', body, received, text))
 }
 
 function readEnd(fields: JsonObject | undefined, reason: string | undefined): StreamPart {
   const stopSequence = asString(fields?.['stop_sequence'])
   const finish = readFinishReason(reason)
-  return stopSequence === undefined ? { type: 'answer-end', finish } : { type: 'answer-end', finish, stopSequence }
+  return stopSequence === undefined ? { type: 'response-end', finish } : { type: 'response-end', finish, stopSequence }
 }
 
 /** Rethrows `invalid-request` as `upstream`, because the invalid field came from the upstream. */
@@ -115,7 +115,7 @@ function unmappedTextOf(type: string, { delta }: JsonObject): string {
 /** Some servers send an error without a type. */
 function typeOf(event: JsonObject): string {
   if (typeof event['type'] === 'string') return event['type']
-  if (isJsonObject(event['error'])) throw answerFailure(event)
+  if (isJsonObject(event['error'])) throw responseFailure(event)
   throw new GatewayError('upstream', 'The model provider sent an event without a type.')
 }
 
@@ -132,7 +132,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
     case 'message_stop':
       return readStop(state)
     case 'error':
-      throw answerFailure(data)
+      throw responseFailure(data)
     default:
       return []
   }
@@ -143,7 +143,7 @@ function readStart(state: ReaderState, message: JsonObject): readonly StreamPart
   state.hasStarted = true
   const usage = asObject(message['usage'])
   return [
-    { type: 'answer-start', ...identityOf(message) },
+    { type: 'response-start', ...identityOf(message) },
     ...readNewUsage(state, usage && { ...usage, output_tokens: null }),
   ]
 }
@@ -172,9 +172,9 @@ function readNewUsage(state: ReaderState, counts: JsonObject | undefined): reado
 
 function readStop(state: ReaderState): readonly StreamPart[] {
   if (!state.hasStarted)
-    throw new GatewayError('upstream', 'The model provider ended its stream before the answer began.')
+    throw new GatewayError('upstream', 'The model provider ended its stream before the response began.')
   state.hasStopped = true
-  const end: readonly StreamPart[] = state.hasStopReason ? [] : [{ type: 'answer-end', finish: 'stop' }]
+  const end: readonly StreamPart[] = state.hasStopReason ? [] : [{ type: 'response-end', finish: 'stop' }]
   return [...end, { type: 'done' }]
 }
 

@@ -1,5 +1,5 @@
-import { fileKindOf } from '../answer-fields.ts'
-import type { Completion, StreamPart, FinishReason, SseEvent, StreamChunk } from '../../core/answer.ts'
+import { fileKindOf } from '../response-fields.ts'
+import type { Completion, StreamPart, FinishReason, SseEvent, StreamChunk } from '../../core/completion.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { type JsonObject, type JsonNesting, readNesting, isJsonObject, asArray } from '../../core/json.ts'
 import { exactText, replaceByTexts, serializeExactly } from '../../core/exact-json.ts'
@@ -10,7 +10,7 @@ import type { Part } from '../../core/prompt.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { readToolInput } from './request-writer.ts'
 
-/** Returns the name of a file, which the content of an answer cannot contain. */
+/** Returns the name of a file, which the content of a response cannot contain. */
 export function omittedName(part: Part | StreamPart): string | undefined {
   const kind = fileKindOf(part)
   return kind && `content (${kind})`
@@ -41,7 +41,7 @@ export class MessageStreamWriter implements StreamWriter {
 
   #observe(part: StreamPart): void {
     if (part.type === 'usage') this.#usage = { ...this.#usage, ...part.usage }
-    if (part.type !== 'answer-end') return
+    if (part.type !== 'response-end') return
     this.#finish = part.finish
     this.#stopSequence = part.stopSequence
   }
@@ -63,10 +63,10 @@ export class MessageStreamWriter implements StreamWriter {
     const omitted = omittedName(part)
     if (omitted !== undefined) this.#omitted.add(omitted)
     switch (part.type) {
-      case 'answer-start':
+      case 'response-start':
         return this.#start(part.id, part.model)
       case 'usage':
-      case 'answer-end':
+      case 'response-end':
       case 'done':
         return []
       case 'image':
@@ -260,7 +260,7 @@ function billChanges(text: string, usage: Usage, metrics: JsonObject): RawChange
 
 function messageOf(completion: Completion): JsonObject {
   return createMessage(completion, {
-    content: writeAnswerBlocks(completion.parts),
+    content: writeResponseBlocks(completion.parts),
     stop_reason: WIRE_REASONS[completion.finish].message,
     stop_sequence: completion.stopSequence ?? null,
     usage: writeMessageUsage(completion.usage ?? NO_USAGE),
@@ -278,10 +278,10 @@ function createJsonEndDetector(): (piece: string) => boolean {
 }
 
 /** Citations arrive as separate deltas and are added to their text. */
-function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
+function writeResponseBlocks(parts: readonly Part[]): readonly JsonObject[] {
   const blocks: JsonObject[] = []
   for (const part of parts) {
-    const block = writeAnswerBlock(part)
+    const block = writeResponseBlock(part)
     const last = blocks.at(-1)
     if (block !== undefined && !isDelta(block)) blocks.push(block)
     if (block?.['type'] === 'citations_delta' && isJsonObject(block['citation']) && last?.['type'] === 'text')
@@ -290,7 +290,7 @@ function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
   return blocks
 }
 
-function writeAnswerBlock(part: Part): JsonObject | undefined {
+function writeResponseBlock(part: Part): JsonObject | undefined {
   if (part.native?.dialect === 'messages') return part.native.value
   switch (part.type) {
     case 'text':

@@ -1,6 +1,6 @@
 import { type BodyChanges, OUTPUT_TOKEN_BOUNDS, setIfDefined, type WritableSettings, ZERO_TO_ONE } from '../settings.ts'
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import type { AnswerShape, Settings, ToolChoice } from '../../core/prompt.ts'
+import type { ResponseShape, Settings, ToolChoice } from '../../core/prompt.ts'
 import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, stringAt } from '../parse-body.ts'
 
 /** Maximum number of stop sequences. Clouds that serve Claude enforce it, but the format documents no limit. */
@@ -43,7 +43,7 @@ function readToolChoice(choice: JsonObject): ToolChoice | undefined {
   return type === 'auto' || type === 'none' ? { type } : undefined
 }
 
-function readShape(body: JsonObject): AnswerShape | undefined {
+function readShape(body: JsonObject): ResponseShape | undefined {
   const format = asObject(asObject(body['output_config'])?.['format']) ?? asObject(body['output_format'])
   if (format?.['type'] !== 'json_schema') return undefined
   const { schema } = format
@@ -59,7 +59,7 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...parallelFields }
 }
 
-function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
+function writeShape(shape: ResponseShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
 

@@ -1,5 +1,5 @@
 import type { UpstreamFormat } from '../format.ts'
-import { canForwardMessages } from '../answer-fields.ts'
+import { canForwardMessages } from '../response-fields.ts'
 import { readCompletion, createReader } from './response-reader.ts'
 import { readFailure } from '../read-failure.ts'
 import { writePrompt, writeInSteps } from './request-writer.ts'

@@ -1,4 +1,4 @@
-import { omittedNames } from '../answer-fields.ts'
+import { omittedNames } from '../response-fields.ts'
 import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
 import type { ClientFormat, TurnFormat } from '../format.ts'
 import { omittedName } from './output-items.ts'

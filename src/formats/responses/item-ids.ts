@@ -18,7 +18,7 @@ export function typedItemIds(body: JsonObject): readonly string[] {
 }
 
 /**
- * Removes the ids that the key does not hold from the items. Items of one answer keep or lose their ids together, because
+ * Removes the ids that the key does not hold from the items. Items of one response keep or lose their ids together, because
  * vendors reject a call or a text whose reasoning has lost its id, and reasoning whose call has.
  *
  * Returns the same object if the key holds all ids. Throws `invalid-request` for an item that consists of its id.

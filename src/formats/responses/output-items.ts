@@ -1,7 +1,7 @@
-import type { StreamPart } from '../../core/answer.ts'
+import type { StreamPart } from '../../core/completion.ts'
 import { asString, type JsonObject, parseObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
-import { fileKindOf } from '../answer-fields.ts'
+import { fileKindOf } from '../response-fields.ts'
 import type { WriteContext } from '../format.ts'
 import { collectToolset, CUSTOM_INPUT, type OriginalTool } from '../toolset.ts'
 import { itemId, reasoningItem } from './items.ts'
@@ -50,7 +50,7 @@ export class OutputWriter {
   readonly #originalTools: ReadonlyMap<string, OriginalTool>
   #current: OpenItem | undefined
   #textKind: TextKind = 'text'
-  /** Deltas of several calls may be interleaved, so all calls end when the answer ends. */
+  /** Deltas of several calls may be interleaved, so all calls end when the response ends. */
   readonly #calls = new Map<number, OpenItem>()
   #events: ResponseEvent[] = []
 

@@ -1,23 +1,23 @@
-import { collect, type Completion, type StreamPart, type StreamReader } from '../../core/answer.ts'
+import { collect, type Completion, type StreamPart, type StreamReader } from '../../core/completion.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native } from '../../core/prompt.ts'
-import { answerFailure } from '../read-failure.ts'
+import { responseFailure } from '../read-failure.ts'
 import { readResponseFinishReason, RESPONSE_USAGE_FIELDS, readUsage } from '../usage.ts'
 import {
   fillResponseCallIds,
   identityOf,
-  nativeAnswer,
+  nativeResponse,
   parseUpstreamEvent,
   createResponseCallIdFiller,
-} from '../answer-fields.ts'
+} from '../response-fields.ts'
 import { decodeReasoning, reasoningTextOf } from './items.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
-  if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw answerFailure(body)
+  if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw responseFailure(body)
   if (!Array.isArray(body['output'])) {
-    throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no output.')
+    throw new GatewayError('upstream', 'The model provider sent an empty response: the body has no output.')
   }
   const state = createState()
   const parts: StreamPart[] = []
@@ -31,7 +31,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
   parts.push(...readEnd(state, { response: body }))
   const chunk = unmappedText === '' ? { parts } : { parts, unmappedText }
-  return collect(chunk, nativeAnswer('responses', body, received, text))
+  return collect(chunk, nativeResponse('responses', body, received, text))
 }
 
 /** Reads the content that a stream sends between the start and the end of an item. */
@@ -119,7 +119,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
   switch (type) {
     case 'error':
     case 'response.failed':
-      throw answerFailure(failedResponse(data))
+      throw responseFailure(failedResponse(data))
     case 'response.created':
     case 'response.in_progress':
     case 'response.queued':
@@ -174,7 +174,7 @@ function isTextStart(data: JsonObject): boolean {
 function readStart(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   if (state.hasStarted) return []
   state.hasStarted = true
-  return [{ type: 'answer-start', ...identityOf(asObject(data['response'])) }]
+  return [{ type: 'response-start', ...identityOf(asObject(data['response'])) }]
 }
 
 /** @param native The item, if it was received at once. */
@@ -221,7 +221,7 @@ function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   return [
     ...readStart(state, data),
     ...(usage === undefined ? [] : [{ type: 'usage', usage } as const]),
-    { type: 'answer-end', finish },
+    { type: 'response-end', finish },
     { type: 'done' },
   ]
 }

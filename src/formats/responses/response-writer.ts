@@ -4,7 +4,7 @@ import {
   type FinishReason,
   type SseEvent,
   toStreamChunks,
-} from '../../core/answer.ts'
+} from '../../core/completion.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { type JsonObject, asArray, asObject, isJsonObject, type Json } from '../../core/json.ts'
 import { memberText, setMembers } from '../../core/splice-json.ts'
@@ -72,9 +72,9 @@ function createResponseWriter(context: WriteContext) {
   return {
     write: (part: StreamPart): readonly ResponseEvent[] => {
       const events: ResponseEvent[] = []
-      if (part.type === 'answer-start') open(events, part.id, part.model)
+      if (part.type === 'response-start') open(events, part.id, part.model)
       else if (part.type === 'usage') usage = { ...NO_USAGE, ...usage, ...part.usage }
-      else if (part.type === 'answer-end') finish = part.finish
+      else if (part.type === 'response-end') finish = part.finish
       else if (part.type !== 'done') {
         const { output } = open(events)
         events.push(...output.writePart(part))
@@ -84,7 +84,7 @@ function createResponseWriter(context: WriteContext) {
     end: (writeMetrics: WriteMetrics): readonly ResponseEvent[] => {
       const events: ResponseEvent[] = []
       const { requestFields, output } = open(events)
-      // A refusal is a complete answer in this format.
+      // A refusal is a complete response in this format.
       const finalStatus = writeResponseStatus(finish === 'filtered' && output.hasRefusal ? 'stop' : finish)
       events.push(...output.finish(finalStatus.status))
       const response = {
@@ -100,7 +100,7 @@ function createResponseWriter(context: WriteContext) {
   }
 }
 
-/** A translated answer is written as a stream, so that streamed and non-streamed answers are the same. */
+/** A translated response is written as a stream, so that streamed and non-streamed responses are the same. */
 export function writeCompletion(completion: Completion, writeMetrics: WriteMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'responses') {

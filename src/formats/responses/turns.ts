@@ -1,4 +1,4 @@
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import { memberText } from '../../core/splice-json.ts'
@@ -16,7 +16,7 @@ export const turns: TurnFormat = {
   turnToStore,
   idsOf,
   readCompletion,
-  answerId: (requestId) => responseId(idStem(requestId)),
+  responseId: (requestId) => responseId(idStem(requestId)),
   isUnfinished,
   refersToUpstream,
 }
@@ -27,9 +27,9 @@ function referencesIn(body: JsonObject): References {
   for (const item of asArray(body['input'])) {
     const id = referencedId(item)
     if (id === undefined) continue
-    const answerId = responseIdOfItem(id)
-    if (answerId === undefined) foreign.add(id)
-    else referenced.add(answerId)
+    const responseId = responseIdOfItem(id)
+    if (responseId === undefined) foreign.add(id)
+    else referenced.add(responseId)
   }
   return {
     previousTurnId: asString(body['previous_response_id']),
@@ -48,8 +48,8 @@ function isUnfinished({ native }: Completion): boolean {
   return status === 'queued' || status === 'in_progress'
 }
 
-function idsOf(answer: JsonObject): readonly string[] {
-  return [answer, ...asArray(answer['output'])].flatMap((object) => asString(asObject(object)?.['id']) ?? [])
+function idsOf(response: JsonObject): readonly string[] {
+  return [response, ...asArray(response['output'])].flatMap((object) => asString(asObject(object)?.['id']) ?? [])
 }
 
 /** An item with neither a type nor a role is a reference. */
@@ -76,7 +76,7 @@ function resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject {
 }
 
 function previousConversation(id: string, { previousTurn }: RecalledTurns): readonly Json[] {
-  if (previousTurn !== undefined) return [...previousTurn.input, ...asArray(previousTurn.answer['output'])]
+  if (previousTurn !== undefined) return [...previousTurn.input, ...asArray(previousTurn.response['output'])]
   throw new GatewayError(
     'invalid-request',
     `Previous response with id ${quoteId(id)} not found: responses are stored for one day, for the key that created them, unless store is false or the conversation is too long. Send the whole conversation as input.`,
@@ -84,12 +84,12 @@ function previousConversation(id: string, { previousTurn }: RecalledTurns): read
   )
 }
 
-function resolveReference(item: Json, param: string, { referencedAnswers, upstreamIds }: RecalledTurns): Json {
+function resolveReference(item: Json, param: string, { referencedResponses, upstreamIds }: RecalledTurns): Json {
   const id = referencedId(item)
   if (id === undefined || upstreamIds.has(id)) return item
-  const answer = referencedAnswers.get(responseIdOfItem(id) ?? '')
-  const answerItem = asArray(answer?.['output']).find((output) => asObject(output)?.['id'] === id)
-  if (answerItem !== undefined) return answerItem
+  const response = referencedResponses.get(responseIdOfItem(id) ?? '')
+  const responseItem = asArray(response?.['output']).find((output) => asObject(output)?.['id'] === id)
+  if (responseItem !== undefined) return responseItem
   throw new GatewayError(
     'invalid-request',
     `Item with id ${quoteId(id)} not found: items are stored for one day, for the key that created them, unless store is false or the conversation is too long. Send the item itself.`,
@@ -107,14 +107,14 @@ function turnToStore({ prompt, requestBody }: WriteContext, serialized: string):
   if ((requestBody ?? prompt.native.value)['store'] === false) return undefined
   const value: unknown = JSON.parse(serialized)
   const nested = isJsonObject(value) ? asObject(value['response']) : undefined
-  const answer = nested ?? asObject(value) ?? {}
-  const id = asString(answer['id'])
+  const response = nested ?? asObject(value) ?? {}
+  const id = asString(response['id'])
   if (id === undefined) return undefined
   const { value: body, received } = prompt.native
   const input = inputItems(body['input'])
   const texts = {
-    answer: (nested && memberText(serialized, 'response')) ?? serialized,
+    response: (nested && memberText(serialized, 'response')) ?? serialized,
     input: (received && inputText(received, body['input'])) ?? JSON.stringify(input),
   }
-  return { id, input, answer, texts }
+  return { id, input, response, texts }
 }

@@ -31,7 +31,7 @@ export interface UsageTotals {
     readonly theoreticalUsd: number
     /** Paid to upstreams. */
     readonly actualUsd: number
-    /** Billed to the key. An answer is billed at its theoretical cost times the margin; a cache hit is free. */
+    /** Billed to the key. A response is billed at its theoretical cost times the margin; a cache hit is free. */
     readonly billedUsd: number
     readonly savingsUsd: number
   }

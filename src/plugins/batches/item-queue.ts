@@ -184,7 +184,7 @@ const QUOTA_EXCEEDED = {
   error: {
     type: 'invalid_request_error',
     message:
-      "The result of this item exceeds the key's storage quota for message batches. If an answer was generated, it was billed. Delete ended batches before you create new ones.",
+      "The result of this item exceeds the key's storage quota for message batches. If a response was generated, it was billed. Delete ended batches before you create new ones.",
   },
   request_id: null,
 }

@@ -52,12 +52,12 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     const endState = batch.canceledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
     if (endState !== undefined) return finish(claim, { line: writeResultLine(customId, endState) })
     if (request === undefined) return finish(claim, { line: errorLine(customId, LOST_MESSAGE) })
-    const answer = await runWithLease(claim, (cancellation) =>
-      answerItem({ batch, request, cancellation }, services, findKeyById),
+    const response = await runWithLease(claim, (cancellation) =>
+      responseItem({ batch, request, cancellation }, services, findKeyById),
     )
-    if (answer.retryAfterMs === undefined) return finish(claim, answer.result, answer.commit)
-    await answer.commit(true)
-    return { batch, delayMs: answer.retryAfterMs }
+    if (response.retryAfterMs === undefined) return finish(claim, response.result, response.commit)
+    await response.commit(true)
+    return { batch, delayMs: response.retryAfterMs }
   }
 
   async function finish(
@@ -127,7 +127,7 @@ function errorLine(customId: string, message: string): string {
   )
 }
 
-interface ItemAnswer {
+interface ItemResponse {
   readonly result: ItemResult
   /** Absent if the result is final. */
   readonly retryAfterMs?: number
@@ -141,7 +141,7 @@ interface ItemJob {
   readonly cancellation: Cancellation
 }
 
-async function answerItem(job: ItemJob, services: Services, findKeyById: FindKeyById): Promise<ItemAnswer> {
+async function responseItem(job: ItemJob, services: Services, findKeyById: FindKeyById): Promise<ItemResponse> {
   const { batch, request } = job
   const end = new PostponedEnd()
   const authenticate = async (): Promise<{ readonly key: VirtualKey }> => {

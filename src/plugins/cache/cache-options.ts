@@ -9,7 +9,7 @@ import {
   integerFrom,
   type OptionCheck,
 } from '../../core/check-options.ts'
-import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../../core/cache.ts'
+import type { ResponseStore, CachedResponse, Embedder, VectorIndex } from '../../core/cache.ts'
 import type { NanoUsd } from '../../core/money.ts'
 import type { Runtime } from '../../core/ports.ts'
 import { MIN_THRESHOLD } from '../../http/cache-directives.ts'
@@ -17,16 +17,16 @@ import { checkEmbedder } from '../../core/check-embedder.ts'
 
 /** All settings of the semantic cache, including those that `createGateway` fills in. */
 export interface SemanticCacheOptions {
-  /** Lifetime of an answer, in seconds. @default 3600 */
+  /** Lifetime of a response, in seconds. @default 3600 */
   readonly ttlSeconds?: number
   /**
-   * Lifetime of an answer to a time-sensitive question (today, latest, weather), in seconds, but at most `ttlSeconds`.
+   * Lifetime of a response to a time-sensitive question (today, latest, weather), in seconds, but at most `ttlSeconds`.
    * @default 60
    */
   readonly freshTtlSeconds?: number
   /**
    * Compares similar wordings: `true` in every request with a text question, `false` in none. With `true`, a request
-   * whose text is data to work on may get the answer to a similar text, if the guard finds no difference.
+   * whose text is data to work on may get the response to a similar text, if the guard finds no difference.
    *
    * @default true with `similarityThreshold`, `embedder` or `verifyHit`, or if the caller sends `X-Svc-Cache-Threshold`;
    * else only for a question or request without a system prompt, earlier turns and text to work on
@@ -34,21 +34,21 @@ export interface SemanticCacheOptions {
   readonly similar?: boolean
   /** Minimum similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
   readonly similarityThreshold?: number
-  /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
+  /** `global`: all keys share answers. `key`: each key has its own responses. @default 'key' */
   readonly scope?: 'key' | 'global'
   /** Maximum number of entries in memory. @default 1000 */
   readonly maxEntries?: number
-  /** Maximum total size of the answers and the index in memory, in bytes. @default 64 MiB */
+  /** Maximum total size of the responses and the index in memory, in bytes. @default 64 MiB */
   readonly maxBytes?: number
   /**
-   * Computes the vectors of questions. @default an offline comparison of words, or with `answers` or `index`, an offline
+   * Computes the vectors of questions. @default an offline comparison of words, or with `responses` or `index`, an offline
    * embedder
    */
   readonly embedder?: Embedder
   /** Finds similar questions. @default in memory */
   readonly index?: VectorIndex
   /** Stores answers. Processes that use the same database share answers. @default in memory */
-  readonly answers?: AnswerStore
+  readonly responses?: ResponseStore
   /** Decides whether the best candidate for a paraphrased question is a hit. @default none */
   readonly verifyHit?: VerifyHit
   /**
@@ -77,7 +77,7 @@ export const checkCache: OptionCheck = optionsOf({
   maxBytes: integerFrom(1),
   embedder: checkEmbedder,
   index: objectWith('a vector index, such as redisVectorIndex({ … })', ['add', 'nearest']),
-  answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
+  responses: objectWith('a response store, such as redisResponseStore({ … })', ['get', 'put']),
   verifyHit: functionCheck('verifyHit(query, entry, call)'),
   timeoutMs: expects('a number of milliseconds above 0', (value) => isWithin(value, Infinity)),
 } satisfies Record<keyof Omit<SemanticCacheOptions, 'runtime' | 'pause'>, OptionCheck>)
@@ -96,7 +96,7 @@ export interface VerifierModel {
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
 }
 
-/** The question of the caller or of a stored answer, as `verifyHit` compares them. */
+/** The question of the caller or of a stored response, as `verifyHit` compares them. */
 export interface AskedQuestion {
   readonly text: string
   readonly keyId: string
@@ -116,11 +116,11 @@ export interface Verdict {
   readonly spent: NanoUsd
 }
 
-/** Decides whether a stored answer also answers a paraphrased question. A failure or timeout counts as a miss. */
+/** Decides whether a stored response also answers a paraphrased question. A failure or timeout counts as a miss. */
 export interface VerifyHit {
   (
     query: AskedQuestion,
-    entry: CachedAnswer,
+    entry: CachedResponse,
     call: VerifierCall,
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
   /**
@@ -138,7 +138,7 @@ export interface VerifyHit {
  * const gateway = createGateway({ providers: [openai()], cache: { verifyHit: smallModelVerifier() } })
  */
 export function smallModelVerifier(): VerifyHit {
-  const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> =>
+  const verify = async (query: AskedQuestion, entry: CachedResponse, call: VerifierCall): Promise<Verdict> =>
     (await import('./small-model-verifier.ts')).verifyBySmallModel(query.text, entry.text, call)
   return Object.assign(verify, { judgesWording: true })
 }

@@ -1,5 +1,5 @@
 import { sha256 } from '#hash'
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { digestJson } from '../../core/cache.ts'
 import { asArray, asObject, flatten, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import { lastUserIndex } from '../../core/messages.ts'
@@ -9,14 +9,14 @@ import { mayBeWorkedOn } from './stand-alone.ts'
 export interface CacheKeyOptions {
   readonly owner: string
   readonly modelName: string
-  /** Headers that can change the answer. @default none */
+  /** Headers that can change the response. @default none */
   readonly headers?: string | undefined
   /** True if short texts need not be hashed, because the entries stay in this process. @default false */
   readonly isLocal?: boolean
 }
 
 export interface CacheKey {
-  /** A hit requires the same scope. It covers all that affects the answer except the text of a text-only question. */
+  /** A hit requires the same scope. It covers all that affects the response except the text of a text-only question. */
   readonly scope: string
   readonly id: string
   /** The text of the last user message: as received if it may be worked on, otherwise normalized. */
@@ -26,10 +26,10 @@ export interface CacheKey {
   readonly comparable: boolean
 }
 
-/** Fields that do not affect the answer. A replayed answer repeats them from the request that it answers. */
+/** Fields that do not affect the response. A replayed response repeats them from the request that it answers. */
 const CALLER_FIELDS = 'model stream stream_options user safety_identifier metadata prompt_cache_key'
 
-/** Body fields that the prompt contains or that do not affect the answer. */
+/** Body fields that the prompt contains or that do not affect the response. */
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   chat: bodyFields('messages max_tokens max_completion_tokens temperature top_p top_k stop n'),
   messages: bodyFields('messages system max_tokens temperature top_p top_k stop_sequences'),
@@ -54,7 +54,7 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   const questionIndex = lastUserIndex(prompt.messages)
   const last = prompt.messages[questionIndex]
   const { received: body, value } = prompt.native
-  // The upstream stores the messages of a thread. A replayed answer has one choice and no log probabilities. The key is
+  // The upstream stores the messages of a thread. A replayed response has one choice and no log probabilities. The key is
   // made from parsed numbers.
   const isCacheable =
     value['thread'] === undefined &&
@@ -258,7 +258,7 @@ export function isStorable(completion: Completion): boolean {
   return text !== '' && !isRefusal(completion, text)
 }
 
-/** Citations are lost if an answer is replayed in a different form, such as a stream. */
+/** Citations are lost if a response is replayed in a different form, such as a stream. */
 function isReplayable(part: Part): boolean {
   const { citations, annotations } = part.native?.value ?? {}
   return (

@@ -1,13 +1,13 @@
 import { isStorable } from './cacheability.ts'
-import type { AnswerClaim } from './find-answer.ts'
+import type { ResponseClaim } from './find-response.ts'
 import type { CacheMiss } from './semantic-cache.ts'
 import {
-  type AnswerSource,
+  type ResponseSource,
   type SourceReceiver,
   type StreamPart,
   type StreamReader,
   isContentOrEnd,
-} from '../../core/answer.ts'
+} from '../../core/completion.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asObject } from '../../core/json.ts'
@@ -19,13 +19,13 @@ import { createReader as responsesReader } from '../../formats/responses/respons
 import { createSseParser, type SseParser } from '../../http/sse.ts'
 import type { EventChunk, EventSink } from '../../streams/event-buffer.ts'
 import { createStreamSearch, type LiveStream, publishStream, type StreamLocation } from '../../streams/live-stream.ts'
-import type { Leader, SharedAnswer } from './single-flight.ts'
+import type { Leader, SharedResponse } from './single-flight.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { hitBill } from '../../kernel/charge.ts'
-import { newAnswerId } from '../../kernel/adapt-response.ts'
+import { newResponseId } from '../../kernel/adapt-response.ts'
 import {
-  type AnswerKeeper,
-  type PublishedAnswer,
+  type ResponseKeeper,
+  type PublishedResponse,
   type ReplayPlan,
   type Reserved,
   type Size,
@@ -33,8 +33,8 @@ import {
 import type { Services } from '../../kernel/services.ts'
 
 export function publishToOtherProcesses(
-  live: PublishedAnswer,
-  claim: AnswerClaim,
+  live: PublishedResponse,
+  claim: ResponseClaim,
   keyId: string,
   { runtime, detached }: Services,
 ): void {
@@ -45,7 +45,7 @@ export function publishToOtherProcesses(
 }
 
 export function createClaimStreamSearch(
-  claim: AnswerClaim,
+  claim: ResponseClaim,
   keyId: string,
   { runtime, timeouts }: Services,
 ): (() => Promise<LiveStream | undefined>) | undefined {
@@ -53,7 +53,7 @@ export function createClaimStreamSearch(
   return location && createStreamSearch(location, { now: runtime.now, after: runtime.after, idleMs: timeouts.idleMs })
 }
 
-function locationOf({ streamStore, id }: AnswerClaim, keyId: string): StreamLocation | undefined {
+function locationOf({ streamStore, id }: ResponseClaim, keyId: string): StreamLocation | undefined {
   return streamStore && { store: streamStore, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
 }
 
@@ -67,8 +67,8 @@ const FIRST_CONTENT_TIMEOUT_MS = 30_000
 
 interface FollowedStream {
   readonly live: LiveStream
-  /** Present if other requests in this process may wait for the answer to this request. */
-  readonly leader?: Leader<SharedAnswer, PublishedAnswer>
+  /** Present if other requests in this process may wait for the response to this request. */
+  readonly leader?: Leader<SharedResponse, PublishedResponse>
 }
 
 export type FollowStream = typeof followStream
@@ -87,15 +87,15 @@ export async function followStream(
 ): Promise<{ readonly replay: ReplayPlan } | undefined> {
   const dialect = live.metadata['dialect']
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
-  const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, runtime))
-  const cancel = runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
+  const response = new FollowedResponse(live, READERS[dialect](), newResponseId(reserved, runtime))
+  const cancel = runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => response.abort())
   const { cancellation } = reserved
-  const unsubscribe = cancellation.onCancel(() => answer.abort())
-  const hasContent = await answer.hasContent
+  const unsubscribe = cancellation.onCancel(() => response.abort())
+  const hasContent = await response.hasContent
   cancel()
   unsubscribe()
   if (cancellation.isCanceled) {
-    answer.abort()
+    response.abort()
     throw cancellation.reason
   }
   if (!hasContent) return undefined
@@ -103,24 +103,24 @@ export async function followStream(
   miss.countAsHit()
   const replay: ReplayPlan = {
     kind: 'replay',
-    answer,
+    response,
     get bill() {
-      return hitBill(reserved, { promptTokens: reserved.size.estimate, usage: answer.usage, spent: miss.spent })
+      return hitBill(reserved, { promptTokens: reserved.size.estimate, usage: response.usage, spent: miss.spent })
     },
     ...(leader !== undefined && { keeper: createFollowerKeeper(leader) }),
   }
   return { replay }
 }
 
-function createFollowerKeeper(leader: Leader<SharedAnswer, PublishedAnswer>): AnswerKeeper {
+function createFollowerKeeper(leader: Leader<SharedResponse, PublishedResponse>): ResponseKeeper {
   return {
     share: leader.publish,
     finish: ({ status, completion, bill }) => {
-      const answer = status === 200 ? completion?.() : undefined
-      if (answer === undefined || bill === undefined || !isStorable(answer)) {
+      const response = status === 200 ? completion?.() : undefined
+      if (response === undefined || bill === undefined || !isStorable(response)) {
         return leader.complete(status === 499 ? 'handed-over' : 'not-shared')
       }
-      leader.complete({ shared: { completion: answer, promptTokens: bill.originalTokens } })
+      leader.complete({ shared: { completion: response, promptTokens: bill.originalTokens } })
     },
   }
 }
@@ -129,7 +129,7 @@ function isDialect(dialect: unknown): dialect is Dialect {
   return typeof dialect === 'string' && Object.hasOwn(READERS, dialect)
 }
 
-class FollowedAnswer implements AnswerSource, EventSink {
+class FollowedResponse implements ResponseSource, EventSink {
   readonly hasContent: Promise<boolean>
   usage: Usage | undefined
 
@@ -252,8 +252,8 @@ class FollowedAnswer implements AnswerSource, EventSink {
 
   #receive(part: StreamPart): void {
     if (part.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...part.usage }
-    else if (part.type === 'answer-end' || part.type === 'done') this.#lastParts.push(part)
-    else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#newId ?? part.id })
+    else if (part.type === 'response-end' || part.type === 'done') this.#lastParts.push(part)
+    else if (part.type === 'response-start') this.#forward({ ...part, id: this.#newId ?? part.id })
     else this.#forward(part)
     if (part.type.endsWith('-delta') && isContentOrEnd(part)) this.#resolveContent(true)
   }
@@ -276,6 +276,6 @@ const encoder = new TextEncoder()
 function streamEndedEarly(): GatewayError {
   return new GatewayError(
     'upstream',
-    'This request shared the answer of an identical request, which ended early. Send the request again.',
+    'This request shared the response of an identical request, which ended early. Send the request again.',
   )
 }

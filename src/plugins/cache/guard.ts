@@ -27,7 +27,7 @@ interface TypoOptions {
   readonly maxTypos: number
 }
 
-/** Returns the first difference that could change the answer. */
+/** Returns the first difference that could change the response. */
 export function findDifference(left: Canonical, right: Canonical, options: TypoOptions): Difference | undefined {
   const isExact = left.language === 'none' || right.language === 'none'
   const mayHaveTypos = left.mayHaveTypos && right.mayHaveTypos

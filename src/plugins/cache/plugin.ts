@@ -2,7 +2,7 @@ import { lazy } from '../../core/async.ts'
 import { isSentUnchanged } from '../../kernel/plan.ts'
 import type { BuiltInPlugin } from '../../kernel/services.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'
-import type { AnswerCache } from './recall.ts'
+import type { ResponseCache } from './recall.ts'
 import type { CacheStatistics, SemanticCache } from './semantic-cache.ts'
 
 /** The cache of a gateway: its hooks, and what the application may call. */
@@ -12,10 +12,10 @@ export interface GatewayCache extends Pick<SemanticCache, 'clear' | 'reportWrong
   stats(): CacheStatistics | undefined
 }
 
-/** Answers a question again from the cache, or with the answer to an identical request that is running. */
+/** Answers a question again from the cache, or with the response to an identical request that is running. */
 export function createCache(options: SemanticCacheOptions): GatewayCache {
-  let loaded: AnswerCache | undefined
-  const load = lazy(async () => (loaded = (await import('./recall.ts')).createAnswerCache(options)))
+  let loaded: ResponseCache | undefined
+  const load = lazy(async () => (loaded = (await import('./recall.ts')).createResponseCache(options)))
   return {
     plugin: {
       onLookup: (reserved, services) => {
@@ -26,7 +26,7 @@ export function createCache(options: SemanticCacheOptions): GatewayCache {
       },
       close: async () => loaded?.flush(),
     },
-    // These calls also load the module, because other processes may have stored answers in a shared store.
+    // These calls also load the module, because other processes may have stored responses in a shared store.
     clear: (filter) => load().then((cache) => cache.clear(filter)),
     reportWrongHit: (id) => load().then((cache) => cache.reportWrongHit(id)),
     stats: () => loaded?.stats(),

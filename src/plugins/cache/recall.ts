@@ -11,40 +11,40 @@ import {
   createSingleFlight,
   type FlightRole,
   type Leader,
-  type SharedAnswer,
+  type SharedResponse,
   type SingleFlight,
 } from './single-flight.ts'
 import { hitBill } from '../../kernel/charge.ts'
 import {
-  type AnswerKeeper,
+  type ResponseKeeper,
   MAX_HEADER_WAIT_MS,
-  type PublishedAnswer,
+  type PublishedResponse,
   type ReplayPlan,
   type RequestOutcome,
   type Reserved,
 } from '../../kernel/exchange.ts'
 import type { FollowStream } from './follow.ts'
-import { answerHeadersOf } from '../../kernel/measure.ts'
+import { varyHeadersOf } from '../../kernel/measure.ts'
 import type { Recalled, RecallMiss, RecallResult } from '../../kernel/exchange.ts'
 import { smallModelOf } from '../../kernel/small-model.ts'
 import type { Services } from '../../kernel/services.ts'
 import { readCacheDirectives } from '../../http/cache-directives.ts'
 
-type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
-type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
+type ResponseLeader = Leader<SharedResponse, PublishedResponse>
+type ResponseRole = FlightRole<SharedResponse, PublishedResponse>
 
-export interface AnswerCache extends SemanticCache {
-  /** Looks for a stored answer, or for an identical request whose answer this one can share. */
+export interface ResponseCache extends SemanticCache {
+  /** Looks for a stored response, or for an identical request whose response this one can share. */
   recall(reserved: Reserved, services: Services): MaybePromise<RecallResult | undefined>
 }
 
 interface CacheWithFlights {
   readonly cache: SemanticCache
   /** Created with the first request that uses the cache. */
-  singleFlight?: SingleFlight<SharedAnswer, PublishedAnswer>
+  singleFlight?: SingleFlight<SharedResponse, PublishedResponse>
 }
 
-export function createAnswerCache(options: SemanticCacheOptions): AnswerCache {
+export function createResponseCache(options: SemanticCacheOptions): ResponseCache {
   const cache = createSemanticCache(options)
   const withFlights: CacheWithFlights = { cache }
   return {
@@ -64,7 +64,7 @@ const loadFollow = () => import('./follow.ts')
 
 function lookUp(
   reserved: Reserved,
-  answerCache: CacheWithFlights,
+  responseCache: CacheWithFlights,
   services: Services,
 ): MaybePromise<RecallResult | undefined> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
@@ -72,22 +72,22 @@ function lookUp(
     prompt,
     keyId: key.id,
     modelName: resolved.name,
-    headers: answerHeadersOf(request, resolved.routes[0].provider) + (reserved.isSteered ? shorteningOf(request) : ''),
+    headers: varyHeadersOf(request, resolved.routes[0].provider) + (reserved.isSteered ? shorteningOf(request) : ''),
     directives: readCacheDirectives((name) => request.header(name)),
     cancellation,
     requestId: id,
     smallModel: () => smallModelOf(reserved, resolved.routes[0], services),
     similar: key.permissions.cacheSimilar ?? resolved.routes[0].model.cacheSimilar,
   }
-  if (reserved.isDryRun) return peek(reserved, query, answerCache)
-  return chain(answerCache.cache.lookUp(query), (answer) => {
-    if (answer.hit) return { replay: { ...replayOf(reserved, answer, answer.spent), stored: answer } }
-    if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, services), spent: answer.spent }
-    return join(reserved, answer, answerCache, services)
+  if (reserved.isDryRun) return peek(reserved, query, responseCache)
+  return chain(responseCache.cache.lookUp(query), (response) => {
+    if (response.hit) return { replay: { ...replayOf(reserved, response, response.spent), stored: response } }
+    if (response.id === undefined) return { keeper: createKeeper(reserved, response, services), spent: response.spent }
+    return join(reserved, response, responseCache, services)
   })
 }
 
-/** An answer to a shortened prompt may lack what was left out, so that a caller who asks for more must not get it. */
+/** A response to a shortened prompt may lack what was left out, so that a caller who asks for more must not get it. */
 function shorteningOf(request: Pick<HttpRequest, 'header'>): string {
   const level = request.header('x-savings-level')?.trim().toLowerCase() ?? ''
   const tiers = (['x-vanishing-context', 'x-svc-rlm'] as const).filter((name) => hasFlag(request, name))
@@ -106,12 +106,12 @@ async function peek(
 function join(
   reserved: Reserved,
   miss: CacheMiss,
-  answerCache: CacheWithFlights,
+  responseCache: CacheWithFlights,
   services: Services,
 ): MaybePromise<RecallResult> {
   const { key, cancellation, prompt } = reserved
   const joinOptions = { cancellation, followsStream: canFollow(reserved) }
-  const singleFlight = (answerCache.singleFlight ??= createSingleFlight({
+  const singleFlight = (responseCache.singleFlight ??= createSingleFlight({
     timeout: { ms: FOLLOW_TIMEOUT_MS, after: services.runtime.after },
   }))
   const role = singleFlight.join(`${key.id} ${miss.id}`, joinOptions)
@@ -147,7 +147,7 @@ function canFollow({ prompt, plugins }: Reserved): boolean {
   return prompt.stream && (prompt.settings.choices ?? 1) === 1 && plugins?.changesResponse !== true
 }
 
-function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<Recalled> {
+function joinAs(role: ResponseRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<Recalled> {
   const { spent } = miss
   if (role.role === 'leader') return lead(reserved, miss, role, services)
   const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services), spent }
@@ -159,7 +159,7 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   return { replay: replayOf(reserved, role.value, spent) }
 }
 
-function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Recalled> {
+function lead(reserved: Reserved, miss: CacheMiss, leader: ResponseLeader, services: Services): MaybePromise<Recalled> {
   const { spent, claim } = miss
   const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, services, leader), spent }
   if (claim === undefined) return recallMiss
@@ -188,13 +188,18 @@ async function joinOtherProcess(
   return claim.join(onDemand.createClaimStreamSearch(claim, reserved.key.id, services))
 }
 
-function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer, spent: NanoUsd = ZERO): ReplayPlan {
+function replayOf(reserved: Reserved, { completion, promptTokens }: SharedResponse, spent: NanoUsd = ZERO): ReplayPlan {
   const bill = hitBill(reserved, { promptTokens, usage: completion.usage, spent })
-  return { kind: 'replay', answer: completion, bill }
+  return { kind: 'replay', response: completion, bill }
 }
 
-/** The caller does not wait until the answer is stored, because the embedder may be slow. */
-function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, leader?: AnswerLeader): AnswerKeeper {
+/** The caller does not wait until the response is stored, because the embedder may be slow. */
+function createKeeper(
+  reserved: Reserved,
+  miss: CacheMiss,
+  services: Services,
+  leader?: ResponseLeader,
+): ResponseKeeper {
   const { claim } = miss
   const finish = ({ status, completion, bill }: RequestOutcome): void => {
     if (status !== 200 || completion === undefined || bill === undefined) {
@@ -205,7 +210,7 @@ function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, l
     const handleFailure = (cause: unknown): void => {
       leader?.complete('not-shared')
       void claim?.release()
-      services.log.failure('an answer could not be stored in the cache', cause)
+      services.log.failure('a response could not be stored in the cache', cause)
     }
     try {
       const shared = storeAndShare(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
@@ -215,7 +220,7 @@ function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, l
     }
   }
   if (leader === undefined || !canFollow(reserved)) return { finish }
-  const share = (live: PublishedAnswer): void => {
+  const share = (live: PublishedResponse): void => {
     leader.publish(live)
     if (claim?.streamStore === undefined) return
     void loadFollow().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
@@ -223,7 +228,11 @@ function createKeeper(reserved: Reserved, miss: CacheMiss, services: Services, l
   return { finish, share }
 }
 
-function storeAndShare(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {
+function storeAndShare(
+  miss: CacheMiss,
+  shared: SharedResponse,
+  leader: ResponseLeader | undefined,
+): MaybePromise<void> {
   return chain(miss.store(shared.completion, shared.promptTokens), (isStored) => {
     leader?.complete(isStored ? { shared } : 'not-shared')
     return miss.claim?.release()

@@ -25,7 +25,7 @@ const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
 
 const EXAMPLES = '^(?:give|show|list) (?:me |us )?(?:some |a few )?examples of '
 
-/** Rewordings by the first word of the question. They keep every word that could change the answer. */
+/** Rewordings by the first word of the question. They keep every word that could change the response. */
 const REWORDINGS: ReadonlyMap<string, readonly Rewording<RegExp>[]> = byFirstWord({
   what: [
     [`^what (?:is|would be) (?:the|a) (?:way|method|procedure|process) to ${VERB}`, 'how to'],

@@ -1,22 +1,22 @@
 import { LRUCache } from 'lru-cache'
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../../core/async.ts'
-import type { AnswerStore, CachedAnswer, StoreSize } from '../../core/cache.ts'
+import type { ResponseStore, CachedResponse, StoreSize } from '../../core/cache.ts'
 import { checkOptions, expects, optionsOf } from '../../core/check-options.ts'
 import { ZERO, type NanoUsd } from '../../core/money.ts'
 import type { Prompt } from '../../core/prompt.ts'
-import { createMemoryAnswerStore, guardAnswerStore, guardVectorIndex } from './answer-store.ts'
+import { createMemoryResponseStore, guardResponseStore, guardVectorIndex } from './response-store.ts'
 import { cacheKeyOf, isStorable, isTimeSensitive } from './cacheability.ts'
 import { type SemanticCacheOptions, type VerifierModel } from './cache-options.ts'
 import {
   attempt,
   createClaim,
-  findAnswer,
-  type AnswerClaim,
+  findResponse,
+  type ResponseClaim,
   type CacheHit,
   type CacheContext,
   type CacheTallies,
-} from './find-answer.ts'
+} from './find-response.ts'
 import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
 import { hasTextTask, isStandAloneQuestion } from './stand-alone.ts'
@@ -29,7 +29,7 @@ export interface CacheQuery {
   readonly prompt: Prompt
   readonly keyId: string
   readonly modelName: string
-  /** The client's headers that can change the answer. @default none */
+  /** The client's headers that can change the response. @default none */
   readonly headers?: string
   readonly directives?: CacheDirectives
   readonly cancellation?: Cancellation
@@ -43,12 +43,12 @@ export interface CacheMiss {
   readonly hit: false
   /** Cost of the verifier. */
   readonly spent: NanoUsd
-  /** Absent if the request cannot share an answer with identical requests. */
+  /** Absent if the request cannot share a response with identical requests. */
   readonly id?: string | undefined
-  /** Returns false if the answer is not stored. Never rejects. */
+  /** Returns false if the response is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): MaybePromise<boolean>
   countAsHit(): void
-  readonly claim?: AnswerClaim | undefined
+  readonly claim?: ResponseClaim | undefined
 }
 
 /** In a lookup, a failure of a cache component counts as a miss. */
@@ -65,7 +65,7 @@ export interface SemanticCache {
 
 export interface CacheStatistics {
   readonly hitRate: number
-  /** Number of lookups by cacheable requests that accept stored answers. */
+  /** Number of lookups by cacheable requests that accept stored responses. */
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
@@ -107,7 +107,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
   }
 }
 
-/** With an unknown name, such as `keyId`, the answers of all keys would be removed. */
+/** With an unknown name, such as `keyId`, the responses of all keys would be removed. */
 const checkFilter = optionsOf(
   { keyId: expects('the id of a key as a string', (value) => typeof value === 'string') },
   [],
@@ -118,11 +118,11 @@ function createCacheContext(options: SemanticCacheOptions): CacheContext {
   const { runtime, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   const { maxEntries = DEFAULT_MAX_ENTRIES, maxBytes = DEFAULT_MAX_BYTES } = options
   const pause = options.pause ?? (() => new Promise<void>((resolve) => void runtime.after(0, resolve)))
-  const hasComparable: AnswerStore['hasComparable'] = (scope) => store.hasComparable(scope)
+  const hasComparable: ResponseStore['hasComparable'] = (scope) => store.hasComparable(scope)
   const search = createSearch(options, { pause, timeoutMs, maxEntries, maxBytes, hasComparable })
-  const store: AnswerStore =
-    options.answers === undefined
-      ? createMemoryAnswerStore({
+  const store: ResponseStore =
+    options.responses === undefined
+      ? createMemoryResponseStore({
           maxEntries,
           maxBytes,
           indexBytes: search.bytesOf,
@@ -132,7 +132,7 @@ function createCacheContext(options: SemanticCacheOptions): CacheContext {
             if (isPromise(removed)) removed.catch(() => {})
           },
         })
-      : guardAnswerStore(options.answers, { runtime, timeoutMs })
+      : guardResponseStore(options.responses, { runtime, timeoutMs })
   return {
     options,
     threshold: options.similarityThreshold ?? DEFAULT_THRESHOLD,
@@ -146,7 +146,7 @@ function createCacheContext(options: SemanticCacheOptions): CacheContext {
 }
 
 type SearchSettings = Required<Pick<SemanticCacheOptions, 'pause' | 'timeoutMs' | 'maxEntries' | 'maxBytes'>> &
-  Pick<AnswerStore, 'hasComparable'>
+  Pick<ResponseStore, 'hasComparable'>
 
 /** A local index needs no limits, because the memory store removes the vector of each entry that it evicts. */
 function createSearch(options: SemanticCacheOptions, settings: SearchSettings): CandidateSearch {
@@ -161,8 +161,8 @@ function createSearch(options: SemanticCacheOptions, settings: SearchSettings): 
   return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal(options), hasComparable })
 }
 
-function isLocal({ answers, index }: SemanticCacheOptions): boolean {
-  return answers === undefined && index === undefined
+function isLocal({ responses, index }: SemanticCacheOptions): boolean {
+  return responses === undefined && index === undefined
 }
 
 function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
@@ -187,7 +187,7 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
     vector: undefined,
   }
   if (!directives.allowsRead) return createMiss(context, lookup, directives)
-  const result = attempt(tallies, () => findAnswer(context, lookup), undefined, cancellation)
+  const result = attempt(tallies, () => findResponse(context, lookup), undefined, cancellation)
   return chain(result, (hit) => {
     if (hit === undefined) {
       tallies.misses += 1
@@ -223,7 +223,7 @@ function createMiss(context: CacheContext, lookup: Lookup, directives: CacheDire
     claim: isShareable ? createClaim(context, lookup) : undefined,
     store: (completion, promptTokens) => {
       if (!directives.allowsWrite || !isStorable(completion)) return false
-      const stored = attempt(tallies, () => storeAnswer(context, lookup, { completion, promptTokens }), false)
+      const stored = attempt(tallies, () => storeResponse(context, lookup, { completion, promptTokens }), false)
       if (!isPromise(stored)) return stored
       writes.add(stored)
       return stored.finally(() => writes.delete(stored))
@@ -237,21 +237,21 @@ function createMiss(context: CacheContext, lookup: Lookup, directives: CacheDire
   }
 }
 
-type NewAnswer = Pick<CachedAnswer, 'completion' | 'promptTokens'>
+type NewResponse = Pick<CachedResponse, 'completion' | 'promptTokens'>
 
-/** If the question cannot be indexed, only identical text finds the answer. */
-function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): MaybePromise<boolean> {
+/** If the question cannot be indexed, only identical text finds the response. */
+function storeResponse(context: CacheContext, lookup: Lookup, response: NewResponse): MaybePromise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = context.options
   const { id, scope, text } = lookup.key
-  const needsFreshAnswer = isTimeSensitive(text) || isTimeSensitive(lookup.key.previousText)
-  const seconds = needsFreshAnswer ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
+  const needsFreshResponse = isTimeSensitive(text) || isTimeSensitive(lookup.key.previousText)
+  const seconds = needsFreshResponse ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
   const storedAt = runtime.now()
   const expiresAt = storedAt + 1000 * seconds
   const comparable = lookup.key.comparable && context.threshold < 1
-  const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answer, storedAt, expiresAt, comparable }
+  const entry: CachedResponse = { id, scope, text, keyId: lookup.keyId, ...response, storedAt, expiresAt, comparable }
   return chain(context.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
-    // Indexing continues after the caller disconnects, because the answer is complete.
+    // Indexing continues after the caller disconnects, because the response is complete.
     const uncanceledLookup = { ...lookup, cancellation: undefined }
     const indexed = attempt(context.tallies, () => context.search.add(uncanceledLookup, expiresAt), undefined)
     return chain(indexed, () => true)
@@ -263,11 +263,11 @@ function toReadOnly(context: CacheContext): CacheContext {
   const isFree = options.embedder === undefined && options.verifyHit === undefined
   const { hasComparable, size, peek = store.get } = store
   const ignoredWrites = { put: () => false, amend: () => {}, remove: () => {}, clear: () => {} }
-  const readOnlyStore: AnswerStore = { ...ignoredWrites, get: peek, hasComparable, size }
+  const readOnlyStore: ResponseStore = { ...ignoredWrites, get: peek, hasComparable, size }
   return { ...context, threshold: isFree ? context.threshold : 1, tallies: createTallies(), store: readOnlyStore }
 }
 
-function removeOrRestrict(store: AnswerStore, id: string): MaybePromise<void> {
+function removeOrRestrict(store: ResponseStore, id: string): MaybePromise<void> {
   return chain(store.get(id), (entry) => {
     if (entry === undefined) return undefined
     const { maxHitSimilarity = 0 } = entry

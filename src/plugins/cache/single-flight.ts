@@ -1,8 +1,8 @@
 import type { Cancellation, MaybePromise } from '../../core/async.ts'
 import type { Runtime } from '../../core/ports.ts'
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 
-export interface SharedAnswer {
+export interface SharedResponse {
   readonly completion: Completion
   /** Number of tokens of the received prompt. */
   readonly promptTokens: number

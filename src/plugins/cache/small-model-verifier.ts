@@ -6,7 +6,7 @@ const INSTRUCTION = [
   'Who does what, order, time, tense, conditions, negation, quantity and level of detail must be the same.',
   'If in doubt, answer NO. Answer with one word.',
 ].join(' ')
-const MAX_ANSWER_TOKENS = 5
+const MAX_RESPONSE_TOKENS = 5
 
 interface Judge {
   readonly ask: (question: {
@@ -26,11 +26,11 @@ export async function verifyBySmallModel(
   const model = smallModel()
   if (model === undefined) return { agrees: false, spent: ZERO }
   const text = JSON.stringify({ first, second })
-  const { text: answer, spent } = await model.ask({
+  const { text: response, spent } = await model.ask({
     instruction: INSTRUCTION,
     text,
-    maxTokens: MAX_ANSWER_TOKENS,
+    maxTokens: MAX_RESPONSE_TOKENS,
     signal,
   })
-  return { agrees: /^\W*yes\b/i.test(answer), spent }
+  return { agrees: /^\W*yes\b/i.test(response), spent }
 }

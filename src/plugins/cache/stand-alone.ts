@@ -2,7 +2,7 @@ import { asObject, isJsonObject, type Json } from '../../core/json.ts'
 import { lastUserIndex, textOfMessage } from '../../core/messages.ts'
 import { type Message, type Native, type Prompt } from '../../core/prompt.ts'
 import { words } from './english.ts'
-import { asksForAnswers, hasMarkedText, isAboutWording, mayDescribeTask, mentionsTextWork } from './text-work.ts'
+import { asksForResponses, hasMarkedText, isAboutWording, mayDescribeTask, mentionsTextWork } from './text-work.ts'
 
 /** In UTF-16 code units. A longer text rarely is one question. */
 const MAX_LENGTH = 500
@@ -53,7 +53,7 @@ function isStructure(field: Json | undefined): boolean {
 
 /**
  * Returns true for one question or request of a few words that needs no other text: no system prompt, no earlier turn and
- * nothing to work on. Only then do two similar wordings ask for the same answer.
+ * nothing to work on. Only then do two similar wordings ask for the same response.
  */
 export function isStandAloneQuestion({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
   if (messages.length !== 1 || messages[0]?.parts.length !== 1 || text.length > MAX_LENGTH) return false
@@ -74,7 +74,7 @@ function isQuestion(text: string): boolean {
 
 /**
  * Returns true if a system prompt or an earlier message may ask for work on the text, such as a translation, or if the text
- * is not a question and may therefore be data for it. A system prompt that says nothing of answers may ask for any work.
+ * is not a question and may therefore be data for it. A system prompt that says nothing of responses may ask for any work.
  */
 export function hasTextTask({ messages, native }: Pick<Prompt, 'messages' | 'native'>, text: string): boolean {
   if (native.value['prompt'] !== undefined || hasTextFields(native, isStructure)) return true
@@ -88,7 +88,7 @@ export function hasTextTask({ messages, native }: Pick<Prompt, 'messages' | 'nat
       const other = textOfMessage(message)
       length += other.length
       if (length > MAX_SEARCHED_LENGTH) return true
-      return message.role === 'system' ? !asksForAnswers(other) : mayBeExample(other, messages[index + 1])
+      return message.role === 'system' ? !asksForResponses(other) : mayBeExample(other, messages[index + 1])
     })
   )
 }
@@ -98,16 +98,16 @@ const MAX_SEARCHED_LENGTH = 100_000
 
 const GREETINGS = /^(?:hi|hello|hey|good (?:morning|afternoon|evening)|thanks|thank you|ok|okay)(?: [a-z]+)?[!.]*$/i
 /** Number of words. A label, a count or a verdict is shorter than most answers. */
-const MIN_ANSWER_LENGTH = 5
+const MIN_RESPONSE_LENGTH = 5
 
 /** Returns true if an earlier turn may ask for work on later texts, or show it: `wheres my bag` and `Where is my bag?` */
 function mayBeExample(message: string, reply: Message | undefined): boolean {
   const text = message.trim()
   if (mayDescribeTask(text)) return true
   if (GREETINGS.test(text)) return false
-  const answer = reply?.role === 'assistant' ? textOfMessage(reply).trim() : ''
+  const response = reply?.role === 'assistant' ? textOfMessage(reply).trim() : ''
   const isAsked = isQuestion(text) || QUESTION_MARK.test(text)
-  return !isAsked || QUESTION_MARK.test(answer) || answer.split(/\s+/).length < MIN_ANSWER_LENGTH
+  return !isAsked || QUESTION_MARK.test(response) || response.split(/\s+/).length < MIN_RESPONSE_LENGTH
 }
 
 /** Returns true if the text may be worked on, so that even white space at its ends and its Unicode form are significant. */

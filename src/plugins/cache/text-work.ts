@@ -2,7 +2,7 @@ import { words } from './english.ts'
 
 /**
  * Recognizes texts that are to be worked on (proofread, translated, classified, counted), in which each letter and mark may
- * change the answer. A false match only requires identical text for a hit.
+ * change the response. A false match only requires identical text for a hit.
  */
 
 /** Words of work on a text that the same message contains. The text need not be marked: `proofread i has a cat`. */
@@ -48,16 +48,16 @@ export function mayDescribeTask(text: string): boolean {
   return mentionsTextWork(text) || TEXT_TASK.test(text)
 }
 
-/** A system prompt for questions and answers, or one that asks only for a manner: `Be brief.` */
+/** A system prompt for questions and responses, or one that asks only for a manner: `Be brief.` */
 const ANSWERING =
   /(?<!\p{L})(?:assistants?|answer(?:s|ing)?|questions?|support|help ?desk|customers?|concierge|faq)(?!\p{L})|^be [a-z]+(?:,? and [a-z]+)?[.!]?$/iu
 
 /** Returns true if the user messages below this system prompt are questions, as far as its words tell. */
-export function asksForAnswers(system: string): boolean {
+export function asksForResponses(system: string): boolean {
   return ANSWERING.test(system) && !mayDescribeTask(system)
 }
 
-/** Questions about wording, characters or courtesy itself, in which each courtesy and spelling may change the answer. */
+/** Questions about wording, characters or courtesy itself, in which each courtesy and spelling may change the response. */
 const ABOUT_WORDING =
   /(?<!\p{L})(?:greet\w*|(?:im)?polite\w*|rude\w*|courte\w*|manners|(?:in)?formal\w*|subtext|insult\w*|memes?|stand\w? for|(?:react|respond|repl)\w* to|siri|alexa|chatbots?|md5|sha|crc|hash\w*|checksums?|base ?\d\d|(?:en|de)cod\w*|(?:en|de)crypt\w*|cipher\w*|morse|ascii|unicode|utf|bytes?|code ?points?|whitespace|(?:this|that) (?:question|message|request|prompt)|the message|thanking|thanked)(?!\p{L})|(?<!\p{L})(?:i|you|we|to) thank/iu
 

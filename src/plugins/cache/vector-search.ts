@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { chain, isPromise, type MaybePromise } from '../../core/async.ts'
 import type { Embedder, Neighbor, VectorIndex } from '../../core/cache.ts'
 import type { Runtime } from '../../core/ports.ts'
-import { FailurePause, runAbortable, runWithTimeout } from './answer-store.ts'
+import { FailurePause, runAbortable, runWithTimeout } from './response-store.ts'
 import type { CandidateSearch, Lookup } from './wording-search.ts'
 import { normOf } from './hashing-embedder.ts'
 

@@ -1,6 +1,6 @@
 /** Runs the hooks of plugins. Loaded with the first request of a gateway that has plugins. */
 import type { Bill } from '../../billing/bill.ts'
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { isThenable, withTimeout } from '../../core/async.ts'
 import { failureStatus, GatewayError } from '../../core/errors.ts'
 import type { HttpRequest } from '../../core/http.ts'
@@ -27,7 +27,7 @@ import { respond } from '../../kernel/respond.ts'
 import { changePrompt, checkParts, readChange } from './change-prompt.ts'
 import { billFor, prepareBill } from '../../kernel/charge.ts'
 import {
-  type Answered,
+  type Responded,
   type Authenticated,
   type Exchange,
   isBackground,
@@ -56,9 +56,9 @@ export async function onRequest(parsed: Parsed, services: CustomServices): Promi
     // The plugin has answered the received prompt, so there is nothing to restore.
     run.changesResponse = false
     const planned = Object.assign(reserved, { plan: replyPlan(reserved, reply) })
-    const answered = Object.assign(planned, await callUpstream(planned, services))
-    await transformResponse(answered, services)
-    await respond(answered, services)
+    const responded = Object.assign(planned, await callUpstream(planned, services))
+    await transformResponse(responded, services)
+    await respond(responded, services)
     return false
   }
   return true
@@ -133,22 +133,22 @@ export async function onLookup(
 }
 
 /** A stream is transformed while it is written. */
-export async function transformResponse(answered: Answered, services: CustomServices): Promise<boolean> {
-  const { answer } = answered
-  const run = runOf(answered, services)
-  if (!run.changesResponse || answer.kind !== 'whole') return true
-  const completion = requestsJsonByInstruction(answered)
-    ? (await import('../../kernel/adapt-response.ts')).unwrapJson(answer.completion)
-    : answer.completion
+export async function transformResponse(responded: Responded, services: CustomServices): Promise<boolean> {
+  const { response } = responded
+  const run = runOf(responded, services)
+  if (!run.changesResponse || response.kind !== 'whole') return true
+  const completion = requestsJsonByInstruction(responded)
+    ? (await import('../../kernel/adapt-response.ts')).unwrapJson(response.completion)
+    : response.completion
   try {
     run.completion = transformCompletion(completion, run.createChain())
     return true
   } catch (error) {
     // The vendor has charged for the response, so it is billed although a plugin rejects it.
-    await prepareBill(answered)
-    const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
+    await prepareBill(responded)
+    const bill = billFor(responded, { usage: completion.usage, completion: () => completion }, services.meter)
     const failure = GatewayError.is(error) ? error : new GatewayError('internal', 'A plugin failed.', { cause: error })
-    await settle(answered, { status: failureStatus(failure), failure, bill }, services)
+    await settle(responded, { status: failureStatus(failure), failure, bill }, services)
     throw failure
   }
 }
@@ -273,7 +273,7 @@ function withoutNative(part: Part): Part {
 }
 
 /** A reply costs nothing, so the reservation is released. */
-function replyPlan({ margin }: Parsed, answer: Completion): ReplayPlan {
+function replyPlan({ margin }: Parsed, response: Completion): ReplayPlan {
   const bill: Bill = {
     originalTokens: 0,
     optimizedTokens: 0,
@@ -286,7 +286,7 @@ function replyPlan({ margin }: Parsed, answer: Completion): ReplayPlan {
     strategy: 'Answered by a plugin',
     isEstimated: false,
   }
-  return { kind: 'replay', answer, bill }
+  return { kind: 'replay', response, bill }
 }
 
 /** A plugin sees one choice only, and not the copy of a response that the vendor stores. */

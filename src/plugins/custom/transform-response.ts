@@ -7,7 +7,7 @@ import {
   type StreamChunk,
   type StreamPart,
   toStreamChunks,
-} from '../../core/answer.ts'
+} from '../../core/completion.ts'
 import type { GatewayError } from '../../core/errors.ts'
 import type { Part } from '../../core/prompt.ts'
 import type { StreamWriter, WriteMetrics } from '../../formats/format.ts'
@@ -212,10 +212,10 @@ export class TransformingWriter implements StreamWriter {
 
   #add(part: StreamPart, written: StreamPart[]): void {
     switch (part.type) {
-      case 'answer-start':
+      case 'response-start':
       case 'usage':
         return void written.push(part)
-      case 'answer-end':
+      case 'response-end':
       case 'done':
         this.#endContent(written)
         if (this.stop === undefined) written.push(part)
@@ -224,7 +224,7 @@ export class TransformingWriter implements StreamWriter {
         if (!this.#isContentOver) written.push(...this.#transformers.write(part))
     }
     if (this.stop === undefined) return
-    if ('finish' in this.stop) written.push({ type: 'answer-end', finish: this.stop.finish })
+    if ('finish' in this.stop) written.push({ type: 'response-end', finish: this.stop.finish })
     this.#isContentOver = true
     queueMicrotask(() => this.onStop())
   }
@@ -249,7 +249,12 @@ export function transformCompletion(completion: Completion, chain: TransformerCh
   const [received, transformed] = [new Collector(), new Collector()]
   for (const { parts } of toStreamChunks(completion)) {
     for (const part of parts) {
-      if (part.type === 'answer-start' || part.type === 'usage' || part.type === 'answer-end' || part.type === 'done') {
+      if (
+        part.type === 'response-start' ||
+        part.type === 'usage' ||
+        part.type === 'response-end' ||
+        part.type === 'done'
+      ) {
         continue
       }
       received.add({ parts: [part] })

@@ -1,4 +1,4 @@
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { NO_USAGE } from '../../core/money.ts'
 import type { MaybePromise } from '../../core/async.ts'
 import type { EmbeddingRequest, EmbeddingResult, Meter, Route } from '../../core/ports.ts'
@@ -26,7 +26,7 @@ import type { Handler } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 import { authenticate } from '../../kernel/authenticate.ts'
 import { reserve } from '../../kernel/reserve.ts'
-import { answerHeaders, baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { varyHeaders, baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { chatClient } from '../../formats/chat/client.ts'
 
 interface Embedding {
@@ -114,9 +114,9 @@ async function respondWithVectors(reserved: Reserved & Embedding, services: Serv
   const planned = Object.assign(reserved, { plan })
   const attempts = plugins?.observeAttempts(plan.attempts) ?? plan.attempts
   const call = { request: embedding, headers: {}, cancellation, keyId: key.id, startedAt, attempts }
-  const { answer, route } = await services.upstream.embed(resolved.routes, call)
+  const { response, route } = await services.upstream.embed(resolved.routes, call)
   planned.route = route
-  return sendVectors(planned, embedding, answer, services)
+  return sendVectors(planned, embedding, response, services)
 }
 
 async function sendVectors(
@@ -126,12 +126,12 @@ async function sendVectors(
   services: Services,
 ): Promise<undefined> {
   const completion = completionOf(planned.id, result)
-  const answered = Object.assign(planned, { answer: { kind: 'whole', completion } as const })
-  const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
+  const responded = Object.assign(planned, { response: { kind: 'whole', completion } as const })
+  const bill = billFor(responded, { usage: completion.usage, completion: () => completion }, services.meter)
   const body = JSON.stringify(writeEmbeddings(result, request.encoding, bill.optimizedTokens))
-  const headers = answerHeaders(bill, [], services)
-  await settle(answered, { status: 200, bill, completion: () => completion }, services)
-  await keepResponse(answered, { headers, body, id: completion.id }, services)
+  const headers = varyHeaders(bill, [], services)
+  await settle(responded, { status: 200, bill, completion: () => completion }, services)
+  await keepResponse(responded, { headers, body, id: completion.id }, services)
   sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.grant.rate), ...headers }, body)
   return undefined
 }

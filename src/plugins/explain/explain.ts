@@ -55,7 +55,7 @@ function describePlan(planned: Planned, expectation: Expectation): JsonObject {
       optimized: bill.optimizedTokens,
       saved: bill.originalTokens - bill.optimizedTokens,
       reduction_pct: reductionPercent(bill),
-      answer: bill.completionTokens,
+      completion: bill.completionTokens,
     },
     cost: shown({
       theoretical_usd: toDollars(bill.theoretical),
@@ -104,7 +104,7 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
 
 function reasonForSkipping(planned: Planned): string {
   const { plan } = planned
-  if (plan.kind === 'replay') return 'the answer is in the cache'
+  if (plan.kind === 'replay') return 'the response is in the cache'
   if (isSentUnchanged(planned))
     return 'the request is a compaction, runs in the background, or uses a conversation stored by the upstream'
   const { rewrite, skipReason } = plan.optimization
@@ -115,7 +115,7 @@ function reasonForSkipping(planned: Planned): string {
 function describeLimits({ error, outputTokens, limits }: Forecast): JsonObject {
   return {
     refused: error === undefined ? null : describeRejection(error),
-    answer_tokens: outputTokens,
+    completion_tokens: outputTokens,
     in_force: limits.map(describeLimit),
   }
 }

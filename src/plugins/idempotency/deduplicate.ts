@@ -6,9 +6,9 @@ import type { ResponseSink } from '../../core/http.ts'
 import { asObject, asString, type JsonObject, parseObject } from '../../core/json.ts'
 import type { EventSink } from '../../streams/event-buffer.ts'
 import {
-  type ReplayedAnswer,
+  type ReplayedResponse,
   type RequestClaim,
-  type RepeatableAnswer,
+  type RepeatableResponse,
   type FirstRequest,
   Idempotency,
   type IdempotencyOptions,
@@ -59,9 +59,9 @@ export function createDeduplication(options: IdempotencyOptions): Deduplication 
       if (first === undefined) return undefined
       if (failure.kind === 'cancelled') return first.release()
       const status = failureStatus(failure)
-      const answer = { status, head: { ...headers, ...JSON_TYPE }, body }
+      const response = { status, head: { ...headers, ...JSON_TYPE }, body }
       const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
-      return isPermanent ? first.remember(answer) : first.release(answer)
+      return isPermanent ? first.remember(response) : first.release(response)
     },
     flush: () => idempotency.flush(),
   }
@@ -80,7 +80,7 @@ export async function deduplicate(
   const claiming = idempotency.claim({
     owner: key.id,
     idempotencyKey,
-    // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
+    // A request with a forged fingerprint would receive the response of another request, so the hash must be SHA-256.
     fingerprint: sha256(`${request.path}\n${await digestBody(requestBody, parsed)}`),
     subscribers,
     signal: cancellation.signal,
@@ -147,7 +147,7 @@ function invalidIdempotencyKey(): GatewayError {
 
 async function replay(
   parsed: Parsed,
-  replayed: ReplayedAnswer,
+  replayed: ReplayedResponse,
   services: Services,
   begun: EventSink | undefined,
 ): Promise<'answered'> {
@@ -155,8 +155,8 @@ async function replay(
   try {
     const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
     if (replayed.kind === 'complete') {
-      const { answer } = replayed
-      const { status, head, body } = services.showsMargin ? answer : hideMarginInAnswer(answer)
+      const { response } = replayed
+      const { status, head, body } = services.showsMargin ? response : hideMarginInResponse(response)
       await release(parsed, { status }, services)
       if (begun === undefined) sink.send(status, { ...headers, ...head }, body)
       else if (status !== 200) begun.fail(failureIn(body))
@@ -187,6 +187,6 @@ function failureIn(body: string): GatewayError {
   return new GatewayError('upstream-rejected', message ?? 'The first request with this Idempotency-Key failed.')
 }
 
-export function hideMarginInAnswer({ status, head, body }: RepeatableAnswer): RepeatableAnswer {
+export function hideMarginInResponse({ status, head, body }: RepeatableResponse): RepeatableResponse {
   return { status, head: withoutMargin(head), body: hideStoredMargin(body) }
 }

@@ -20,39 +20,39 @@ interface IdempotentRequest {
 }
 
 /** Without headers that apply to a single response, such as the request id and the rate limits. */
-export interface RepeatableAnswer {
+export interface RepeatableResponse {
   readonly status: number
   readonly head: Readonly<Record<string, string>>
   readonly body: string
 }
 
-interface CompleteAnswer {
+interface CompleteResponse {
   readonly kind: 'complete'
-  readonly answer: RepeatableAnswer
+  readonly response: RepeatableResponse
 }
 
-interface LiveAnswer {
+interface LiveResponse {
   readonly kind: 'live'
-  readonly head: RepeatableAnswer['head']
+  readonly head: RepeatableResponse['head']
   readonly recording: Recording
 }
 
 /** `leave` ends this caller's subscription to the first request. */
-export type ReplayedAnswer = CompleteAnswer | (LiveAnswer & { readonly leave: () => void })
+export type ReplayedResponse = CompleteResponse | (LiveResponse & { readonly leave: () => void })
 
 /** Only the first call of any of these methods has an effect. */
 export interface FirstRequest {
-  /** Sends the answer to waiting requests, and to later ones until it expires. */
-  remember(answer: RepeatableAnswer): Promise<void>
+  /** Sends the response to waiting requests, and to later ones until it expires. */
+  remember(response: RepeatableResponse): Promise<void>
   /** Sends the stream to waiting requests. Stores the stream only if it is complete. */
-  share(head: RepeatableAnswer['head'], recording: Recording): void
-  /** Does not store the answer. Without an answer, waiting and later requests call the upstream one at a time. */
-  release(answer?: RepeatableAnswer): Promise<void>
+  share(head: RepeatableResponse['head'], recording: Recording): void
+  /** Does not store the response. Without a response, waiting and later requests call the upstream one at a time. */
+  release(response?: RepeatableResponse): Promise<void>
 }
 
 export type RequestClaim =
   | { readonly role: 'first'; readonly first: FirstRequest }
-  | { readonly role: 'repetition'; readonly replayed: ReplayedAnswer }
+  | { readonly role: 'repetition'; readonly replayed: ReplayedResponse }
 
 export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
   readonly store: Store
@@ -127,7 +127,7 @@ export class Idempotency {
     name: string,
     { fingerprint, owner }: IdempotentRequest,
     timeLimit: () => TimeLimit,
-  ): Promise<{ readonly lease: Lease } | CompleteAnswer> {
+  ): Promise<{ readonly lease: Lease } | CompleteResponse> {
     const { store, uuid, after } = this.#options
     const value = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
@@ -145,7 +145,7 @@ export class Idempotency {
       } else if (record.fingerprint !== fingerprint) {
         throw keyReusedError()
       } else if (record.state === 'done') {
-        return { kind: 'complete', answer: record.answer }
+        return { kind: 'complete', response: record.response }
       } else {
         await pause(POLL_MS)
       }
@@ -160,16 +160,16 @@ export class Idempotency {
       run.outcome.resolve(outcome)
       return true
     }
-    const close = (answer: RepeatableAnswer | undefined): Promise<void> => {
+    const close = (response: RepeatableResponse | undefined): Promise<void> => {
       const { fingerprint } = run.request
-      const value = answer === undefined ? undefined : writeClaim({ state: 'done', fingerprint, answer })
+      const value = response === undefined ? undefined : writeClaim({ state: 'done', fingerprint, response })
       const closed = lease.end(value, RETENTION_MS).then(end)
       this.#closing.add(closed)
       return closed.finally(() => void this.#closing.delete(closed))
     }
     return {
-      remember: async (answer) => {
-        if (reportOnce({ kind: 'complete', answer })) await close(answer)
+      remember: async (response) => {
+        if (reportOnce({ kind: 'complete', response })) await close(response)
       },
       share: (head, recording) => {
         if (!reportOnce({ kind: 'live', head, recording })) return
@@ -177,15 +177,15 @@ export class Idempotency {
           close(isComplete && text !== undefined ? { status: 200, head, body: text } : undefined),
         )
       },
-      release: async (answer) => {
-        if (reportOnce(answer && { kind: 'complete', answer })) await close(undefined)
+      release: async (response) => {
+        if (reportOnce(response && { kind: 'complete', response })) await close(undefined)
       },
     }
   }
 }
 
-/** Undefined if the first request ended without an answer to share. */
-type Outcome = CompleteAnswer | LiveAnswer | undefined
+/** Undefined if the first request ended without a response to share. */
+type Outcome = CompleteResponse | LiveResponse | undefined
 
 class Run {
   readonly request: Pick<IdempotentRequest, 'fingerprint' | 'subscribers'>
@@ -216,7 +216,7 @@ async function join(
   { request: first, begun, outcome, over }: Run,
   request: IdempotentRequest,
   timeLimit: () => TimeLimit,
-): Promise<ReplayedAnswer | undefined> {
+): Promise<ReplayedResponse | undefined> {
   if (first.fingerprint !== request.fingerprint) {
     if (await withTimeout(begun.promise, timeLimit())) throw keyReusedError()
     return undefined
@@ -240,12 +240,12 @@ async function join(
 
 type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
-  | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }
+  | { readonly state: 'done'; readonly fingerprint: string; readonly response: RepeatableResponse }
 
 /** One line of JSON, followed by the raw body, because serializing a long string as JSON is slow. */
 function writeClaim(record: ClaimRecord): string {
   if (record.state === 'running') return JSON.stringify(record)
-  const { status, head, body } = record.answer
+  const { status, head, body } = record.response
   return `${JSON.stringify({ state: 'done', fingerprint: record.fingerprint, status, head })}\n${body}`
 }
 
@@ -257,7 +257,7 @@ function readClaim(text: string): ClaimRecord | undefined {
   if (typeof fingerprint !== 'string') return undefined
   if (state === 'running' && typeof token === 'string') return { state, fingerprint, token }
   if (state !== 'done' || end === -1 || typeof status !== 'number' || !isHead(head)) return undefined
-  return { state, fingerprint, answer: { status, head, body: text.slice(end + 1) } }
+  return { state, fingerprint, response: { status, head, body: text.slice(end + 1) } }
 }
 
 function isHead(value: unknown): value is Record<string, string> {

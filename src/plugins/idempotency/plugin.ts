@@ -11,9 +11,9 @@ export function idempotencyPlugin(options: IdempotencyOptions): BuiltInPlugin {
     deduplicate: (parsed, services) =>
       parsed.request.header('idempotency-key') === undefined ||
       load().then((deduplication) => deduplication.claim(parsed, services)),
-    onResponse: (answered, response) => loaded?.remember(answered, response),
-    storesEvents: (answered) => loaded?.isFirst(answered) === true,
-    onStream: (answered, stream) => loaded?.share(answered, stream),
+    onResponse: (responded, response) => loaded?.remember(responded, response),
+    storesEvents: (responded) => loaded?.isFirst(responded) === true,
+    onStream: (responded, stream) => loaded?.share(responded, stream),
     onFailure: (exchange, response) => loaded?.fail(exchange, response),
     close: async () => loaded?.flush(),
   }

@@ -43,9 +43,9 @@ export interface MetricsSummary {
 export interface ShadowTierSummary {
   readonly tier: ShadowTier
   readonly trials: number
-  /** Trials whose answer was compared with the shortened prompt. */
+  /** Trials whose response was compared with the shortened prompt. */
   readonly measuredTrials: number
-  /** Identifiers, numbers and runs of four words in the answers that the received prompts contain. */
+  /** Identifiers, numbers and runs of four words in the responses that the received prompts contain. */
   readonly facts: number
   /** Those that the shortened prompts lack. */
   readonly lostFacts: number

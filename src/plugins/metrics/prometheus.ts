@@ -99,7 +99,7 @@ function shadowLines({ shadow, droppedTrials }: MetricsTotals): string[] {
   const [trials, facts] = ['sluice_shadow_trials', 'sluice_shadow_facts']
   return [
     ...counterLines(`${trials}_total`, 'Shadow trials that would have shortened a prompt.', 'tier', byTier('trials')),
-    ...counterLines(`${trials}_measured_total`, 'Those whose answer was compared.', 'tier', byTier('measuredTrials')),
+    ...counterLines(`${trials}_measured_total`, 'Those whose response was compared.', 'tier', byTier('measuredTrials')),
     ...counterLines(`${facts}_total`, 'Facts of answers that the prompts contain.', 'tier', byTier('facts')),
     ...counterLines(`${facts}_lost_total`, 'Those that the shortened prompts lack.', 'tier', byTier('lostFacts')),
     `# HELP ${trials}_dropped_total Shadow trials whose answer was not compared, because of too much work.`,

@@ -36,15 +36,15 @@ export interface PassthroughEndpoint {
   readonly provider?: string
   /**
    * Returns the maximum price of a POST request, in dollars. Other requests are not billed. The price times the margin
-   * is reserved before the request is sent, and is billed after the answer unless `finalPriceUsd` returns less. If the
+   * is reserved before the request is sent, and is billed after the response unless `finalPriceUsd` returns less. If the
    * price is not a finite number above 0, the request is rejected with 400. Return NaN to refuse a request.
    */
   readonly priceUsd?: (request: PassthroughRequest) => number
   /**
-   * Returns the price of a request from its JSON answer, in dollars. Amounts above `priceUsd` are not billed. Other answers
+   * Returns the price of a request from its JSON response, in dollars. Amounts above `priceUsd` are not billed. Other responses
    * are billed at `priceUsd`. @default `priceUsd`
    */
-  readonly finalPriceUsd?: (request: PassthroughRequest, answer: JsonObject) => number
+  readonly finalPriceUsd?: (request: PassthroughRequest, response: JsonObject) => number
   /** True if the vendor charges nothing. Without `free` and `priceUsd`, keys with a budget are rejected. @default false */
   readonly free?: boolean
 }
@@ -63,8 +63,8 @@ export interface PassthroughTarget {
   readonly path: string
   /** Returns the name of the provider that stores the file. @default `endpoint.provider`, or the provider of the model */
   readonly findProvider?: (key: VirtualKey) => Promise<string>
-  /** Called before the answer is sent. */
-  readonly onAnswer?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
+  /** Called before the response is sent. */
+  readonly onResponse?: (key: VirtualKey, provider: Provider, response: JsonObject) => Promise<void>
   readonly onNotFound?: (key: VirtualKey) => Promise<void>
 }
 

@@ -1,10 +1,10 @@
 import type { Bill } from '../../billing/bill.ts'
-import type { SourceReceiver } from '../../core/answer.ts'
+import type { SourceReceiver } from '../../core/completion.ts'
 import { failureStatus, GatewayError } from '../../core/errors.ts'
 import { joinBytes, type HeaderRecord } from '../../core/http.ts'
 import { isJsonObject, type JsonObject } from '../../core/json.ts'
 import { fromDollars, type NanoUsd, scale, ZERO } from '../../core/money.ts'
-import type { PassthroughAnswer } from '../../core/ports.ts'
+import type { PassthroughResponse } from '../../core/ports.ts'
 import { timeoutError, upstreamError } from '../../upstream/attempts.ts'
 import { PASSTHROUGH } from '../../kernel/charge.ts'
 import { type Authenticated, type ResolvedModel } from '../../kernel/exchange.ts'
@@ -13,7 +13,7 @@ import { marginOf } from '../../kernel/parse-request.ts'
 import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './parse-passthrough.ts'
 import { asFailure, canceledError, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
-import { answerHeaders, baseHeaders } from '../../kernel/response-headers.ts'
+import { varyHeaders, baseHeaders } from '../../kernel/response-headers.ts'
 
 type ReservedPassthrough = Authenticated & Granted & { readonly resolved: ResolvedModel }
 
@@ -36,14 +36,14 @@ export async function passThrough(
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }
   const granted = await reserveQuote(authenticated, quote, services)
   const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, ...granted })
-  const vendorAnswer = await callVendor(exchange, request, services).catch(async (error: unknown) => {
+  const vendorResponse = await callVendor(exchange, request, services).catch(async (error: unknown) => {
     if (GatewayError.is(error) && failureStatus(error) === 404) await target.onNotFound?.(exchange.key)
     throw error
   })
-  const mustReadAnswer =
-    target.onAnswer !== undefined || (request.endpoint.finalPriceUsd !== undefined && isJson(vendorAnswer))
-  const answered = { exchange, request, vendorAnswer, services }
-  return mustReadAnswer ? sendCompleteAnswer(answered, target) : sendStream(answered)
+  const mustReadResponse =
+    target.onResponse !== undefined || (request.endpoint.finalPriceUsd !== undefined && isJson(vendorResponse))
+  const responded = { exchange, request, vendorResponse, services }
+  return mustReadResponse ? sendCompleteResponse(responded, target) : sendStream(responded)
 }
 
 /** Bills the maximum price if the caller disconnects meanwhile, because the vendor may charge it. */
@@ -51,14 +51,14 @@ async function callVendor(
   exchange: ReservedPassthrough,
   request: ParsedPassthrough,
   services: Services,
-): Promise<PassthroughAnswer> {
+): Promise<PassthroughResponse> {
   const { cancellation } = exchange
   const { runtime, timeouts } = services
   const total = remainingMs(exchange, services)
   const firstByte = request.isStreamed ? timeouts.firstByteMs : total
   if (cancellation.isCanceled) throw canceledError(cancellation.reason)
   try {
-    const vendorAnswer = await request.provider.passThrough?.({
+    const vendorResponse = await request.provider.passThrough?.({
       ...request.call,
       get signal() {
         return cancellation.signal
@@ -67,7 +67,7 @@ async function callVendor(
       runtime,
       timeouts: { ...timeouts, totalMs: total, firstByteMs: firstByte },
     })
-    if (vendorAnswer !== undefined) return vendorAnswer
+    if (vendorResponse !== undefined) return vendorResponse
     throw upstreamError(request.provider.name, 'has no such endpoint')
   } catch (error) {
     if (!cancellation.isCanceled) throw error
@@ -78,19 +78,19 @@ async function callVendor(
   }
 }
 
-interface AnsweredPassthrough {
+interface ResponseedPassthrough {
   readonly exchange: ReservedPassthrough
   readonly request: ParsedPassthrough
-  readonly vendorAnswer: PassthroughAnswer
+  readonly vendorResponse: PassthroughResponse
   readonly services: Services
 }
 
-function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
-  const { exchange, request, vendorAnswer, services } = answered
+function sendStream(responded: ResponseedPassthrough): Promise<undefined> {
+  const { exchange, request, vendorResponse, services } = responded
   const { sink, cancellation } = exchange
-  const { status, source } = vendorAnswer
+  const { status, source } = vendorResponse
   const bill = billOf(exchange, request.maxPrice)
-  sink.begin(status, headersOf(answered, bill))
+  sink.begin(status, headersOf(responded, bill))
   sink.onDrain(() => source.resume())
   return new Promise((resolve) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
@@ -103,7 +103,7 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
       else sink.destroy()
       resolve(undefined)
     }
-    readBytesOf(answered, {
+    readBytesOf(responded, {
       onBytes: (bytes) => {
         if (!sink.write(bytes)) source.pause()
       },
@@ -114,17 +114,17 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
 }
 
 /** After a failure, bills the request only if its caller has disconnected. */
-async function sendCompleteAnswer(answered: AnsweredPassthrough, target: PassthroughTarget): Promise<undefined> {
-  const { exchange, request, vendorAnswer, services } = answered
+async function sendCompleteResponse(responded: ResponseedPassthrough, target: PassthroughTarget): Promise<undefined> {
+  const { exchange, request, vendorResponse, services } = responded
   const { provider } = request
-  const { status } = vendorAnswer
+  const { status } = vendorResponse
   try {
-    const bytes = await readAnswer(answered)
-    const answer = parseAnswer(bytes, provider.name)
-    await target.onAnswer?.(exchange.key, provider, answer)
-    const bill = billOf(exchange, priceOfAnswer(request, answer, services))
+    const bytes = await readResponse(responded)
+    const response = parseResponse(bytes, provider.name)
+    await target.onResponse?.(exchange.key, provider, response)
+    const bill = billOf(exchange, priceOfResponse(request, response, services))
     await settle(exchange, { status, bill }, services)
-    exchange.sink.send(status, headersOf(answered, bill), bytes)
+    exchange.sink.send(status, headersOf(responded, bill), bytes)
   } catch (error) {
     const isDisconnected = exchange.cancellation.isCanceled
     const failure = isDisconnected ? canceledError(error) : asFailure(error)
@@ -136,14 +136,14 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
   return undefined
 }
 
-/** Bills the reserved price if `finalPriceUsd` fails, because the vendor has charged for the answer. */
-function priceOfAnswer(
+/** Bills the reserved price if `finalPriceUsd` fails, because the vendor has charged for the response. */
+function priceOfResponse(
   { endpoint, request, maxPrice }: ParsedPassthrough,
-  answer: JsonObject,
+  response: JsonObject,
   { log }: Services,
 ): NanoUsd {
   try {
-    const dollars = endpoint.finalPriceUsd?.(request, answer) ?? NaN
+    const dollars = endpoint.finalPriceUsd?.(request, response) ?? NaN
     const price = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : maxPrice
     return price < maxPrice ? price : maxPrice
   } catch (cause) {
@@ -154,17 +154,17 @@ function priceOfAnswer(
 
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
-function readAnswer(answered: AnsweredPassthrough): Promise<Uint8Array> {
-  const { source } = answered.vendorAnswer
+function readResponse(responded: ResponseedPassthrough): Promise<Uint8Array> {
+  const { source } = responded.vendorResponse
   const pieces: Uint8Array[] = []
   let size = 0
   return new Promise((resolve, reject) => {
-    readBytesOf(answered, {
+    readBytesOf(responded, {
       onBytes: (bytes) => {
         size += bytes.byteLength
         if (size <= MAX_READ_BYTES) return void pieces.push(bytes)
         source.abort()
-        reject(upstreamError(answered.request.provider.name, 'sent an answer larger than 32 MiB'))
+        reject(upstreamError(responded.request.provider.name, 'sent a response larger than 32 MiB'))
       },
       onEnd: () => resolve(joinBytes(pieces, size)),
       onError: reject,
@@ -174,11 +174,11 @@ function readAnswer(answered: AnsweredPassthrough): Promise<Uint8Array> {
 
 /** Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
 function readBytesOf(
-  { exchange, vendorAnswer, request, services }: AnsweredPassthrough,
+  { exchange, vendorResponse, request, services }: ResponseedPassthrough,
   receiver: Omit<SourceReceiver, 'onChunk'>,
 ): void {
   const { cancellation } = exchange
-  const { source } = vendorAnswer
+  const { source } = vendorResponse
   if (request.provider.endsCalls === true) return source.read({ ...receiver, onChunk: () => {} })
   let hasEnded = false
   const end = (deliver: () => void): void => {
@@ -213,27 +213,27 @@ function remainingMs({ startedAt }: Authenticated, { runtime, timeouts }: Servic
   return Math.max(1, timeouts.totalMs - (runtime.now() - startedAt))
 }
 
-function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {
+function parseResponse(bytes: Uint8Array, provider: string): JsonObject {
   try {
     const value: unknown = JSON.parse(new TextDecoder().decode(bytes))
     if (isJsonObject(value)) return value
   } catch {
     // The error below covers both malformed JSON and other JSON values.
   }
-  throw upstreamError(provider, 'sent an answer that is not a JSON object')
+  throw upstreamError(provider, 'sent a response that is not a JSON object')
 }
 
-function isJson({ header }: PassthroughAnswer): boolean {
+function isJson({ header }: PassthroughResponse): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-function headersOf({ exchange, vendorAnswer, services }: AnsweredPassthrough, bill: Bill): HeaderRecord {
+function headersOf({ exchange, vendorResponse, services }: ResponseedPassthrough, bill: Bill): HeaderRecord {
   const { id, reservation } = exchange
-  const { header } = vendorAnswer
+  const { header } = vendorResponse
   const disposition = header('content-disposition')
   return {
     ...baseHeaders(id, reservation.rate),
-    ...answerHeaders(bill, [], services),
+    ...varyHeaders(bill, [], services),
     'content-type': header('content-type') ?? 'application/octet-stream',
     ...(disposition !== undefined && { 'content-disposition': disposition }),
     // Browsers must not treat a file of another content type as HTML or a script.

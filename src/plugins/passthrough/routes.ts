@@ -63,7 +63,7 @@ function fileEndpoints({ services, store, options }: PassthroughDependencies): r
         path: `/files/${id}${suffix}`,
         findProvider: (key) => registry.providerOf(key, id),
         // A file that has expired at the vendor must not count toward the key's quota.
-        ...(method === 'DELETE' && { onAnswer: forget, onNotFound: forget }),
+        ...(method === 'DELETE' && { onResponse: forget, onNotFound: forget }),
       }
     }),
   })
@@ -75,7 +75,7 @@ function fileEndpoints({ services, store, options }: PassthroughDependencies): r
         ...shared,
         method: 'POST',
         path: '/files',
-        onAnswer: registry.register,
+        onResponse: registry.register,
       })),
     },
     {

@@ -1,6 +1,6 @@
 import { lazy } from '../../core/async.ts'
 import { readCacheDirectives } from '../../http/cache-directives.ts'
-import type { Answered } from '../../kernel/exchange.ts'
+import type { Responded } from '../../kernel/exchange.ts'
 import type { BuiltInPlugin, Services } from '../../kernel/services.ts'
 import type { StreamsOptions } from './options.ts'
 import type { Recordings, RecordingsOptions } from './recordings.ts'
@@ -14,15 +14,15 @@ export function recordingsPlugin(
   const load = lazy(
     async () => (loaded = new (await import('./replay-stream.ts')).Recordings({ ...streams, ...dependencies })),
   )
-  const record = (answered: Answered, { log }: Services, write: (recordings: Recordings) => void): void => {
+  const record = (responded: Responded, { log }: Services, write: (recordings: Recordings) => void): void => {
     if (loaded !== undefined) return write(loaded)
     const report = (cause: unknown): void =>
-      log.failure('a response could not be recorded', cause, { request_id: answered.id })
+      log.failure('a response could not be recorded', cause, { request_id: responded.id })
     load().then(write).catch(report)
   }
   /** Batch items, which have no subscribers, store their results themselves. */
-  const isRecorded = ({ format, subscribers, request }: Answered): boolean => {
-    if (streams === false || subscribers === undefined || format.answerId === undefined) return false
+  const isRecorded = ({ format, subscribers, request }: Responded): boolean => {
+    if (streams === false || subscribers === undefined || format.responseId === undefined) return false
     return readCacheDirectives((name) => request.header(name)).allowsWrite
   }
   return {
@@ -32,27 +32,27 @@ export function recordingsPlugin(
       const [recordings, { replayStream }] = await Promise.all([load(), import('./replay-stream.ts')])
       return [{ method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(recordings, services) }]
     },
-    onResponse: (answered, { body: text, id, writeMetrics }, services) => {
-      const { format, key } = answered
-      if (format.answerId === undefined || writeMetrics === undefined || !isRecorded(answered)) return
-      record(answered, services, (recordings) =>
-        recordings.storeAnswer(
+    onResponse: (responded, { body: text, id, writeMetrics }, services) => {
+      const { format, key } = responded
+      if (format.responseId === undefined || writeMetrics === undefined || !isRecorded(responded)) return
+      record(responded, services, (recordings) =>
+        recordings.storeResponse(
           { kind: 'whole', text, metrics: writeMetrics('summary') },
           key.id,
-          format.answerId?.(id) ?? id,
+          format.responseId?.(id) ?? id,
         ),
       )
     },
     storesEvents: isRecorded,
-    onStream: (answered, { buffer }, services) => {
-      if (!isRecorded(answered)) return undefined
-      const { format, key, subscribers, isDetached } = answered
+    onStream: (responded, { buffer }, services) => {
+      if (!isRecorded(responded)) return undefined
+      const { format, key, subscribers, isDetached } = responded
       return {
         onChunk: (id) =>
-          record(answered, services, (recordings) =>
+          record(responded, services, (recordings) =>
             recordings.register(buffer, {
               owner: key.id,
-              id: format.answerId?.(id) ?? id,
+              id: format.responseId?.(id) ?? id,
               subscribers,
               isDetached,
             }),

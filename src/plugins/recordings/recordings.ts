@@ -7,13 +7,13 @@ import type { Subscribers } from '../../streams/shared-work.ts'
 import type { Recording } from '../../streams/event-buffer.ts'
 import { MAX_BYTES_PER_STREAM } from '../../streams/capacity.ts'
 
-export type StoredAnswer =
+export type StoredResponse =
   | { readonly kind: 'events'; readonly text: string }
-  /** An answer sent as one JSON string, and its metrics. Its events are created on demand. */
+  /** A response sent as one JSON string, and its metrics. Its events are created on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
-/** `elsewhere`: another process is generating the answer. */
-export type FoundRecording = LiveRecording | { readonly answer: StoredAnswer } | 'elsewhere'
+/** `elsewhere`: another process is generating the response. */
+export type FoundRecording = LiveRecording | { readonly response: StoredResponse } | 'elsewhere'
 
 interface LiveRecording {
   readonly buffer: Recording
@@ -66,8 +66,8 @@ export class Recordings {
     if (isDetached) void this.#trackWrite(`${name} live`, this.#publish(live, name, owner))
   }
 
-  storeAnswer(answer: StoredAnswer, owner: string, id: string): void {
-    const text = SAFE_ID.test(id) ? this.#serialize(answer) : undefined
+  storeResponse(response: StoredResponse, owner: string, id: string): void {
+    const text = SAFE_ID.test(id) ? this.#serialize(response) : undefined
     if (text !== undefined) void this.#trackWrite(nameOf(owner, id), this.#put(owner, id, text))
   }
 
@@ -127,8 +127,8 @@ export class Recordings {
     return publishStream(stream, location, this.#options)
   }
 
-  #serialize(answer: StoredAnswer): string | undefined {
-    const text = writeStored(answer)
+  #serialize(response: StoredResponse): string | undefined {
+    const text = writeStored(response)
     return 2 * text.length > this.#maxBytes ? undefined : text
   }
 
@@ -137,7 +137,7 @@ export class Recordings {
     await this.#options.store.set(nameOf(owner, id), text, options)
   }
 
-  /** Makes reads of the same name wait for the write. Ignores failures, because the answer does not depend on it. */
+  /** Makes reads of the same name wait for the write. Ignores failures, because the response does not depend on it. */
   async #trackWrite(name: string, write: Promise<unknown>): Promise<void> {
     const settled = write.catch(() => {})
     this.#writes.set(name, settled)
@@ -152,9 +152,9 @@ function nameOf(owner: string, id: string): string {
 }
 
 /** One line of JSON, followed by the raw text, because serializing a long string as JSON is slow. */
-function writeStored(answer: StoredAnswer): string {
-  const head = answer.kind === 'events' ? { kind: answer.kind } : { kind: answer.kind, metrics: answer.metrics }
-  return `${JSON.stringify(head)}\n${answer.text}`
+function writeStored(response: StoredResponse): string {
+  const head = response.kind === 'events' ? { kind: response.kind } : { kind: response.kind, metrics: response.metrics }
+  return `${JSON.stringify(head)}\n${response.text}`
 }
 
 function readStored(value: string | undefined): FoundRecording | undefined {
@@ -164,6 +164,8 @@ function readStored(value: string | undefined): FoundRecording | undefined {
   const text = value.slice(end + 1)
   const metrics = head?.['metrics']
   if (head?.['kind'] === LIVE) return 'elsewhere'
-  if (head?.['kind'] === 'events') return { answer: { kind: 'events', text } }
-  return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { answer: { kind: 'whole', text, metrics } } : undefined
+  if (head?.['kind'] === 'events') return { response: { kind: 'events', text } }
+  return head?.['kind'] === 'whole' && isJsonObject(metrics)
+    ? { response: { kind: 'whole', text, metrics } }
+    : undefined
 }

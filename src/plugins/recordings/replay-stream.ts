@@ -1,7 +1,7 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { HttpRequest } from '../../core/http.ts'
 import type { JsonObject } from '../../core/json.ts'
-import { toStreamChunks } from '../../core/answer.ts'
+import { toStreamChunks } from '../../core/completion.ts'
 import { messageId } from '../../formats/messages/response-writer.ts'
 import { parseBody } from '../../formats/parse-body.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
@@ -13,7 +13,7 @@ import type { Services } from '../../kernel/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../../streams/event-buffer.ts'
 import type { LiveStream } from '../../streams/live-stream.ts'
 import { hideMarginInEvents } from '../../kernel/stored-margin.ts'
-import type { FoundRecording, Recordings, StoredAnswer } from './recordings.ts'
+import type { FoundRecording, Recordings, StoredResponse } from './recordings.ts'
 
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { findCallerKey } from '../../kernel/authenticate.ts'
@@ -55,8 +55,8 @@ async function prepareReplay(call: Call, key: VirtualKey, replay: ReplayRequest)
     const findStream = await recordings.createStreamSearch(key.id, id, services.timeouts.idleMs)
     return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
   }
-  if ('answer' in recording) {
-    const text = textAfter(recording.answer, replay)
+  if ('response' in recording) {
+    const text = textAfter(recording.response, replay)
     return (sink) => sendText(text, sink)
   }
   // The events of a recording that is too large cannot be counted. The follower receives the error.
@@ -134,8 +134,8 @@ function skipReceivedEvents(after: number, sink: EventSink): EventSink {
 }
 
 function storedText(recording: FoundRecording | undefined, replay: ReplayRequest): string {
-  if (recording === undefined || recording === 'elsewhere' || !('answer' in recording)) throw messageLostError()
-  return textAfter(recording.answer, replay)
+  if (recording === undefined || recording === 'elsewhere' || !('response' in recording)) throw messageLostError()
+  return textAfter(recording.response, replay)
 }
 
 function sendText(text: string, sink: EventSink): void {
@@ -143,14 +143,14 @@ function sendText(text: string, sink: EventSink): void {
   sink.end()
 }
 
-function textAfter(stored: StoredAnswer, { after, services }: ReplayRequest): string {
+function textAfter(stored: StoredResponse, { after, services }: ReplayRequest): string {
   const text = textOf(stored, services)
   checkPosition(after, countEvents(text))
   return skipEvents(text, after)
 }
 
-/** Answers that were sent as JSON are converted to events on demand, because few callers need their events. */
-function textOf(stored: StoredAnswer, services: Services): string {
+/** Responses that were sent as JSON are converted to events on demand, because few callers need their events. */
+function textOf(stored: StoredResponse, services: Services): string {
   if (stored.kind === 'events') return stored.text
   const completion = messagesUpstream.readCompletion(JSON.parse(stored.text) as JsonObject)
   const prompt = {

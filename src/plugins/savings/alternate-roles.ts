@@ -9,7 +9,7 @@ export interface IndexedMessage {
 
 /**
  * Merges newly adjacent messages with the same role. Inserts a gap before one that must stay unchanged or begin with reasoning,
- * and around a system message in the conversation, which the vendor accepts only between a user message and an answer.
+ * and around a system message in the conversation, which the vendor accepts only between a user message and a response.
  */
 export function alternateRoles(
   indexed: readonly IndexedMessage[],

@@ -115,10 +115,10 @@ function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
 }
 
 export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
-  const answers = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []))
-  const recentAnswers = answers.slice(-RECENT_TURNS)
-  if (recentAnswers.length === 0) return 0
-  return Math.min(estimateMessages(messages.slice(recentAnswers[0]), meter), tokens) / recentAnswers.length
+  const responses = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []))
+  const recentResponses = responses.slice(-RECENT_TURNS)
+  if (recentResponses.length === 0) return 0
+  return Math.min(estimateMessages(messages.slice(recentResponses[0]), meter), tokens) / recentResponses.length
 }
 
 export function estimateMessages(messages: readonly Message[], meter: Pick<Meter, 'estimateMessage'>): number {

@@ -187,7 +187,7 @@ const REFERENCE =
 /** A question that contains a name or a quotation can be understood without the earlier question. */
 const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
-const EARLIER_ANSWER_WEIGHT = 0.15
+const EARLIER_RESPONSE_WEIGHT = 0.15
 const EARLIER_TOPIC_WEIGHT = 0.3
 const MAX_STEPS = 5
 const MAX_TERM_WEIGHT = 2
@@ -214,7 +214,7 @@ export function queryOf(turns: SplitConversation, suggested: readonly string[] =
   if (earlier !== undefined) {
     const needsEarlier = isFollowUp(question, query.size)
     addNew(textOfSegment(earlier.question), needsEarlier ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
-    if (needsEarlier) addNew(textOfSegment(earlier.answer), EARLIER_ANSWER_WEIGHT)
+    if (needsEarlier) addNew(textOfSegment(earlier.response), EARLIER_RESPONSE_WEIGHT)
   }
   for (const step of steps.slice(-MAX_STEPS)) add(textAndCallsOf(step), 1)
   for (const term of suggested) add(term, SUGGESTED_TERM_WEIGHT)
@@ -238,15 +238,15 @@ function textAndCallsOf({ messages }: Segment): string {
 
 function earlierExchange(
   old: readonly Segment[],
-): { readonly question: Segment; readonly answer: Segment } | undefined {
+): { readonly question: Segment; readonly response: Segment } | undefined {
   const questionIndex = old.findLastIndex(
     (segment, index) => segment.kind === 'user' && old[index + 1]?.kind === 'assistant',
   )
   const question = old[questionIndex]
-  const answer = old[questionIndex + 1]
-  if (question === undefined || answer === undefined) return undefined
+  const response = old[questionIndex + 1]
+  if (question === undefined || response === undefined) return undefined
   return new Set(termsOf(textOfSegment(question).slice(0, MAX_READ_LENGTH))).size <= MAX_QUESTION_TERMS
-    ? { question, answer }
+    ? { question, response }
     : undefined
 }
 

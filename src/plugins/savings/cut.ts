@@ -24,7 +24,7 @@ export interface CutOptions {
   readonly minOldTokens?: number
   /** Size of the newest part that stays unchanged as far as it fits. Only `messages` includes the live turn. */
   readonly minNewest?: { readonly messages: number; readonly tokens: number }
-  /** Maximum size of the last question and answer that stay unchanged, in tokens. @default 0 */
+  /** Maximum size of the last question and response that stay unchanged, in tokens. @default 0 */
   readonly exchangeTokens?: number
   readonly usesEmbeddings?: boolean
   readonly searchTerms?: readonly string[]
@@ -84,7 +84,7 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
   }
 }
 
-interface Layout extends Pick<SelectionJob, 'segments' | 'steps' | 'lastAnswerCapacity'> {
+interface Layout extends Pick<SelectionJob, 'segments' | 'steps' | 'lastResponseCapacity'> {
   readonly pinned: readonly Segment[]
   readonly fixedTokens: number
   readonly isLiveTooLong: boolean
@@ -109,13 +109,13 @@ async function planLayout(context: CutContext): Promise<Layout> {
   const steps = isLiveTooLong ? turns.live.slice(1).filter((segment) => !isFixed(segment)) : []
   const live = isLiveTooLong ? turns.live.slice(0, 1) : turns.live
   const pinned = [...new Set([...fixed, ...exchange, ...newest, ...live])]
-  const answer = old.at(-1)
-  const isAnswerTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
+  const response = old.at(-1)
+  const isResponseTooLong = response?.kind === 'assistant' && !exchange.includes(response)
   return {
     pinned,
     segments: [...old.filter((segment) => !exchange.includes(segment)), ...steps],
     steps: new Set(steps),
-    lastAnswerCapacity: isAnswerTooLong ? exchangeTokens - (await countSegments(context, exchange)) : 0,
+    lastResponseCapacity: isResponseTooLong ? exchangeTokens - (await countSegments(context, exchange)) : 0,
     fixedTokens: baseTokens + (await countSegments(context, pinned)) + noticeTokens,
     isLiveTooLong,
   }

@@ -3,8 +3,8 @@ import type { Message, Part, ToolResultPart } from '../../core/prompt.ts'
 import { nativeOf } from '../../core/messages.ts'
 
 /**
- * Returns false for messages that are sent whole or not at all: an answer with parts of other types, whose order
- * matters, and an answer with reasoning in the responses format, whose ids the vendor checks.
+ * Returns false for messages that are sent whole or not at all: a response with parts of other types, whose order
+ * matters, and a response with reasoning in the responses format, whose ids the vendor checks.
  */
 export function isEditable({ role, parts }: Message): boolean {
   if (role !== 'assistant') return true

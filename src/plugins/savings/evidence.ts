@@ -2,33 +2,33 @@ import { isPromise, type Pause } from '../../core/async.ts'
 import { type Message, type Part, type Prompt, textOfPart } from '../../core/prompt.ts'
 
 /**
- * The facts of an answer: identifiers, numbers of two digits or more, and runs of four words. A fact that an answer
+ * The facts of a response: identifiers, numbers of two digits or more, and runs of four words. A fact that a response
  * repeats counts once.
  */
 export interface EvidenceLoss {
-  /** Facts of the answer that the received prompt contains. */
+  /** Facts of the response that the received prompt contains. */
   readonly facts: number
   /** Facts that only the omitted part of the prompt contains. */
   readonly lost: number
 }
 
-export interface SentAnswer {
+export interface SentResponse {
   readonly received: Prompt
   readonly sent: Prompt
-  /** The answer to the received prompt. */
-  readonly answer: readonly Part[]
+  /** The response to the received prompt. */
+  readonly response: readonly Part[]
 }
 
-/** Further text of an answer is ignored, so that the work is bounded. */
-const MAX_ANSWER_CHARS = 65_536
+/** Further text of a response is ignored, so that the work is bounded. */
+const MAX_RESPONSE_CHARS = 65_536
 const CHARS_PER_STEP = 32_768
 
-/** Counts the facts of the answer that the sent prompt lacks. Yields to the event loop. */
-export async function measureLoss({ received, sent, answer }: SentAnswer, pause: Pause): Promise<EvidenceLoss> {
+/** Counts the facts of the response that the sent prompt lacks. Yields to the event loop. */
+export async function measureLoss({ received, sent, response }: SentResponse, pause: Pause): Promise<EvidenceLoss> {
   const facts = new Facts()
   let length = 0
-  for (const part of answer) {
-    const text = plainTextOf(part).slice(0, MAX_ANSWER_CHARS - length)
+  for (const part of response) {
+    const text = plainTextOf(part).slice(0, MAX_RESPONSE_CHARS - length)
     length += text.length
     await forEachToken(text, facts, pause)
   }
@@ -59,7 +59,7 @@ async function scanMessages(messages: readonly Message[], search: FactSearch, pa
   for (const part of messages.flatMap(({ parts }) => parts)) await forEachToken(plainTextOf(part), search, pause)
 }
 
-/** The reasoning of the answer is not evidence, because the vendor may not return it. */
+/** The reasoning of the response is not evidence, because the vendor may not return it. */
 function plainTextOf(part: Part): string {
   if (part.type === 'thinking') return ''
   return part.type === 'tool-call' ? unescape(textOfPart(part)) : textOfPart(part)
@@ -114,7 +114,7 @@ const RUN_LENGTH = 4
 /** Four word ids form an integer that is exact. */
 const MAX_WORDS = 2 ** 13 - 1
 
-/** Collects the facts of an answer. */
+/** Collects the facts of a response. */
 class Facts implements TokenReceiver {
   readonly #names = new Map<string, number>()
   readonly #wordIds = new Map<string, number>()
@@ -142,7 +142,7 @@ class Facts implements TokenReceiver {
   }
 }
 
-/** Finds the facts of an answer in other texts. */
+/** Finds the facts of a response in other texts. */
 class FactSearch implements TokenReceiver {
   /** 1 for each fact that was found. */
   readonly found: Uint8Array

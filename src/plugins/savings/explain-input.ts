@@ -123,7 +123,7 @@ function listOf(value: Json | undefined): readonly Json[] {
   return Array.isArray(value) ? (value as readonly Json[]) : []
 }
 
-/** Yields one body for each answer of the conversation, and one for its end if that is not an answer. */
+/** Yields one body for each response of the conversation, and one for its end if that is not a response. */
 function* requestsWithin({ body, format }: ReadRequest): Generator<JsonObject> {
   const field = format === responsesClient ? 'input' : 'messages'
   const items = body[field]
@@ -133,14 +133,14 @@ function* requestsWithin({ body, format }: ReadRequest): Generator<JsonObject> {
   }
   const list = items as readonly Json[]
   for (const [index, item] of list.entries()) {
-    const isFirstOfAnswer = index > 0 && isAnswer(item) && !isAnswer(list[index - 1])
-    if (isFirstOfAnswer) yield { ...body, [field]: list.slice(0, index) }
+    const isFirstOfResponse = index > 0 && isResponse(item) && !isResponse(list[index - 1])
+    if (isFirstOfResponse) yield { ...body, [field]: list.slice(0, index) }
   }
-  if (!isAnswer(list.at(-1))) yield body
+  if (!isResponse(list.at(-1))) yield body
 }
 
 /** Items of the responses format without a role are calls and reasoning of the model, or the outputs of calls. */
-function isAnswer(item: Json | undefined): boolean {
+function isResponse(item: Json | undefined): boolean {
   if (!isJsonObject(item)) return false
   const { role, type } = item
   if (role !== undefined) return role === 'assistant'

@@ -37,7 +37,7 @@ export interface ExplainedPlan {
   readonly tokensReceived: number
   readonly tokensSent: number
   readonly rewrittenRequests: number
-  /** Identifiers, numbers and runs of four words in the answers that the received prompts contain. */
+  /** Identifiers, numbers and runs of four words in the responses that the received prompts contain. */
   readonly facts: number
   /** Those that the sent prompts lack. */
   readonly lostFacts: number
@@ -53,7 +53,7 @@ export interface ExplainedPlan {
 export interface SessionTotals {
   readonly requests: number
   readonly sessions: number
-  /** Requests whose answer the input contains. Only these have output tokens and facts. */
+  /** Requests whose response the input contains. Only these have output tokens and facts. */
   readonly answeredRequests: number
   /** True if the input has more requests than `maxRequests`. */
   readonly isTruncated: boolean
@@ -89,9 +89,9 @@ export async function explainRequests(
     count += 1
     clock.now = request.at
     const parsed = await withPath(request.path, parse(request, dryServices))
-    const { session, answer, expired } = sessions.take(parsed.prompt)
+    const { session, response, expired } = sessions.take(parsed.prompt)
     if (expired?.last !== undefined) await finish(expired, expired.last, undefined, meter)
-    if (session.last !== undefined) await finish(session, session.last, answer, meter)
+    if (session.last !== undefined) await finish(session, session.last, response, meter)
     session.last = { prompt: parsed.prompt, sent: await sendWithEach(plans, parsed, dryServices) }
     await yieldToEventLoop()
   }
@@ -102,7 +102,7 @@ export async function explainRequests(
   return {
     requests: count,
     sessions: sessions.all.length,
-    answeredRequests: sessions.all.reduce((sum, { answered }) => sum + answered, 0),
+    answeredRequests: sessions.all.reduce((sum, { responded }) => sum + responded, 0),
     isTruncated,
     plans: plans.map((run) => run.result(plans[0])),
   }
@@ -111,7 +111,7 @@ export async function explainRequests(
 /** A conversation in the input. */
 interface Session {
   last: { readonly prompt: Prompt; readonly sent: readonly SentRequest[] } | undefined
-  answered: number
+  responded: number
   readonly costs: Map<PlanRun, NanoUsd>
 }
 
@@ -133,17 +133,17 @@ async function sendWithEach(
   return sent
 }
 
-/** Bills the last request of a session, whose answer is now known. */
+/** Bills the last request of a session, whose response is now known. */
 async function finish(
   session: Session,
   { prompt, sent }: NonNullable<Session['last']>,
-  answer: readonly Part[] | undefined,
+  response: readonly Part[] | undefined,
   { tokenizer }: Meter,
 ): Promise<void> {
   const pause = createPause(yieldToEventLoop)
-  const outputTokens = tokenizer.estimate((answer ?? []).map(textOfPart).join('\n'))
-  if (answer !== undefined) session.answered += 1
-  const unchanged = answer && (await measureLoss({ received: prompt, sent: prompt, answer }, pause))
+  const outputTokens = tokenizer.estimate((response ?? []).map(textOfPart).join('\n'))
+  if (response !== undefined) session.responded += 1
+  const unchanged = response && (await measureLoss({ received: prompt, sent: prompt, response }, pause))
   let baseline: NanoUsd | undefined
   for (const request of sent) {
     const { run, planned, plan: upstreamPlan, usage } = request
@@ -151,9 +151,9 @@ async function finish(
     const bill = billOf(planned, upstreamPlan, { route, usage: { ...usage, outputTokens }, isEstimated: false })
     const { rewrite } = upstreamPlan.optimization
     const loss =
-      rewrite === undefined || answer === undefined
+      rewrite === undefined || response === undefined
         ? unchanged
-        : await measureLoss({ received: prompt, sent: rewrite.prompt, answer }, pause)
+        : await measureLoss({ received: prompt, sent: rewrite.prompt, response }, pause)
     baseline ??= bill.actual
     session.costs.set(run, add(session.costs.get(run) ?? ZERO, bill.actual))
     run.record({ ...bill, loss, isRewritten: rewrite !== undefined, isDearer: bill.actual > baseline })
@@ -285,7 +285,7 @@ class Sessions {
 
   take(prompt: Prompt): {
     readonly session: Session
-    readonly answer: readonly Part[] | undefined
+    readonly response: readonly Part[] | undefined
     /** Too many conversations are open. A later request does not continue this one. */
     readonly expired: Session | undefined
   } {
@@ -293,22 +293,22 @@ class Sessions {
     const end = keys.findLastIndex((key, length) => length > 0 && this.#byLastPrompt.has(key))
     const key = keys[end] ?? -1
     const continued = this.#byLastPrompt.get(key)
-    const session = continued ?? { last: undefined, answered: 0, costs: new Map() }
+    const session = continued ?? { last: undefined, responded: 0, costs: new Map() }
     if (continued === undefined) this.all.push(session)
     this.#byLastPrompt.delete(key)
     this.#byLastPrompt.set(keys.at(-1) ?? -1, session)
-    const answer = continued === undefined ? undefined : answerIn(prompt.messages.slice(end))
+    const response = continued === undefined ? undefined : responseIn(prompt.messages.slice(end))
     const [oldest] = this.#byLastPrompt
     if (oldest === undefined || this.#byLastPrompt.size <= MAX_OPEN_SESSIONS) {
-      return { session, answer, expired: undefined }
+      return { session, response, expired: undefined }
     }
     this.#byLastPrompt.delete(oldest[0])
-    return { session, answer, expired: oldest[1] }
+    return { session, response, expired: oldest[1] }
   }
 }
 
 /** Returns undefined for a repetition of the last request. */
-function answerIn(added: readonly Message[]): readonly Part[] | undefined {
+function responseIn(added: readonly Message[]): readonly Part[] | undefined {
   const end = added.findIndex(({ role }) => role !== 'assistant')
   const parts = added.slice(0, end === -1 ? added.length : end).flatMap((message) => message.parts)
   return parts.length === 0 ? undefined : parts

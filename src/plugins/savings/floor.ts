@@ -3,7 +3,7 @@ import type { KeptEvidence, Tier, TierJob } from './tier.ts'
 import { usesTools } from './uses-tools.ts'
 
 /**
- * - `request`: at most two answers, such as a long document and a question.
+ * - `request`: at most two responses, such as a long document and a question.
  * - `chat`: more answers, and no tools.
  * - `agent`: with tools.
  */
@@ -21,17 +21,17 @@ interface Curve {
   readonly points: readonly Point[]
 }
 
-const MAX_ANSWERS_OF_REQUEST = 2
+const MAX_RESPONSES_OF_REQUEST = 2
 
 /** Reads only the structure of the prompt, so that it can be called before anything is counted. */
 export function kindOf(prompt: Prompt): ConversationKind {
   return usesTools(prompt) ? 'agent' : isRequest(prompt) ? 'request' : 'chat'
 }
 
-/** A conversation with at most two answers counts as one long request. */
+/** A conversation with at most two responses counts as one long request. */
 export function isRequest({ messages }: Prompt): boolean {
-  let answers = 0
-  for (const { role } of messages) if (role === 'assistant' && ++answers > MAX_ANSWERS_OF_REQUEST) return false
+  let responses = 0
+  for (const { role } of messages) if (role === 'assistant' && ++responses > MAX_RESPONSES_OF_REQUEST) return false
   return true
 }
 

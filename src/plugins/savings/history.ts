@@ -102,7 +102,7 @@ export function historyOf(record: SentRecord, prompt: Prompt, meter: Pick<Meter,
   }
 }
 
-/** Assumes that another process has just sent the conversation up to its last answer. */
+/** Assumes that another process has just sent the conversation up to its last response. */
 export function historyElsewhere({ prompt: { messages }, tokens, now }: TierJob, newTokens: number): History {
   const isContinued = messages.some(({ role }) => role === 'assistant')
   if (!isContinued) return NEW_CONVERSATION

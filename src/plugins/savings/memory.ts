@@ -62,7 +62,7 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
   }
 }
 
-/** A turn usually adds two segments: an answer and a question. A client may add two turns at once. */
+/** A turn usually adds two segments: a response and a question. A client may add two turns at once. */
 const MAX_ADDED_SEGMENTS = 4
 
 export async function recallFirst(

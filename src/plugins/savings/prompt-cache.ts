@@ -182,9 +182,9 @@ function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markerC
   const blockIndex = messages.findLastIndex(isBlock)
   const stable = blockIndex === -1 ? messages : messages.slice(0, blockIndex)
   const lastIndex = stable.length - 1
-  const answerIndex = stable.findLastIndex(({ role }) => role === 'assistant')
+  const responseIndex = stable.findLastIndex(({ role }) => role === 'assistant')
   const systemIndex = messages[0]?.role === 'system' ? 0 : -1
-  const markedIndexes = new Set([systemIndex, answerIndex - 1, lastIndex].filter((index) => index >= 0))
+  const markedIndexes = new Set([systemIndex, responseIndex - 1, lastIndex].filter((index) => index >= 0))
   let markerCount = 0
   const marked = messages.map((message, index) => {
     const markedMessage = markedIndexes.has(index) ? markEnd(message, prompt) : undefined

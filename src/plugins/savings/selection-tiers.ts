@@ -44,7 +44,7 @@ export type SliderMode = 'auto' | 'query' | 'stable'
 
 /** Right after a cut, the prefix has this share of the cap without the block. The rest is for later turns. */
 const PREFIX_SHARE = 0.5
-/** Maximum size of the last question and answer that stay unchanged, as a fraction of the cap. */
+/** Maximum size of the last question and response that stay unchanged, as a fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
 export function createSlider(tools: SelectionTools, memory: ConversationMemory, mode: SliderMode): Tier {
@@ -113,7 +113,7 @@ interface VanishingOptions {
 
 /**
  * Minimum target in tokens, tripled for a question that needs each mention of a subject, such as a summary. From a list,
- * the entry with the greatest `above` that the prompt's token count exceeds applies. In a conversation of more than two answers, the entry with `above` 0 applies unless a header requests tier 2.
+ * the entry with the greatest `above` that the prompt's token count exceeds applies. In a conversation of more than two responses, the entry with `above` 0 applies unless a header requests tier 2.
  */
 export type MinTarget = number | readonly { readonly aboveTokens: number; readonly targetTokens: number }[]
 

@@ -39,8 +39,8 @@ export interface SelectionJob {
    * the query are added. @default none
    */
   readonly sent?: ReadonlySet<Segment>
-  /** Tokens for excerpts from the newest segment, the last answer, regardless of the query. */
-  readonly lastAnswerCapacity?: number
+  /** Tokens for excerpts from the newest segment, the last response, regardless of the query. */
+  readonly lastResponseCapacity?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
@@ -185,7 +185,7 @@ function assignValues(entries: readonly PackerEntry[], scores: Float64Array, isT
   }
 }
 
-/** The partner of a question is its answer, and vice versa. */
+/** The partner of a question is its response, and vice versa. */
 function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, entryIndex: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
   const scoreAt = (index: number): number => (index in entries ? (scores[index] ?? 0) : 0)
@@ -232,7 +232,7 @@ function packFixedShares(
   const [newest] = newestFirst
   if (newest === undefined) return
   packer.packSegments([newest], capacity * NEWEST_SHARE)
-  packer.packLastSnippets(newest, job.lastAnswerCapacity ?? 0)
+  packer.packLastSnippets(newest, job.lastResponseCapacity ?? 0)
 }
 
 const MAX_TOPIC_DISTANCE = 10

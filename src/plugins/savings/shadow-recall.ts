@@ -1,11 +1,11 @@
 import { createPause } from '../../core/async.ts'
 import type { Part, Prompt } from '../../core/prompt.ts'
-import { type EvidenceLoss, measureLoss, type SentAnswer } from './evidence.ts'
+import { type EvidenceLoss, measureLoss, type SentResponse } from './evidence.ts'
 
 /** Measures the evidence that shadow trials would have lost, one trial at a time. */
 export interface RecallMeter {
   /** Resolves with undefined if too many trials wait or the prompt is too long. Such work is dropped. */
-  measure(trial: SentAnswer): Promise<EvidenceLoss | undefined>
+  measure(trial: SentResponse): Promise<EvidenceLoss | undefined>
 }
 
 const MAX_WAITING = 16

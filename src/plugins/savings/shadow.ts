@@ -10,7 +10,7 @@ export interface ShadowRecord {
   readonly optimizedTokens: number
   readonly spent: NanoUsd
   readonly tier: TierNumber
-  /** Undefined without a complete answer, or if the work was dropped. */
+  /** Undefined without a complete response, or if the work was dropped. */
   readonly evidence: EvidenceLoss | undefined
   /** True if too much work was waiting, or the prompt is too long. */
   readonly isDropped: boolean
@@ -46,15 +46,15 @@ export function createShadow({
   const observe = async (
     job: TierJob,
     trial: Promise<WaterfallResult>,
-    answered: Promise<readonly Part[] | undefined>,
+    responded: Promise<readonly Part[] | undefined>,
   ): Promise<void> => {
     const { rewrite, tokens, spent } = await trial
     if (rewrite === undefined) return
     const { strategy, tier, tokens: optimizedTokens, prompt: sent } = rewrite
-    const answer = await answered
+    const response = await responded
     const evidence =
-      answer === undefined ? undefined : await recallMeter.measure({ received: job.prompt, sent, answer })
-    const isDropped = answer !== undefined && evidence === undefined
+      response === undefined ? undefined : await recallMeter.measure({ received: job.prompt, sent, response })
+    const isDropped = response !== undefined && evidence === undefined
     const record = { strategy, tier, originalTokens: tokens, optimizedTokens, spent, evidence, isDropped }
     observer.onShadow(record, fieldsOf(record, job))
   }
@@ -62,16 +62,16 @@ export function createShadow({
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
     const shadow = random() < share ? 'tried' : 'not-tried'
     const trial = waterfall({ ...job, shadow })
-    let reportAnswer: WaterfallResult['reportAnswer']
-    const answered = new Promise<readonly Part[] | undefined>((resolve) => (reportAnswer = resolve))
-    observe(job, trial, answered).catch(observer.onShadowFailure)
+    let reportResponse: WaterfallResult['reportResponse']
+    const responded = new Promise<readonly Part[] | undefined>((resolve) => (reportResponse = resolve))
+    observe(job, trial, responded).catch(observer.onShadowFailure)
     const reportSent: WaterfallResult['reportSent'] = async (report) => {
       // `observe` reports a failed trial.
       const result = await trial.catch(() => undefined)
       await result?.reportSent?.(report)
     }
     const unchanged = { tokens: job.tokens, spent: ZERO, verdicts: [] }
-    return { ...unchanged, reportSent, ...(reportAnswer !== undefined && { reportAnswer }) }
+    return { ...unchanged, reportSent, ...(reportResponse !== undefined && { reportResponse }) }
   }
 }
 

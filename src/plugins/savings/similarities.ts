@@ -15,7 +15,7 @@ export interface EmbeddedTexts {
   readonly earlier: string
 }
 
-/** Returns undefined for a meeting transcript, which has no answers, because its turns are too short to compare. */
+/** Returns undefined for a meeting transcript, which has no responses, because its turns are too short to compare. */
 export function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
   const [first] = turns.live
   const question = first === undefined ? '' : headOf(first)

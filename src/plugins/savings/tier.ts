@@ -109,7 +109,7 @@ export interface TierVerdict {
   readonly reason: string
 }
 
-/** What is known about a request after its answer. */
+/** What is known about a request after its response. */
 export interface SentReport {
   /** Tokens of the sent prompt, as billed. */
   readonly promptTokens: number
@@ -147,8 +147,8 @@ export interface WaterfallResult {
    * no history is stored for the prompt.
    */
   reportSent?(report?: SentReport): Promise<void>
-  /** Reports the answer, or undefined if it is incomplete. Never throws. Present for shadow trials. */
-  reportAnswer?(answer: readonly Part[] | undefined): void
+  /** Reports the response, or undefined if it is incomplete. Never throws. Present for shadow trials. */
+  reportResponse?(response: readonly Part[] | undefined): void
 }
 
 /** A prompt that is sent unchanged without being counted. */

@@ -11,12 +11,12 @@ const TOOL_PARTS: ReadonlySet<Part['type']> = new Set(['tool-call', 'tool-result
 /** Agents without native tools write their calls as text: XML tags, edit blocks or ReAct steps. */
 const CALL_IN_TEXT =
   /<(?:tool_call|tool_use|function_calls|function=|invoke |execute_command|read_file|write_to_file|replace_in_file|apply_diff|list_files|search_files|attempt_completion|ask_followup_question|use_mcp_tool)\b|^<{5,9} SEARCH$|^Action Input:/m
-const MAX_SEARCHED_ANSWERS = 8
+const MAX_SEARCHED_RESPONSES = 8
 const MAX_SEARCHED_LENGTH = 20_000
 
 /**
  * Returns true if the prompt gives the model tools, or if an earlier turn has calls, results or items of an unknown
- * type. Calls that are written as text count if one of the newest answers has one.
+ * type. Calls that are written as text count if one of the newest responses has one.
  */
 export function usesTools(prompt: Prompt): boolean {
   const known = results.get(prompt)
@@ -43,6 +43,6 @@ function isDeclared(value: JsonObject[string]): boolean {
 }
 
 function hasCallInText(messages: readonly Message[]): boolean {
-  const answers = messages.filter(({ role }) => role === 'assistant').slice(-MAX_SEARCHED_ANSWERS)
-  return answers.some((answer) => CALL_IN_TEXT.test(textOfMessage(answer).slice(0, MAX_SEARCHED_LENGTH)))
+  const responses = messages.filter(({ role }) => role === 'assistant').slice(-MAX_SEARCHED_RESPONSES)
+  return responses.some((response) => CALL_IN_TEXT.test(textOfMessage(response).slice(0, MAX_SEARCHED_LENGTH)))
 }

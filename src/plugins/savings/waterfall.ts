@@ -249,8 +249,8 @@ function commonPrefixTokens({ prompt }: TierJob, rewrite: Rewrite, meter: Meter)
 function historyWithoutRecord(job: TierJob, meter: Meter): History {
   if (isSteered(job)) return NEW_CONVERSATION
   const { messages } = job.prompt
-  const answerIndex = messages.findLastIndex(({ role }) => role === 'assistant')
-  return historyElsewhere(job, estimateMessages(messages.slice(answerIndex), meter))
+  const responseIndex = messages.findLastIndex(({ role }) => role === 'assistant')
+  return historyElsewhere(job, estimateMessages(messages.slice(responseIndex), meter))
 }
 
 function createContext(

@@ -1,12 +1,12 @@
 import type { Bill } from '../../billing/bill.ts'
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { StoredResponseCall } from '../../core/ports.ts'
 import { upstreamError } from '../../upstream/attempts.ts'
 import { billFor, billForIncomplete } from '../../kernel/charge.ts'
 import { billForReservedLength, estimateHeaders } from '../../kernel/estimate.ts'
-import { type Answered } from '../../kernel/exchange.ts'
+import { type Responded } from '../../kernel/exchange.ts'
 import { keepResponse } from '../../kernel/respond.ts'
 import { storingProvider } from './storing-provider.ts'
 import type { Turns } from './turns.ts'
@@ -23,22 +23,22 @@ const MAX_WAIT_MS = 5_000
 const POLL_TIMEOUT_MS = 25_000
 
 export async function respondInBackground(
-  answered: Answered,
+  responded: Responded,
   completion: Completion,
   turns: Turns,
   services: Services,
 ): Promise<void> {
-  const { key, sink, format } = answered
-  const providerName = storingProvider(answered)
+  const { key, sink, format } = responded
+  const providerName = storingProvider(responded)
   if (providerName !== undefined) {
     const ids = format.turns?.idsOf(valueOf(completion)) ?? []
     await turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
   }
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
-  const headers = estimateHeaders(answered, services)
-  await keepResponse(answered, { headers, body, id: completion.id }, services)
-  await settleInBackground(answered, { id: completion.id, completion }, turns, services)
-  sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.grant.rate), headers), body)
+  const headers = estimateHeaders(responded, services)
+  await keepResponse(responded, { headers, body, id: completion.id }, services)
+  await settleInBackground(responded, { id: completion.id, completion }, turns, services)
+  sendJson(sink, 200, Object.assign(baseHeaders(responded.id, responded.grant.rate), headers), body)
 }
 
 export interface BackgroundResponse {
@@ -53,12 +53,12 @@ export interface BackgroundResponse {
  * the reservation would expire soon after.
  */
 export function settleInBackground(
-  answered: Answered,
+  responded: Responded,
   response: BackgroundResponse,
   turns: Turns,
   services: Services,
 ): Promise<void> {
-  const work = new BackgroundWork(answered, response, turns, services)
+  const work = new BackgroundWork(responded, response, turns, services)
   services.detached.add({ end: () => work.end(), ended: work.run() })
   return work.registered
 }
@@ -74,7 +74,7 @@ function valueOf({ native }: Completion): JsonObject {
 
 class BackgroundWork {
   readonly registered: Promise<void>
-  readonly #answered: Answered
+  readonly #responseed: Responded
   readonly #services: Services
   readonly #turns: Turns
   readonly #id: string
@@ -86,19 +86,19 @@ class BackgroundWork {
   #wake: () => void = () => {}
 
   constructor(
-    answered: Answered,
+    responded: Responded,
     { id, completion, streamedBill }: BackgroundResponse,
     turns: Turns,
     services: Services,
   ) {
-    this.#answered = answered
+    this.#responseed = responded
     this.#services = services
     this.#turns = turns
     this.#id = id
     this.#completion = completion
     this.#streamedBill = streamedBill
-    this.#deadline = answered.startedAt + services.timeouts.totalMs
-    this.registered = turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
+    this.#deadline = responded.startedAt + services.timeouts.totalMs
+    this.registered = turns.setUnsettled(responded.key, id, true).catch(reportUnregistered(services))
   }
 
   end(): void {
@@ -110,12 +110,12 @@ class BackgroundWork {
     await this.registered
     await this.#pollUntilComplete()
     await this.#settle()
-    await this.#turns.setUnsettled(this.#answered.key, this.#id, false).catch(() => {})
+    await this.#turns.setUnsettled(this.#responseed.key, this.#id, false).catch(() => {})
   }
 
   get #isUnfinished(): boolean {
     const completion = this.#completion
-    return completion === undefined || this.#answered.format.turns?.isUnfinished(completion) === true
+    return completion === undefined || this.#responseed.format.turns?.isUnfinished(completion) === true
   }
 
   async #pollUntilComplete(): Promise<void> {
@@ -131,7 +131,7 @@ class BackgroundWork {
 
   /** Resolves with false if polling must stop. */
   async #updateResponse(method: StoredResponseCall['method'], action: string): Promise<boolean> {
-    const { route, format } = this.#answered
+    const { route, format } = this.#responseed
     const { runtime, timeouts } = this.#services
     // The work continues after the request is canceled.
     const { signal } = new AbortController()
@@ -164,18 +164,18 @@ class BackgroundWork {
   }
 
   async #settle(): Promise<void> {
-    const [answered, services, completion] = [this.#answered, this.#services, this.#completion]
+    const [responded, services, completion] = [this.#responseed, this.#services, this.#completion]
     try {
       if (this.#hasFailed && completion?.usage === undefined) {
-        const failure = upstreamError(answered.route?.provider.name ?? '', 'failed to generate the response')
+        const failure = upstreamError(responded.route?.provider.name ?? '', 'failed to generate the response')
         const [outcome, bill] = [{ status: 200, failure }, this.#streamedBill]
         return await (bill === undefined
-          ? release(answered, outcome, services)
-          : settle(answered, { ...outcome, bill }, services))
+          ? release(responded, outcome, services)
+          : settle(responded, { ...outcome, bill }, services))
       }
       const outcome = { status: 200, bill: this.#bill() }
       const isComplete = completion !== undefined && isCompleted(completion)
-      await settle(answered, isComplete ? { ...outcome, completion: () => completion } : outcome, services)
+      await settle(responded, isComplete ? { ...outcome, completion: () => completion } : outcome, services)
     } catch (cause) {
       services.log.failure('a background response could not be settled', asFailure(cause))
     }
@@ -183,11 +183,11 @@ class BackgroundWork {
 
   /** If the end of the response is unknown, assumes the reserved length, because the vendor may charge for it. */
   #bill(): Bill {
-    const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]
-    if (completion === undefined || this.#isUnfinished) return billForReservedLength(answered)
-    const answer = { usage: completion.usage, completion: () => completion }
-    if (isCompleted(completion)) return billFor(answered, answer, meter)
-    const bill = billForIncomplete(answered, answer, meter)
+    const [responded, completion, { meter }] = [this.#responseed, this.#completion, this.#services]
+    if (completion === undefined || this.#isUnfinished) return billForReservedLength(responded)
+    const response = { usage: completion.usage, completion: () => completion }
+    if (isCompleted(completion)) return billFor(responded, response, meter)
+    const bill = billForIncomplete(responded, response, meter)
     return this.#streamedBill !== undefined && this.#streamedBill.billed > bill.billed ? this.#streamedBill : bill
   }
 }

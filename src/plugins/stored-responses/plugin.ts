@@ -17,11 +17,11 @@ export function storedResponsesPlugin(store: Store): BuiltInPlugin {
   return {
     endpoints: async (services) => (await load()).endpoints(services),
     completeBody: (format, key, received) => load().then(({ turns }) => turns.recall(format, key, received)),
-    onUnfinished: async (answered, completion, services) =>
-      (await load()).respondInBackground(answered, completion, services),
+    onUnfinished: async (responded, completion, services) =>
+      (await load()).respondInBackground(responded, completion, services),
     // A response in progress has no metrics yet. Its provider stores it.
-    onResponse: (answered, { body, writeMetrics }, services) =>
-      writeMetrics === undefined ? undefined : loaded?.store(answered, body, services),
-    onStream: (answered, _stream, services) => loaded?.follow(answered, services),
+    onResponse: (responded, { body, writeMetrics }, services) =>
+      writeMetrics === undefined ? undefined : loaded?.store(responded, body, services),
+    onStream: (responded, _stream, services) => loaded?.follow(responded, services),
   }
 }

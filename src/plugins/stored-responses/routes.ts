@@ -24,19 +24,19 @@ export function responseEndpoints(turns: Turns, services: Services): readonly En
     path: `/v1/responses/:id${suffix}`,
     handle: (call) => handleResponseCall(call, { method, suffix, action }, turns, services),
   })
-  const readAnswer: TurnAction = async (key, id) => {
-    const answer = await turns.find(key, id)
-    if (answer === undefined) throw responseNotFoundError(id)
-    return services.showsMargin ? answer : hideStoredMargin(answer)
+  const readResponse: TurnAction = async (key, id) => {
+    const response = await turns.find(key, id)
+    if (response === undefined) throw responseNotFoundError(id)
+    return services.showsMargin ? response : hideStoredMargin(response)
   }
   return [
-    endpoint('GET', '', readAnswer),
+    endpoint('GET', '', readResponse),
     endpoint('DELETE', '', async (key, id) => {
       if (!(await turns.delete(key, id))) throw responseNotFoundError(id)
       return JSON.stringify({ id, object: 'response', deleted: true })
     }),
     endpoint('POST', '/cancel', async (key, id) => {
-      await readAnswer(key, id)
+      await readResponse(key, id)
       const message = 'Only a response that was created with background: true can be canceled.'
       throw new GatewayError('invalid-request', message, { param: 'response_id' })
     }),

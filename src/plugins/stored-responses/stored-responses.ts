@@ -1,10 +1,10 @@
 /** Loaded with the first request in the responses format. */
 import type { MaybePromise } from '../../core/async.ts'
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import type { Store } from '../../core/store.ts'
 import type { Endpoint } from '../../http/router.ts'
 import type { Handler } from '../../kernel/call.ts'
-import { type Answered, createWriteContext, isBackground } from '../../kernel/exchange.ts'
+import { type Responded, createWriteContext, isBackground } from '../../kernel/exchange.ts'
 import type { Services, StreamObserver } from '../../kernel/services.ts'
 import { respondInBackground, settleInBackground } from './background.ts'
 import { responseEndpoints } from './routes.ts'
@@ -14,10 +14,10 @@ import { createTurns, type Turns } from './turns.ts'
 export interface StoredResponses {
   readonly turns: Turns
   endpoints(services: Services): readonly Endpoint<Handler>[]
-  respondInBackground(answered: Answered, completion: Completion, services: Services): Promise<void>
+  respondInBackground(responded: Responded, completion: Completion, services: Services): Promise<void>
   /** Never throws or rejects, because the response is sent anyway. */
-  store(answered: Answered, serialized: string | undefined, services: Services): MaybePromise<void>
-  follow(answered: Answered, services: Services): StreamObserver | undefined
+  store(responded: Responded, serialized: string | undefined, services: Services): MaybePromise<void>
+  follow(responded: Responded, services: Services): StreamObserver | undefined
 }
 
 export function createStoredResponses(store: Store): StoredResponses {
@@ -25,35 +25,36 @@ export function createStoredResponses(store: Store): StoredResponses {
   return {
     turns,
     endpoints: (services) => responseEndpoints(turns, services),
-    respondInBackground: (answered, completion, services) => respondInBackground(answered, completion, turns, services),
-    store: (answered, serialized, services) => storeTurn(turns, answered, serialized, services),
-    follow: (answered, services) => followStream(turns, answered, services),
+    respondInBackground: (responded, completion, services) =>
+      respondInBackground(responded, completion, turns, services),
+    store: (responded, serialized, services) => storeTurn(turns, responded, serialized, services),
+    follow: (responded, services) => followStream(turns, responded, services),
   }
 }
 
 function storeTurn(
   turns: Turns,
-  answered: Answered,
+  responded: Responded,
   serialized: string | undefined,
   { runtime, log }: Services,
 ): MaybePromise<void> {
-  const { turns: format } = answered.format
+  const { turns: format } = responded.format
   if (format === undefined || serialized === undefined) return undefined
   const logFailure = (cause: unknown): void =>
-    log.failure('an answer could not be stored for later requests', cause, { request_id: answered.id })
+    log.failure('a response could not be stored for later requests', cause, { request_id: responded.id })
   try {
-    const turn = format.turnToStore(createWriteContext(answered, runtime), serialized)
-    return turn && turns.store(answered, format, turn).catch(logFailure)
+    const turn = format.turnToStore(createWriteContext(responded, runtime), serialized)
+    return turn && turns.store(responded, format, turn).catch(logFailure)
   } catch (cause) {
     logFailure(cause)
   }
 }
 
-function followStream(turns: Turns, answered: Answered, services: Services): StreamObserver | undefined {
-  const { format, key, prompt } = answered
+function followStream(turns: Turns, responded: Responded, services: Services): StreamObserver | undefined {
+  const { format, key, prompt } = responded
   if (format.turns === undefined) return undefined
   /** Undefined unless the vendor continues to generate the response after its stream fails. */
-  const backgroundProvider = (): string | undefined => (isBackground(prompt) ? storingProvider(answered) : undefined)
+  const backgroundProvider = (): string | undefined => (isBackground(prompt) ? storingProvider(responded) : undefined)
   let isRegistered = false
   return {
     // Lets clients retrieve a background response before its stream ends.
@@ -67,9 +68,9 @@ function followStream(turns: Turns, answered: Answered, services: Services): Str
     },
     takeOver: (id, streamedBill) => {
       if (backgroundProvider() === undefined) return false
-      void settleInBackground(answered, { id, streamedBill: streamedBill() }, turns, services)
+      void settleInBackground(responded, { id, streamedBill: streamedBill() }, turns, services)
       return true
     },
-    onComplete: (lastData) => void storeTurn(turns, answered, lastData, services),
+    onComplete: (lastData) => void storeTurn(turns, responded, lastData, services),
   }
 }

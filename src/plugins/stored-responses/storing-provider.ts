@@ -1,13 +1,13 @@
 import { supportsDialect } from '../../upstream/attempts.ts'
-import type { Answered } from '../../kernel/exchange.ts'
+import type { Responded } from '../../kernel/exchange.ts'
 
-/** A provider stores only answers to requests in its own format. */
+/** A provider stores only responses to requests in its own format. */
 export function storingProvider({
   plan,
   route,
   format,
   plugins,
-}: Pick<Answered, 'plan' | 'route' | 'format' | 'plugins'>): string | undefined {
+}: Pick<Responded, 'plan' | 'route' | 'format' | 'plugins'>): string | undefined {
   if (plan.kind === 'replay' || route === undefined || !supportsDialect(route.provider, format.dialect))
     return undefined
   // The provider stores a response that plugins have not seen.

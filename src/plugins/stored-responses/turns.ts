@@ -9,7 +9,7 @@ import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { removeForeignItemIds, typedItemIds } from '../../formats/responses/item-ids.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { toResolvedModel } from '../../kernel/resolve-model.ts'
-import { type Answered, type ResolvedModel } from '../../kernel/exchange.ts'
+import { type Responded, type ResolvedModel } from '../../kernel/exchange.ts'
 import { storingProvider } from './storing-provider.ts'
 import type { CompletedBody, ReadBody } from '../../kernel/services.ts'
 import { MAX_ITEMS } from '../../formats/responses/request-reader.ts'
@@ -35,10 +35,10 @@ type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
 export interface Turns {
   recall(format: TurnFormat, key: VirtualKey, parsed: ReadBody): Promise<CompletedBody>
-  store(answered: Answered, format: TurnFormat, turn: StoredTurn): Promise<void>
-  /** Returns the answer as JSON text, because its numbers may not be exact after parsing. */
+  store(responded: Responded, format: TurnFormat, turn: StoredTurn): Promise<void>
+  /** Returns the response as JSON text, because its numbers may not be exact after parsing. */
   find(key: VirtualKey, id: string): Promise<string | undefined>
-  /** Returns the conversation without the answer, as the JSON text of an array. */
+  /** Returns the conversation without the response, as the JSON text of an array. */
   findInput(key: VirtualKey, id: string): Promise<string | undefined>
   findProvider(key: VirtualKey, id: string): Promise<string | undefined>
   storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
@@ -51,7 +51,7 @@ export interface Turns {
 
 /**
  * Each turn contains its full conversation, because clients may continue from it after earlier turns have expired. The
- * answer is stored separately, because some reads need only the answer.
+ * answer is stored separately, because some reads need only the response.
  */
 export function createTurns(store: TurnStore): Turns {
   async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
@@ -62,17 +62,17 @@ export function createTurns(store: TurnStore): Turns {
 
   return {
     find: async (key, id) => {
-      const text = await readPart(store, { key, id, part: 'answer' })
-      return parseAnswer(text) === undefined ? undefined : text
+      const text = await readPart(store, { key, id, part: 'response' })
+      return parseResponse(text) === undefined ? undefined : text
     },
     findInput: async (key, id) => (await findTurn(store, key, id))?.texts.input,
     findProvider: async (key, id) => (isValidId(id) ? store.get(providerStoreKey(key, id)) : undefined),
     storeProvider,
     recall: (format, key, parsed) => recall(store, format, key, parsed),
-    store: async (answered, format, turn) => {
-      const { key } = answered
-      const provider = storingProvider(answered)
-      if (provider !== undefined) await storeProvider(key, format.idsOf(turn.answer), provider)
+    store: async (responded, format, turn) => {
+      const { key } = responded
+      const provider = storingProvider(responded)
+      if (provider !== undefined) await storeProvider(key, format.idsOf(turn.response), provider)
       else if (isValidId(turn.id)) await writeTurn(store, key, turn)
     },
     setUnsettled: async (key, id, isUnsettled) => {
@@ -103,15 +103,18 @@ async function recall(
   const referenced = await findReferenced(store, key, referencedTurnIds)
   const turns = {
     previousTurn: isStoredHere ? await findTurn(store, key, previousTurnId) : undefined,
-    referencedAnswers: new Map([...referenced].map(([id, { answer }]) => [id, answer])),
+    referencedResponses: new Map([...referenced].map(([id, { response }]) => [id, response])),
     upstreamIds: new Set(providers.keys()),
   }
   const [provider, secondProvider] = new Set(providers.values())
   if (secondProvider !== undefined) throw severalProviders(String(provider), secondProvider)
   const resolved = await checkItemIds(store, key, format.resolveReferences(body, turns))
   const isUnchanged = resolved === body || received === undefined
-  const answers = [...referenced.values(), ...(turns.previousTurn === undefined ? [] : [toAnswer(turns.previousTurn)])]
-  const bytes = isUnchanged ? received : writeResolved(resolved, body, received, await itemTexts(turns, answers))
+  const responses = [
+    ...referenced.values(),
+    ...(turns.previousTurn === undefined ? [] : [toResponse(turns.previousTurn)]),
+  ]
+  const bytes = isUnchanged ? received : writeResolved(resolved, body, received, await itemTexts(turns, responses))
   return {
     body: resolved,
     received: bytes,
@@ -155,55 +158,55 @@ async function readProviders(
 interface TurnLocation {
   readonly key: VirtualKey
   readonly id: string
-  readonly part: 'answer' | 'input'
+  readonly part: 'response' | 'input'
 }
 
-const PARTS = ['answer', 'input'] as const
+const PARTS = ['response', 'input'] as const
 
 async function readPart(store: TurnStore, location: TurnLocation): Promise<string | undefined> {
   return isValidId(location.id) ? store.get(partStoreKey(location)) : undefined
 }
 
 async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<StoredTurn | undefined> {
-  const [answerText, inputText] = await Promise.all(PARTS.map((part) => readPart(store, { key, id, part })))
-  const answer = parseAnswer(answerText)
-  if (answer === undefined || answerText === undefined || inputText === undefined) return undefined
+  const [responseText, inputText] = await Promise.all(PARTS.map((part) => readPart(store, { key, id, part })))
+  const response = parseResponse(responseText)
+  if (response === undefined || responseText === undefined || inputText === undefined) return undefined
   const input = asArray(JSON.parse(inputText) as Json)
-  return { id, answer, input, texts: { answer: answerText, input: inputText } }
+  return { id, response, input, texts: { response: responseText, input: inputText } }
 }
 
 async function findReferenced(
   store: TurnStore,
   key: VirtualKey,
   ids: readonly string[],
-): Promise<ReadonlyMap<string, StoredAnswer>> {
+): Promise<ReadonlyMap<string, StoredResponse>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`items of more than ${MAX_REFERENCES} responses`)
-  const answers = new Map<string, StoredAnswer>()
+  const responses = new Map<string, StoredResponse>()
   let length = 0
   await mapInSlices(ids, MAX_CONCURRENT_READS, async (id) => {
-    const text = await readPart(store, { key, id, part: 'answer' })
+    const text = await readPart(store, { key, id, part: 'response' })
     length += text?.length ?? 0
     if (length > MAX_RECALLED_LENGTH) {
       throw tooManyReferences(`responses with more than ${MAX_RECALLED_LENGTH} characters in total`)
     }
-    const answer = parseAnswer(text)
-    if (answer !== undefined && text !== undefined) answers.set(id, { answer, text })
+    const response = parseResponse(text)
+    if (response !== undefined && text !== undefined) responses.set(id, { response, text })
   })
-  return answers
+  return responses
 }
 
-interface StoredAnswer {
-  readonly answer: JsonObject
+interface StoredResponse {
+  readonly response: JsonObject
   readonly text: string
 }
 
 async function itemTexts(
   { previousTurn }: { readonly previousTurn: StoredTurn | undefined },
-  answers: readonly StoredAnswer[],
+  responses: readonly StoredResponse[],
 ): Promise<ItemTexts> {
   const texts = new ItemTexts()
-  for (const { answer, text } of answers) {
-    texts.add(asArray(answer['output']), memberText(text, 'output'))
+  for (const { response, text } of responses) {
+    texts.add(asArray(response['output']), memberText(text, 'output'))
     await yieldToEventLoop()
   }
   if (previousTurn !== undefined) texts.add(previousTurn.input, previousTurn.texts.input)
@@ -211,13 +214,13 @@ async function itemTexts(
   return texts
 }
 
-function toAnswer({ answer, texts }: StoredTurn): StoredAnswer {
-  return { answer, text: texts.answer }
+function toResponse({ response, texts }: StoredTurn): StoredResponse {
+  return { response, text: texts.response }
 }
 
 /** If the turn cannot be stored, requests that refer to it are rejected. */
 async function writeTurn(store: TurnStore, key: VirtualKey, { id, texts }: StoredTurn): Promise<void> {
-  if (texts.answer.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
+  if (texts.response.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
   const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', key.id) }
   await Promise.allSettled(PARTS.map((part) => store.set(partStoreKey({ key, id, part }), texts[part], options)))
 }
@@ -238,7 +241,7 @@ function unsettledStoreKey(key: VirtualKey, id: string): string {
   return `unsettled:${key.id}:${id}`
 }
 
-function parseAnswer(text: string | undefined): JsonObject | undefined {
+function parseResponse(text: string | undefined): JsonObject | undefined {
   const value: unknown = text === undefined ? undefined : JSON.parse(text)
   return isJsonObject(value) ? value : undefined
 }

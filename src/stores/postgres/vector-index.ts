@@ -3,7 +3,7 @@ import { checkOptions, optionsOf, integerFrom } from '../../core/check-options.t
 import { encodeText, fieldOf, toList, toNumber, toText } from '../durable-store.ts'
 import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { createStoreClock } from '../store-rules.ts'
-import { checkVector } from '../stored-answers.ts'
+import { checkVector } from '../response-store.ts'
 import type { RunQuery } from './schema.ts'
 
 /** Options for `postgresVectorIndex()`. */

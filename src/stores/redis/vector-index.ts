@@ -5,7 +5,7 @@ import { checkOptions, optionsOf, integerFrom } from '../../core/check-options.t
 import { fieldOf, toList, toNumber, toText } from '../durable-store.ts'
 import { createRunScript, REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
 import { createStoreClock } from '../store-rules.ts'
-import { checkVector } from '../stored-answers.ts'
+import { checkVector } from '../response-store.ts'
 import { PREAMBLE, defineScript, type Script } from './value-scripts.ts'
 
 /** Options for `redisVectorIndex()`. */

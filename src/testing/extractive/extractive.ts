@@ -43,17 +43,17 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
     models,
     model: (id) => models.find((model) => model.id === id),
     async complete(call) {
-      const { composeCompletion } = await import('./answer.ts')
+      const { composeCompletion } = await import('./completion.ts')
       call.signal.throwIfAborted()
-      return { answer: await composeCompletion(call), ignored: [] }
+      return { response: await composeCompletion(call), ignored: [] }
     },
     async stream(call) {
-      const { composeCompletion, streamCompletion } = await import('./answer.ts')
+      const { composeCompletion, streamCompletion } = await import('./completion.ts')
       call.signal.throwIfAborted()
-      return { answer: streamCompletion(await composeCompletion(call), call.signal), ignored: [] }
+      return { response: streamCompletion(await composeCompletion(call), call.signal), ignored: [] }
     },
     async embed(call) {
-      const { embedOffline } = await import('./answer.ts')
+      const { embedOffline } = await import('./completion.ts')
       call.signal.throwIfAborted()
       return embedOffline(call)
     },

@@ -24,7 +24,7 @@ const MAX_READ_SENTENCES = 100_000
 /** Of more different terms, the first are counted. */
 const MAX_COUNTED_TERMS = 50_000
 const SUMMARY_TERMS = 12
-/** More sentences are not sorted at once. An answer of the maximum length has fewer. */
+/** More sentences are not sorted at once. A response of the maximum length has fewer. */
 const MAX_CANDIDATES = 4096
 
 const STOP_WORDS = new Set(
@@ -35,7 +35,7 @@ const STOP_WORDS = new Set(
   ).split(' '),
 )
 
-export async function extractAnswer(
+export async function extractResponse(
   texts: readonly string[],
   question: string,
   maxChars: number,

@@ -14,7 +14,7 @@ const agent = new Agent({ name: 'Guide', instructions: 'Be brief.', model: 'gpt-
 const whole = await run(agent, 'What is the weather in Paris?')
 const streamed = await run(agent, 'What is the weather in Paris?', { stream: true })
 for await (const _ of streamed) {
-  // The last item is the answer.
+  // The last item is the response.
 }
 await streamed.completed
 process.stdout.write(`${JSON.stringify([whole.finalOutput, streamed.finalOutput])}\n`)

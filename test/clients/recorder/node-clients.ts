@@ -135,10 +135,10 @@ async function langchain(model: BaseChatModel): Promise<void> {
   for (const content of ASKS) {
     messages.push(new HumanMessage(content))
     for (let calls = 1; calls > 0;) {
-      const answer = await bound?.invoke(messages)
-      if (answer === undefined) return
-      messages.push(answer)
-      const asked = answer.tool_calls ?? []
+      const response = await bound?.invoke(messages)
+      if (response === undefined) return
+      messages.push(response)
+      const asked = response.tool_calls ?? []
       calls = asked.length
       for (const { id, args } of asked)
         messages.push(new ToolMessage({ content: read(JSON.stringify(args)), tool_call_id: id ?? '' }))

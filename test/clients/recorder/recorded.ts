@@ -80,10 +80,10 @@ export function longSession({ dialect, body }: RecordedSession, repeats: number)
   const turns = items.slice(start)
   const earlier = Array.from({ length: repeats }, (_, at) => [
     ...renew(at === 0 ? turns : turns.filter(({ role }) => !isInstruction(role)), at, { isLast: false }),
-    ...finalAnswer(dialect),
+    ...finalResponse(dialect),
   ]).flat()
   const last = renew(items.slice(lastQuestion), repeats, { isLast: true })
-  const ends = last.flatMap((item, at) => (at > 0 && isAnswered(last[at - 1]) && isAnswer(item) ? [at] : []))
+  const ends = last.flatMap((item, at) => (at > 0 && isResponseed(last[at - 1]) && isResponse(item) ? [at] : []))
   return [...ends, last.length].map((end) => ({
     ...body,
     [field]: [...items.slice(0, start), ...earlier, ...last.slice(0, end)],
@@ -98,11 +98,11 @@ function isQuestion(item: JsonObject): boolean {
 }
 
 /** The question, the result of a tool, or an instruction after them. */
-const isAnswered = (item: JsonObject | undefined): boolean =>
+const isResponseed = (item: JsonObject | undefined): boolean =>
   item !== undefined && /^(?:user|tool|system|.*_output)$/.test(kindOf(item))
-const isAnswer = (item: JsonObject): boolean => /^(?:assistant|reasoning|.*_call)$/.test(kindOf(item))
+const isResponse = (item: JsonObject): boolean => /^(?:assistant|reasoning|.*_call)$/.test(kindOf(item))
 
-function finalAnswer(dialect: Dialect): readonly JsonObject[] {
+function finalResponse(dialect: Dialect): readonly JsonObject[] {
   const text = 'Both are done.'
   if (dialect === 'chat') return [{ role: 'assistant', content: text }]
   if (dialect === 'messages') return [{ role: 'assistant', content: [{ type: 'text', text }] }]

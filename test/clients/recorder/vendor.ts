@@ -32,13 +32,13 @@ export function toolLoop({ path, body, index, stream }: UpstreamRequest): Reply 
   }
 }
 
-/** Answers with edits of the file `note.txt`, as agents without native tools expect them. */
+/** Responses with edits of the file `note.txt`, as agents without native tools expect them. */
 export function editLoop({ index }: UpstreamRequest): Reply {
   const edit = ['<<<<<<< SEARCH', `line ${index}`, '=======', `line ${index + 1}`, '>>>>>>> REPLACE'].join('\n')
   return `I change the line.\n\nnote.txt\n\`\`\`\n${edit}\n\`\`\`\n`
 }
 
-/** Answers with arguments that do not match the schema, then with some that do. */
+/** Responses with arguments that do not match the schema, then with some that do. */
 export function placeLoop({ body, index }: UpstreamRequest): Reply {
   const input = resultsOfTurn(body) === 0 ? { city: OUTPUT } : { city: OUTPUT, degrees: 21 }
   return { toolCalls: [{ id: `call_${index}`, name: firstTool(body) ?? '', input: JSON.stringify(input) }] }
@@ -112,7 +112,7 @@ function responseOf(index: number, items: readonly JsonObject[]): JsonObject {
   }
 }
 
-/** Answers with a text in the responses format. */
+/** Responses with a text in the responses format. */
 export function responseReply({ index, stream }: UpstreamRequest, text: string): Reply {
   const content = [{ type: 'output_text', text, annotations: [] }]
   const items = [{ type: 'message', id: `msg_${index}`, role: 'assistant', status: 'completed', content }]

@@ -5,7 +5,7 @@ import {
   type StreamChunk,
   Collector,
   toStreamChunks,
-} from '../../../src/core/answer.ts'
+} from '../../../src/core/completion.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
@@ -54,10 +54,10 @@ const whole = [
 describe('reading a chat stream', () => {
   it('reads the start, the texts, the end, the usage and the last event', () => {
     expect(eventsOf(whole)).toEqual([
-      { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
+      { type: 'response-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
       { type: 'text-start' },
       { type: 'text-delta', text: 'Hi' },
-      { type: 'answer-end', finish: 'stop' },
+      { type: 'response-end', finish: 'stop' },
       { type: 'usage', usage: { ...NO_USAGE, inputTokens: 9, outputTokens: 3 } },
       { type: 'done' },
     ])
@@ -109,7 +109,7 @@ describe('reading a chat stream', () => {
   it('begins with the first chunk that has a choice', () => {
     const filters = chunk({}, { id: '', model: '', choices: [], prompt_filter_results: [] })
     expect(eventsOf([filters, chunk({ content: '' })])).toEqual([
-      { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
+      { type: 'response-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
     ])
   })
 
@@ -133,7 +133,7 @@ describe('reading a chat stream', () => {
       expect(eventsOf(values).slice(1)).toEqual([
         { type: 'text-start' },
         { type: 'text-delta', text: 'Hi' },
-        { type: 'answer-end', finish: 'stop' },
+        { type: 'response-end', finish: 'stop' },
       ])
     },
   )
@@ -154,7 +154,7 @@ describe('reading a chat stream', () => {
     const values = [chunk({ content: 'Hi' }), chunk({}, { x_groq: { id: 'req_1', usage } }, 'stop')]
     expect(eventsOf(values).slice(-2)).toMatchObject([
       { type: 'usage', usage: { inputTokens: 7, outputTokens: 3 } },
-      { type: 'answer-end' },
+      { type: 'response-end' },
     ])
   })
 
@@ -184,13 +184,13 @@ describe('reading a chat stream', () => {
     const values = [chunk({ content: 'x' }), chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'length')]
     expect(eventsOf(values).slice(-2)).toEqual([
       { type: 'usage', usage: { ...NO_USAGE, inputTokens: 2, outputTokens: 1 } },
-      { type: 'answer-end', finish: 'length' },
+      { type: 'response-end', finish: 'length' },
     ])
   })
 
   it('ends with the finish filtered for a refusal', () => {
     expect(eventsOf([chunk({ refusal: 'No' }), chunk({}, {}, 'stop')]).at(-1)).toEqual({
-      type: 'answer-end',
+      type: 'response-end',
       finish: 'filtered',
     })
   })
@@ -198,7 +198,7 @@ describe('reading a chat stream', () => {
   it('reads no events from further choices', () => {
     const second = chunk({}, { choices: [{ index: 1, delta: { content: 'B' }, finish_reason: 'stop' }] })
     expect(eventsOf([chunk({ content: 'A' }), second])).toEqual([
-      { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
+      { type: 'response-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
       { type: 'text-start' },
       { type: 'text-delta', text: 'A' },
     ])

@@ -118,13 +118,13 @@ describe('a chat prompt to a chat upstream', () => {
     })
     const prompt = promptOf(body)
     const text = (words: string): Part => ({ type: 'text', text: words })
-    const [system, first, answer, , last] = prompt.messages as [Message, Message, Message, Message, Message]
+    const [system, first, response, , last] = prompt.messages as [Message, Message, Message, Message, Message]
     const rewritten: Prompt = {
       ...prompt,
       messages: [
         system,
         withParts(first, [text('new'), ...first.parts.slice(1)]),
-        withParts(answer, [text('Ok'), ...answer.parts.slice(1)]),
+        withParts(response, [text('Ok'), ...response.parts.slice(1)]),
         { role: 'tool', parts: [{ type: 'tool-result', callId: 'c', content: [text('short')], failed: false }] },
         { role: 'system', parts: [text('3 messages left out')] },
         last,

@@ -3,7 +3,7 @@ import Anthropic, { BadRequestError } from '@anthropic-ai/sdk'
 import { ChatAnthropic } from '@langchain/anthropic'
 import { generateText, jsonSchema, streamText, type ToolSet } from 'ai'
 import { describe, expect, it } from 'vitest'
-import { type Completion, type SseEvent, toStreamChunks } from '../../../src/core/answer.ts'
+import { type Completion, type SseEvent, toStreamChunks } from '../../../src/core/completion.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
@@ -12,8 +12,8 @@ import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import { bodyOf, context, metrics, readEvents, writeChunks } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
 
-/** An answer of a chat-format upstream, serialized in the message format. */
-const answer: Completion = {
+/** A response of a chat-format upstream, serialized in the message format. */
+const response: Completion = {
   id: 'chatcmpl-1',
   model: 'gpt-5',
   parts: [
@@ -30,7 +30,7 @@ const sse = (events: readonly SseEvent[]): string =>
 
 /** Answers each request in the message format, as a stream if the request asks for one. */
 const createServer =
-  (events: readonly SseEvent[] = writeChunks(toStreamChunks(answer)), whole: Completion = answer) =>
+  (events: readonly SseEvent[] = writeChunks(toStreamChunks(response)), whole: Completion = response) =>
   (_: unknown, init?: { readonly body?: unknown }): Promise<Response> => {
     const isStream = bodyOf(String(init?.body))['stream'] === true
     const body = isStream ? sse(events) : messagesClient.writeCompletion(whole, metrics, context)
@@ -46,7 +46,7 @@ const question = { model: 'x', max_tokens: 100, messages: [{ role: 'user', conte
 const asked = { ...question, messages: [{ role: 'user' as const, content: 'Tea?' }] }
 
 const broken: readonly SseEvent[] = [
-  ...writeChunks(toStreamChunks(answer)).slice(0, 3),
+  ...writeChunks(toStreamChunks(response)).slice(0, 3),
   messagesClient.writeFailureEvent(new GatewayError('overloaded', 'The upstream is overloaded.'), 'req_1'),
 ]
 
@@ -80,7 +80,7 @@ describe('the official client', () => {
   })
 
   it('assembles a forwarded stream of an upstream of the format', async () => {
-    const passed = writeChunks(readEvents(writeChunks(toStreamChunks(answer))))
+    const passed = writeChunks(readEvents(writeChunks(toStreamChunks(response))))
     const streamed = await official(createServer(passed)).messages.stream(asked).finalMessage()
     expect(streamed.content).toHaveLength(3)
     expect(streamed.usage.output_tokens).toBe(7)
@@ -123,8 +123,8 @@ describe('the AI SDK', () => {
   })
 
   it.each([
-    ['written anew', writeChunks(toStreamChunks(answer))],
-    ['passed on', writeChunks(readEvents(writeChunks(toStreamChunks(answer))))],
+    ['written anew', writeChunks(toStreamChunks(response))],
+    ['passed on', writeChunks(readEvents(writeChunks(toStreamChunks(response))))],
   ])('reads a stream that was %s without an error part', async (_, events) => {
     const result = streamText({ model: model(createServer(events)), prompt: 'Tea?', tools })
     const types: string[] = []

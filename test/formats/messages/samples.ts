@@ -1,4 +1,4 @@
-import type { SseEvent, StreamChunk } from '../../../src/core/answer.ts'
+import type { SseEvent, StreamChunk } from '../../../src/core/completion.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'

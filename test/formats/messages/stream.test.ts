@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type StreamPart, type SseEvent, Collector } from '../../../src/core/answer.ts'
+import { type StreamPart, type SseEvent, Collector } from '../../../src/core/completion.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
@@ -34,12 +34,12 @@ describe('reading a stream of the message format', () => {
     const chunks = readEvents(events)
     expect(chunks.map((chunk) => chunk.native?.event)).toEqual(events)
     expect(chunks.flatMap((chunk) => chunk.parts)).toEqual([
-      { type: 'answer-start', id: 'msg_1', model: 'm' },
+      { type: 'response-start', id: 'msg_1', model: 'm' },
       { type: 'usage', usage: { inputTokens: 10 } },
       { type: 'text-start' },
       { type: 'text-delta', text: 'Hi' },
       { type: 'usage', usage: { inputTokens: 10, outputTokens: 9 } },
-      { type: 'answer-end', finish: 'stop' },
+      { type: 'response-end', finish: 'stop' },
       { type: 'done' },
     ])
   })
@@ -146,7 +146,7 @@ describe('reading a stream of the message format', () => {
   })
 
   it('ends an answer without a stop reason', () => {
-    expect(eventsOf([start(), last]).slice(2)).toEqual([{ type: 'answer-end', finish: 'stop' }, { type: 'done' }])
+    expect(eventsOf([start(), last]).slice(2)).toEqual([{ type: 'response-end', finish: 'stop' }, { type: 'done' }])
   })
 
   it.each([
@@ -229,9 +229,9 @@ describe('forwarding a stream of the message format', () => {
 
 describe('writing a stream of another format', () => {
   const steps = (...parts: readonly StreamPart[]) => parts.map((part) => ({ parts: [part] }))
-  const opening: StreamPart = { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt' }
+  const opening: StreamPart = { type: 'response-start', id: 'chatcmpl-1', model: 'gpt' }
   const closing: readonly StreamPart[] = [
-    { type: 'answer-end', finish: 'tool-call' },
+    { type: 'response-end', finish: 'tool-call' },
     { type: 'usage', usage: { ...NO_USAGE, inputTokens: 10, cacheReadTokens: 2, outputTokens: 3 } },
     { type: 'done' },
   ]

@@ -6,10 +6,14 @@ import { failureOf } from '../chat/support.ts'
 
 const { turns } = responsesClient
 const message = { id: 'msg_77_0', type: 'message', role: 'assistant', content: [] }
-const conversation = { input: [{ role: 'user', content: 'One' }], answer: { id: 'resp_77', output: [message] } }
-const texts = { input: JSON.stringify(conversation.input), answer: JSON.stringify(conversation.answer) }
+const conversation = { input: [{ role: 'user', content: 'One' }], response: { id: 'resp_77', output: [message] } }
+const texts = { input: JSON.stringify(conversation.input), response: JSON.stringify(conversation.response) }
 const turn: StoredTurn = { id: 'resp_77', ...conversation, texts }
-const nothing: RecalledTurns = { previousTurn: undefined, referencedAnswers: new Map(), upstreamIds: new Set<string>() }
+const nothing: RecalledTurns = {
+  previousTurn: undefined,
+  referencedResponses: new Map(),
+  upstreamIds: new Set<string>(),
+}
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('the references of a body', () => {
@@ -54,9 +58,9 @@ describe('a recalled body', () => {
 
   it('contains items instead of references', () => {
     const input = [{ role: 'user', content: 'One' }, reference('msg_77_0'), { role: 'user', content: 'Two' }]
-    const quoted = new Map([['resp_77', turn.answer]])
+    const quoted = new Map([['resp_77', turn.response]])
 
-    expect(turns.resolveReferences({ input }, { ...nothing, referencedAnswers: quoted })).toEqual({
+    expect(turns.resolveReferences({ input }, { ...nothing, referencedResponses: quoted })).toEqual({
       input: [input[0], message, input[2]],
     })
   })
@@ -67,8 +71,10 @@ describe('a recalled body', () => {
     [{ input: [reference('msg_77_5')] }, 'input[0]', undefined],
     [{ input: ['a', reference('elsewhere')] }, 'input[1]', undefined],
   ])('is rejected if the reference in %j is unknown', (body, param, code) => {
-    const quoted = new Map([['resp_77', turn.answer]])
-    const { details, kind } = failureOf(() => turns.resolveReferences(body, { ...nothing, referencedAnswers: quoted }))
+    const quoted = new Map([['resp_77', turn.response]])
+    const { details, kind } = failureOf(() =>
+      turns.resolveReferences(body, { ...nothing, referencedResponses: quoted }),
+    )
 
     expect({ kind, param: details.param, code: details.code }).toEqual({ kind: 'invalid-request', param, code })
   })
@@ -79,8 +85,8 @@ describe('a stored turn', () => {
   const context = { prompt: responsesClient.readPrompt(asked), createdSeconds: 1, asked }
 
   it('contains the conversation and the answer of a body or of the last event of a stream', () => {
-    const whole = JSON.stringify(turn.answer)
-    const event = JSON.stringify({ type: 'response.completed', response: turn.answer })
+    const whole = JSON.stringify(turn.response)
+    const event = JSON.stringify({ type: 'response.completed', response: turn.response })
 
     expect(turns.turnToStore(context, whole)).toEqual(turn)
     expect(turns.turnToStore(context, event)).toEqual(turn)

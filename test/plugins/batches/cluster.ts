@@ -12,7 +12,7 @@ export interface Cluster {
   /** Number of upstream calls. */
   calls: number
   /** Answers each upstream call. @default a completion with the text `Yes.` */
-  answer: (body: string) => Response | Promise<Response>
+  response: (body: string) => Response | Promise<Response>
   /** Starts a gateway process on the store of the cluster, or on a wrapper of that store. */
   startGateway(store?: Store, options?: Partial<GatewayOptions>): Gateway
 }
@@ -22,7 +22,7 @@ export function createCluster(): Cluster {
     now: Date.UTC(2026, 0, 2, 3, 4, 5),
     calls: 0,
     store: memoryStore({ now: () => cluster.now }),
-    answer: () => chatCompletion('Yes.'),
+    response: () => chatCompletion('Yes.'),
     startGateway: (store = cluster.store, options = {}) =>
       createGateway({
         providers: [
@@ -45,7 +45,7 @@ export function createCluster(): Cluster {
           random: () => 0,
           fetch: async (_, init) => {
             cluster.calls += 1
-            return cluster.answer(String(init?.body))
+            return cluster.response(String(init?.body))
           },
         },
       }),
@@ -53,7 +53,7 @@ export function createCluster(): Cluster {
   return cluster
 }
 
-/** Returns a complete answer in the chat format. */
+/** Returns a complete response in the chat format. */
 export function chatCompletion(text: string, format: (value: unknown) => string = JSON.stringify): Response {
   const body = {
     id: 'chatcmpl-1',

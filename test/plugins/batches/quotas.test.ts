@@ -33,15 +33,15 @@ describe('a batch of a key that exceeds its storage quota', () => {
     const cluster = createSmallCluster(300_000)
     const gateway = cluster.startGateway(cluster.store, IDLE)
     const { value: greedy } = await gateway.keys.create({ name: 'greedy' })
-    const answers = []
+    const responses = []
     for (let n = 0; n < 5; n += 1)
-      answers.push(await callBatches(gateway, greedy, 'POST', '', createWideItems(4, 10_000)))
+      responses.push(await callBatches(gateway, greedy, 'POST', '', createWideItems(4, 10_000)))
     const { value: other } = await gateway.keys.create({ name: 'other' })
     await gateway.budgets.create({ name: 'team', max_limit: 100, reset_duration: '1M' })
     const made = await callBatches(gateway, other, 'POST', '', createItems(3))
 
-    expect(answers[0]?.status).toBe(200)
-    expect(answers.at(-1)).toMatchObject({ status: 400, body: FULL })
+    expect(responses[0]?.status).toBe(200)
+    expect(responses.at(-1)).toMatchObject({ status: 400, body: FULL })
     expect(made.status).toBe(200)
     await completeBatch(cluster, other, made.body.id)
     expect(await readResults(cluster.startGateway(), other, made.body.id)).toHaveLength(3)
@@ -65,7 +65,7 @@ describe('a batch of a key that exceeds its storage quota', () => {
 
   it('ends with an error for each answer that does not fit, and bills each item once', async () => {
     const cluster = createSmallCluster(100_000)
-    cluster.answer = () => chatCompletion('x'.repeat(15_000))
+    cluster.response = () => chatCompletion('x'.repeat(15_000))
     const gateway = cluster.startGateway(cluster.store, IDLE)
     const { value: secret, id: keyId } = await gateway.keys.create({ name: 'k' })
     const { body } = await callBatches(gateway, secret, 'POST', '', createItems(3))
@@ -95,7 +95,7 @@ describe('the oldest of 1,001 open batches', () => {
       await callBatches(gateway, busy, 'POST', '', { requests: [{ custom_id: 'a', params }] })
     }
     let first: string | undefined
-    cluster.answer = (body) => {
+    cluster.response = (body) => {
       first ??= body
       return body.includes('Busy?')
         ? new Response('{}', { status: 429, headers: { 'retry-after': '60' } })

@@ -29,7 +29,7 @@ it('a worker that ended because of a store error is replaced while another worke
     failures += 1
     throw new GatewayError('overloaded', 'The store failed.')
   }
-  cluster.answer = async () => {
+  cluster.response = async () => {
     if (cluster.calls === 1) await hold.opened
     return chatCompletion('Yes.')
   }
@@ -51,7 +51,7 @@ it('an item is processed once if its answer arrives while the lease is being ren
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   const cluster = createCluster()
   const id = await createBatch(cluster)
-  const [answer, reply] = [gate(), gate()]
+  const [response, reply] = [gate(), gate()]
   let swaps = 0
   const swap: Store['swap'] = async (key, ...others) => {
     const isSwapped = await cluster.store.swap(key, ...others)
@@ -59,8 +59,8 @@ it('an item is processed once if its answer arrives while the lease is being ren
     if (swaps === 2) await reply.opened
     return isSwapped
   }
-  cluster.answer = async () => {
-    await answer.opened
+  cluster.response = async () => {
+    await response.opened
     return chatCompletion('Yes.')
   }
   const gateway = cluster.startGateway({ ...cluster.store, swap }, { batches: { concurrency: 1 } })
@@ -68,7 +68,7 @@ it('an item is processed once if its answer arrives while the lease is being ren
   while (cluster.calls === 0) await nextTurn()
   await vi.advanceTimersByTimeAsync(20_000)
   expect(swaps).toBe(2)
-  answer.open()
+  response.open()
   for (let turns = 0; turns < 20; turns += 1) await nextTurn()
   reply.open()
   await working

@@ -95,12 +95,12 @@ describe('items that cannot be answered yet', () => {
     const gateway = cluster.startGateway()
 
     await gateway.batches.work()
-    const answeredInTheFirstMinute = cluster.calls
+    const responseedInTheFirstMinute = cluster.calls
     const rejectedInTheFirstMinute = (await gateway.audit.read({ keyId })).records.filter((one) => one.status === 429)
     await completeBatch(cluster, secret, id, gateway)
 
     // Creating the batch is one of the four requests of the first minute.
-    expect(answeredInTheFirstMinute).toBe(3)
+    expect(responseedInTheFirstMinute).toBe(3)
     expect(rejectedInTheFirstMinute.length).toBeLessThanOrEqual(4)
     expect(cluster.calls).toBe(7)
     expect((await callBatches(gateway, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(7)
@@ -120,10 +120,10 @@ describe('items that cannot be answered yet', () => {
   it('wait while the upstream is overloaded, and are billed once', async () => {
     const cluster = createCluster()
     const { secret, id, keyId } = await createBatch(cluster, 2)
-    cluster.answer = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
+    cluster.response = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
     const gateway = cluster.startGateway()
     await gateway.batches.work()
-    cluster.answer = () => chatCompletion('At last.')
+    cluster.response = () => chatCompletion('At last.')
 
     await completeBatch(cluster, secret, id, gateway)
 
@@ -135,7 +135,7 @@ describe('items that cannot be answered yet', () => {
     const cluster = createCluster()
     const { secret, id } = await createBatch(cluster, 3)
     cluster.now += DAY - 1
-    cluster.answer = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
+    cluster.response = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
     const gateway = cluster.startGateway()
     await gateway.batches.work()
     cluster.now += 1
@@ -153,14 +153,14 @@ describe('a gateway that lost its lease', () => {
     const cluster = createCluster()
     const { secret, id, keyId } = await createBatch(cluster, 1)
     const slow = gate()
-    cluster.answer = async () => {
+    cluster.response = async () => {
       await slow.opened
       return chatCompletion('Too late.')
     }
     const paused = cluster.startGateway().batches.work()
     while (cluster.calls === 0) await nextTurn()
     cluster.now += 61_000
-    cluster.answer = () => chatCompletion('In time.')
+    cluster.response = () => chatCompletion('In time.')
     const gateway = cluster.startGateway()
     await completeBatch(cluster, secret, id, gateway)
     slow.open()
@@ -179,13 +179,13 @@ describe('closing a gateway', () => {
   it('releases its items, so that another gateway continues immediately', async () => {
     const cluster = createCluster()
     const { secret, id } = await createBatch(cluster, 2)
-    cluster.answer = () => new Promise(() => {})
+    cluster.response = () => new Promise(() => {})
     const closing = cluster.startGateway({ ...cluster.store, close: async () => {} })
     const working = closing.batches.work()
     while (cluster.calls < 2) await nextTurn()
     await closing.close()
     await working
-    cluster.answer = () => chatCompletion('Yes.')
+    cluster.response = () => chatCompletion('Yes.')
     const next = cluster.startGateway()
     await next.batches.work()
 
@@ -255,12 +255,12 @@ describe('the data of a batch', () => {
       await crashing.keys.list()
       await callBatches(crashing, secret, 'GET')
       store.crashAfter(calls)
-      const answer = await callBatches(crashing, secret, 'POST', '', createItems(20))
+      const response = await callBatches(crashing, secret, 'POST', '', createItems(20))
       const shown = await callBatches(cluster.startGateway(), secret, 'GET')
       cluster.now += 2 * 3_600_000
       await cluster.startGateway().batches.work()
 
-      expect(answer.status).toBe(503)
+      expect(response.status).toBe(503)
       expect(shown.body).toMatchObject({ data: [] })
       expect(await cluster.store.list('batch', { limit: 10 })).toEqual([])
     },
@@ -281,7 +281,7 @@ describe('the data of a batch', () => {
 describe('results', () => {
   it('take one line each, even if the upstream JSON has line breaks', async () => {
     const cluster = createCluster()
-    cluster.answer = () => chatCompletion('Two\nlines.', (value) => JSON.stringify(value, undefined, 2))
+    cluster.response = () => chatCompletion('Two\nlines.', (value) => JSON.stringify(value, undefined, 2))
     const { secret, id } = await createBatch(cluster, 3)
     await completeBatch(cluster, secret, id)
 
@@ -319,7 +319,7 @@ describe('a gateway that processes batches', () => {
     const { secret, id } = await createBatch(cluster, 30)
     let active = 0
     let peak = 0
-    cluster.answer = async () => {
+    cluster.response = async () => {
       active += 1
       peak = Math.max(peak, active)
       await nextTurn()
@@ -361,7 +361,7 @@ describe('a gateway that processes batches', () => {
     const cluster = createCluster()
     const hold = gate()
     const calls: string[] = []
-    cluster.answer = async (body) => {
+    cluster.response = async (body) => {
       calls.push(body.includes('Item') ? 'item' : 'interactive')
       if (!body.includes('Item')) await hold.opened
       return chatCompletion('Yes.')

@@ -1,5 +1,5 @@
 /**
- * Generators of pairs of requests that look alike and need different answers, by kind. They know nothing of the rules by
+ * Generators of pairs of requests that look alike and need different responses, by kind. They know nothing of the rules by
  * which the cache compares texts: each kind says only what a person would call another question.
  */
 export interface Difference {
@@ -7,7 +7,7 @@ export interface Difference {
   readonly right: string
   /** Both requests have this system prompt. */
   readonly system?: string
-  /** Both requests begin with this message and its answer. */
+  /** Both requests begin with this message and its response. */
   readonly earlier?: string
 }
 

@@ -1,11 +1,11 @@
-import type { Completion } from '../../../src/core/answer.ts'
+import type { Completion } from '../../../src/core/completion.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import type { Embedder, VectorIndex } from '../../../src/core/cache.ts'
 import { ZERO } from '../../../src/core/money.ts'
 import type { Prompt } from '../../../src/core/prompt.ts'
 import type { SemanticCacheOptions } from '../../../src/plugins/cache/cache-options.ts'
 import { createFlatIndex, type FlatIndexOptions } from '../../../src/plugins/cache/flat-index.ts'
-import type { CacheHit } from '../../../src/plugins/cache/find-answer.ts'
+import type { CacheHit } from '../../../src/plugins/cache/find-response.ts'
 import {
   createSemanticCache,
   type CacheMiss,
@@ -31,7 +31,7 @@ export function chatPrompt(text: string, rest: JsonObject = {}): Prompt {
   return chat({ messages: [{ role: 'user', content: text }], ...rest })
 }
 
-export function textAnswer(text: string, rest: Partial<Completion> = {}): Completion {
+export function textResponse(text: string, rest: Partial<Completion> = {}): Completion {
   return { id: 'answer-1', model: 'large', parts: [{ type: 'text', text }], finish: 'stop', ...rest }
 }
 
@@ -92,9 +92,9 @@ export interface CacheFixture {
   readonly runtime: ManualRuntime
   /** Looks up, by default as `key-1` for the model `chat/large`. */
   ask(prompt: Prompt | string, rest?: Partial<CacheQuery>): Promise<CacheHit | CacheMiss>
-  /** Looks up and, after the miss, stores an answer. Returns false if it was not stored. */
-  teach(prompt: Prompt | string, answer: Completion | string, rest?: Partial<CacheQuery>): Promise<boolean>
-  /** Returns the text of the stored answer, or undefined. */
+  /** Looks up and, after the miss, stores a response. Returns false if it was not stored. */
+  teach(prompt: Prompt | string, response: Completion | string, rest?: Partial<CacheQuery>): Promise<boolean>
+  /** Returns the text of the stored response, or undefined. */
   recall(prompt: Prompt | string, rest?: Partial<CacheQuery>): Promise<string | undefined>
 }
 
@@ -118,10 +118,10 @@ export function createFixture(
     cache,
     runtime,
     ask,
-    teach: async (prompt, answer, rest) => {
+    teach: async (prompt, response, rest) => {
       const found = await ask(prompt, rest)
       if (found.hit) throw new Error('there was an answer already')
-      return found.store(typeof answer === 'string' ? textAnswer(answer) : answer, 100)
+      return found.store(typeof response === 'string' ? textResponse(response) : response, 100)
     },
     recall: async (prompt, rest) => {
       const found = await ask(prompt, rest)

@@ -28,7 +28,7 @@ interface FollowedStage {
   readonly ask: (body?: object) => Promise<StreamReading>
 }
 
-/** The upstream sends `Par`, then waits for `opened`, then sends `after`, or else the rest of the answer. */
+/** The upstream sends `Par`, then waits for `opened`, then sends `after`, or else the rest of the response. */
 async function open(opened: Promise<unknown>, after?: readonly StreamItem[]): Promise<FollowedStage> {
   const upstream = await startUpstream({
     reply: (request) => {

@@ -1,5 +1,5 @@
 /**
- * More pairs of requests that look alike and have different answers: those of 98 kinds, by a third author who had not read
+ * More pairs of requests that look alike and have different responses: those of 98 kinds, by a third author who had not read
  * the guard, that were hits or that no other file has. `test/laws/near-questions.test.ts` sends them.
  */
 import type { JsonObject } from '../../../src/core/json.ts'
@@ -19,7 +19,7 @@ const within = (contexts: readonly Omit<NearRequest, 'text'>[]): readonly NearPa
 
 const text = { type: 'object', properties: { text: { type: 'string' } } }
 const tool = (name: string): JsonObject => ({ tools: [{ type: 'function', function: { name, parameters: text } }] })
-const answer = (field: string): JsonObject => ({
+const response = (field: string): JsonObject => ({
   response_format: {
     type: 'json_schema',
     json_schema: { name: 'out', schema: { type: 'object', properties: { [field]: { type: 'string' } } } },
@@ -44,7 +44,9 @@ export const NEAR_CONTEXTS: Readonly<Record<string, readonly NearPair[]>> = {
     })),
   ),
   'the schema of the answer names the work': within(
-    ['corrected', 'typos', 'politeness', 'word_count', 'french', 'greeting'].map((name) => ({ fields: answer(name) })),
+    ['corrected', 'typos', 'politeness', 'word_count', 'french', 'greeting'].map((name) => ({
+      fields: response(name),
+    })),
   ),
   'a title ends in a courtesy': swap(
     `

@@ -1,12 +1,12 @@
 /**
- * Pairs of requests that look alike and have different answers, written by someone who had not read `src/cache`.
+ * Pairs of requests that look alike and have different responses, written by someone who had not read `src/cache`.
  * `test/laws/near-questions.test.ts` sends them.
  */
 import type { JsonObject } from '../../../src/core/json.ts'
 
 export interface NearRequest {
   readonly system?: string
-  /** Earlier user messages and their answers. */
+  /** Earlier user messages and their responses. */
   readonly turns?: readonly string[]
   /** Other fields of the request. */
   readonly fields?: JsonObject

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage } from '../../support/stage.ts'
-import { CUT, type Answer, type Reply, type UpstreamRequest } from '../../support/upstream.ts'
+import { CUT, type ModelResponse, type Reply, type UpstreamRequest } from '../../support/upstream.ts'
 
 let stage: Stage | undefined
 afterEach(() => stage?.close())
@@ -14,7 +14,7 @@ const ENDPOINTS = [
 
 const ending =
   (openai: string, anthropic: string) =>
-  ({ dialect }: UpstreamRequest): Answer => ({
+  ({ dialect }: UpstreamRequest): ModelResponse => ({
     text: 'A gate.',
     finish: dialect === 'messages' ? anthropic : openai,
   })
@@ -50,7 +50,7 @@ describe('an answer that is never stored', () => {
     stage = await startStage({ cache: { similar: true }, reply: one.reply })
     for (let round = 0; round < 2; round++) expect(await ask(one, stage)).not.toBe('HIT')
     expect(stage.upstream.requests.length).toBeGreaterThanOrEqual(2)
-    // The same request is stored once its answer is complete.
+    // The same request is stored once its response is complete.
     stage.upstream.reply = () => text
     expect(await ask(one, stage)).not.toBe('HIT')
     expect(await ask(one, stage)).toBe('HIT')

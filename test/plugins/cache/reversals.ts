@@ -1,5 +1,5 @@
 /**
- * Pairs of questions that look alike and have different answers. No cache may answer one with the answer to
+ * Pairs of questions that look alike and have different responses. No cache may answer one with the response to
  * the other, with any embedding.
  */
 export const REVERSALS: readonly (readonly [string, string])[] = [

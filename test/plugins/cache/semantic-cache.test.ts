@@ -14,7 +14,7 @@ import {
   message,
   createFixture,
   flatIndex,
-  textAnswer,
+  textResponse,
   scriptedEmbedder,
 } from './fixture.ts'
 
@@ -81,7 +81,7 @@ describe('the semantic cache', () => {
     const [, , miss] = found
     if (miss === undefined || !('store' in miss)) throw new Error('a miss was expected')
 
-    expect(miss.store(textAnswer('Very.'), 10)).toBe(true)
+    expect(miss.store(textResponse('Very.'), 10)).toBe(true)
   })
 
   it('finds a question with a typo or another spelling among many in its scope, without vectors', async () => {
@@ -200,7 +200,7 @@ describe('the semantic cache', () => {
   it('stores only complete answers', async () => {
     const { teach, recall } = createFixture()
 
-    expect(await teach(CAPITAL, textAnswer('Par', { finish: 'length' }))).toBe(false)
+    expect(await teach(CAPITAL, textResponse('Par', { finish: 'length' }))).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()
   })
 
@@ -473,7 +473,7 @@ describe('a failure in the cache is a miss', () => {
 
   it('a store that rejects', async () => {
     const down = (): Promise<never> => Promise.reject(new Error('down'))
-    const answers = {
+    const responses = {
       get: down,
       put: down,
       amend: down,
@@ -482,7 +482,7 @@ describe('a failure in the cache is a miss', () => {
       clear: down,
       size: () => ({ entries: 0, bytes: 0 }),
     }
-    const { cache, recall, teach } = createFixture({ answers })
+    const { cache, recall, teach } = createFixture({ responses })
 
     expect(await teach(CAPITAL, 'Paris')).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()

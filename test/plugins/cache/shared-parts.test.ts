@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { createMemoryAnswerStore } from '../../../src/plugins/cache/answer-store.ts'
+import { createMemoryResponseStore } from '../../../src/plugins/cache/response-store.ts'
 import { Cancellation } from '../../../src/core/async.ts'
-import type { AnswerClaims, AnswerStore, VectorIndex } from '../../../src/core/cache.ts'
-import { chatPrompt, createFixture, textAnswer } from './fixture.ts'
+import type { ResponseClaims, ResponseStore, VectorIndex } from '../../../src/core/cache.ts'
+import { chatPrompt, createFixture, textResponse } from './fixture.ts'
 
 const QUESTION = 'What is the capital of France?'
 
-function memoryAnswers(): AnswerStore {
-  return createMemoryAnswerStore({ maxEntries: 10, maxBytes: 1e6, indexBytes: () => 0, onRemove: () => {} })
+function memoryResponses(): ResponseStore {
+  return createMemoryResponseStore({ maxEntries: 10, maxBytes: 1e6, indexBytes: () => 0, onRemove: () => {} })
 }
 
 /** Runs all work that does not wait for a timer. */
@@ -17,7 +17,7 @@ async function flushTasks(): Promise<void> {
 
 describe('an answer store and an index that never answer', () => {
   function createHangingCache(): {
-    readonly answers: AnswerStore
+    readonly responses: ResponseStore
     readonly index: VectorIndex
     readonly calls: () => number
   } {
@@ -27,15 +27,15 @@ describe('an answer store and an index that never answer', () => {
       return new Promise(() => {})
     }
     return {
-      answers: { ...memoryAnswers(), get: hang, put: hang, hasComparable: hang, amend: hang, remove: hang },
+      responses: { ...memoryResponses(), get: hang, put: hang, hasComparable: hang, amend: hang, remove: hang },
       index: { add: hang, nearest: hang, remove: hang, clear: hang },
       calls: () => calls,
     }
   }
 
   it('cause a miss at the deadline and are paused for ten seconds after three failures', async () => {
-    const { answers, index, calls } = createHangingCache()
-    const { recall, runtime, cache } = createFixture({ answers, index, timeoutMs: 500 })
+    const { responses, index, calls } = createHangingCache()
+    const { recall, runtime, cache } = createFixture({ responses, index, timeoutMs: 500 })
     for (let count = 1; count <= 3; count += 1) {
       const recalled = recall(QUESTION)
       await flushTasks()
@@ -56,9 +56,9 @@ describe('an answer store and an index that never answer', () => {
   })
 
   it('delay a write by at most the deadline of one call', async () => {
-    const { answers, index } = createHangingCache()
+    const { responses, index } = createHangingCache()
     const { ask, runtime, cache } = createFixture({
-      answers: { ...answers, get: () => undefined },
+      responses: { ...responses, get: () => undefined },
       index,
       timeoutMs: 500,
     })
@@ -66,7 +66,7 @@ describe('an answer store and an index that never answer', () => {
     await flushTasks()
     runtime.advance(500)
     const miss = await asked
-    const stored = miss.hit ? true : miss.store(textAnswer('Paris'), 10)
+    const stored = miss.hit ? true : miss.store(textResponse('Paris'), 10)
     const flushed = cache.flush()
     runtime.advance(500)
 
@@ -76,9 +76,9 @@ describe('an answer store and an index that never answer', () => {
 })
 
 describe('a claim on an answer', () => {
-  function createClaimTest(changes: Partial<AnswerClaims> = {}): AnswerStore & { readonly taken: Set<string> } {
+  function createClaimTest(changes: Partial<ResponseClaims> = {}): ResponseStore & { readonly taken: Set<string> } {
     const taken = new Set<string>()
-    const claims: AnswerClaims = {
+    const claims: ResponseClaims = {
       acquire: async (id) => {
         const isFree = !taken.has(id)
         taken.add(id)
@@ -88,11 +88,11 @@ describe('a claim on an answer', () => {
       release: async (id) => void taken.delete(id),
       ...changes,
     }
-    return { ...memoryAnswers(), claims, taken }
+    return { ...memoryResponses(), claims, taken }
   }
 
-  async function twoMisses(answers: AnswerStore, cancellation?: Cancellation) {
-    const { ask, runtime } = createFixture({ answers })
+  async function twoMisses(responses: ResponseStore, cancellation?: Cancellation) {
+    const { ask, runtime } = createFixture({ responses })
     const first = await ask(QUESTION)
     const second = await ask(chatPrompt(QUESTION), cancellation === undefined ? {} : { cancellation })
     if (first.hit || second.hit || first.claim === undefined || second.claim === undefined) {
@@ -102,16 +102,16 @@ describe('a claim on an answer', () => {
   }
 
   it('is taken by the first request, whose answer the second request gets', async () => {
-    const answers = createClaimTest()
-    const { first, claims, runtime } = await twoMisses(answers)
+    const responses = createClaimTest()
+    const { first, claims, runtime } = await twoMisses(responses)
     expect(await claims[0].join()).toBeUndefined()
     const joined = claims[1].join()
     await flushTasks()
-    await first.store(textAnswer('Paris'), 10)
+    await first.store(textResponse('Paris'), 10)
     await claims[0].release()
     runtime.advance(25)
-    expect(await joined).toMatchObject({ hit: true, completion: textAnswer('Paris') })
-    expect(answers.taken.size).toBe(0)
+    expect(await joined).toMatchObject({ hit: true, completion: textResponse('Paris') })
+    expect(responses.taken.size).toBe(0)
   })
 
   it('lets the second request call the upstream if the first request stored nothing', async () => {
@@ -125,8 +125,8 @@ describe('a claim on an answer', () => {
   })
 
   it('delays the second request by at most 30 seconds', async () => {
-    const answers = createClaimTest()
-    const { claims, runtime } = await twoMisses(answers)
+    const responses = createClaimTest()
+    const { claims, runtime } = await twoMisses(responses)
     await claims[0].join()
     let isOver = false
     const joined = claims[1].join().finally(() => (isOver = true))
@@ -142,7 +142,7 @@ describe('a claim on an answer', () => {
     }
     expect(await joined).toBeUndefined()
     await claims[1].release()
-    expect(answers.taken.size).toBe(1)
+    expect(responses.taken.size).toBe(1)
   })
 
   it('does not delay a request if the storage fails or the caller has disconnected', async () => {

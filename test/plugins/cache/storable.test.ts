@@ -1,53 +1,55 @@
 import { describe, expect, it } from 'vitest'
-import type { Completion } from '../../../src/core/answer.ts'
+import type { Completion } from '../../../src/core/completion.ts'
 import { isStorable, isTimeSensitive } from '../../../src/plugins/cache/cacheability.ts'
-import { textAnswer } from './fixture.ts'
+import { textResponse } from './fixture.ts'
 
 describe('isStorable', () => {
   it('accepts a complete answer', () => {
-    expect(isStorable(textAnswer('Paris'))).toBe(true)
-    expect(isStorable(textAnswer('Paris', { finish: 'stop-sequence' }))).toBe(true)
+    expect(isStorable(textResponse('Paris'))).toBe(true)
+    expect(isStorable(textResponse('Paris', { finish: 'stop-sequence' }))).toBe(true)
     expect(
-      isStorable(textAnswer('x', { parts: [{ type: 'thinking', text: 'hm' }, ...textAnswer('Paris').parts] })),
+      isStorable(textResponse('x', { parts: [{ type: 'thinking', text: 'hm' }, ...textResponse('Paris').parts] })),
     ).toBe(true)
   })
 
   it.each(['length', 'tool-call', 'filtered', 'pause'] as const)('rejects an answer that ended with %s', (finish) => {
-    expect(isStorable(textAnswer('Paris', { finish }))).toBe(false)
+    expect(isStorable(textResponse('Paris', { finish }))).toBe(false)
   })
 
   it.each<[string, Completion]>([
-    ['an empty answer', textAnswer('  \n')],
-    ['an answer without parts', textAnswer('', { parts: [] })],
-    ['an answer with reasoning only', textAnswer('', { parts: [{ type: 'thinking', text: 'hm' }] })],
+    ['an empty answer', textResponse('  \n')],
+    ['an answer without parts', textResponse('', { parts: [] })],
+    ['an answer with reasoning only', textResponse('', { parts: [{ type: 'thinking', text: 'hm' }] })],
     [
       'a tool call',
-      textAnswer('', { parts: [...textAnswer('ok').parts, { type: 'tool-call', id: '1', name: 'f', input: '{}' }] }),
+      textResponse('', {
+        parts: [...textResponse('ok').parts, { type: 'tool-call', id: '1', name: 'f', input: '{}' }],
+      }),
     ],
     [
       'an answer with a part of one format only',
-      textAnswer('', {
-        parts: [...textAnswer('ok').parts, { type: 'opaque', native: { dialect: 'chat', value: {} } }],
+      textResponse('', {
+        parts: [...textResponse('ok').parts, { type: 'opaque', native: { dialect: 'chat', value: {} } }],
       }),
     ],
     [
       'an answer with citations',
-      textAnswer('', {
+      textResponse('', {
         parts: [{ type: 'text', text: 'ok', native: { dialect: 'messages', value: { citations: [{ url: 'u' }] } } }],
       }),
     ],
-    ['a refusal as text', textAnswer("I'm sorry, but I can't help with that.")],
-    ['a refusal in other words', textAnswer('I cannot assist with this request.')],
+    ['a refusal as text', textResponse("I'm sorry, but I can't help with that.")],
+    ['a refusal in other words', textResponse('I cannot assist with this request.')],
     [
       'a refusal by its field',
-      textAnswer('No.', { native: { dialect: 'chat', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
+      textResponse('No.', { native: { dialect: 'chat', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
     ],
   ])('rejects %s', (_, completion) => {
     expect(isStorable(completion)).toBe(false)
   })
 
   it('accepts a long answer that begins like a refusal', () => {
-    expect(isStorable(textAnswer(`I can't help but wonder. ${'It is a long story. '.repeat(50)}`))).toBe(true)
+    expect(isStorable(textResponse(`I can't help but wonder. ${'It is a long story. '.repeat(50)}`))).toBe(true)
   })
 })
 

@@ -14,17 +14,17 @@ const ROUTES = [
   ['a messages upstream', MESSAGE_MODEL],
 ] as const
 const text = 'Write to ada@example.com and to bob@example.org, then to ada@example.com.'
-const answer = 'I wrote to [email-1] and [email-2]. Is [email-1] right?'
+const response = 'I wrote to [email-1] and [email-2]. Is [email-1] right?'
 const restored = 'I wrote to ada@example.com and bob@example.org. Is ada@example.com right?'
 
 /** Each character is a chunk of the stream, so that every placeholder is cut at every position. */
-const characters = { text: [...answer] }
+const characters = { text: [...response] }
 
 describe('the example redact-emails', () => {
   let stage: Stage
 
   beforeEach(async () => {
-    stage = await startStage({ plugins: [redactEmails()], reply: ({ stream }) => (stream ? characters : answer) })
+    stage = await startStage({ plugins: [redactEmails()], reply: ({ stream }) => (stream ? characters : response) })
   })
 
   afterEach(async () => {

@@ -8,7 +8,7 @@ import { manualRuntime, type ManualRuntime } from '../../support/manual-runtime.
 import { noNetwork } from '../../support/no-network.ts'
 import { cases, fc } from '../../support/properties.ts'
 
-const ANSWER = {
+const RESPONSE = {
   status: 200,
   head: { 'x-svc-cache': 'MISS', 'content-type': 'application/json' },
   body: '{"text":"line\\nline"}\n',
@@ -60,9 +60,9 @@ async function firstOf(asking: Asking): Promise<FirstRequest> {
   return claim.first
 }
 
-async function answerOf(asking: Asking): Promise<unknown> {
+async function responseOf(asking: Asking): Promise<unknown> {
   const claim = await asking.claim
-  return claim.role === 'repetition' && claim.replayed.kind === 'complete' ? claim.replayed.answer : claim.role
+  return claim.role === 'repetition' && claim.replayed.kind === 'complete' ? claim.replayed.response : claim.role
 }
 
 /** Resolves after all pending work that needs no timer. */
@@ -80,11 +80,11 @@ describe('an idempotency key in one process', () => {
     const { process } = createProcesses()
     const idempotency = process()
     const [one, two, three] = [ask(idempotency), ask(idempotency), ask(idempotency)]
-    await (await firstOf(one)).remember(ANSWER)
+    await (await firstOf(one)).remember(RESPONSE)
 
-    expect(await answerOf(two)).toEqual(ANSWER)
-    expect(await answerOf(three)).toEqual(ANSWER)
-    expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
+    expect(await responseOf(two)).toEqual(RESPONSE)
+    expect(await responseOf(three)).toEqual(RESPONSE)
+    expect(await responseOf(ask(idempotency))).toEqual(RESPONSE)
     expect(idempotency.size).toBe(0)
   })
 
@@ -96,8 +96,8 @@ describe('an idempotency key in one process', () => {
     await settled()
     one.leave()
     expect(one.subscribers.isOver).toBe(false)
-    await first.remember(ANSWER)
-    expect(await answerOf(two)).toEqual(ANSWER)
+    await first.remember(RESPONSE)
+    expect(await responseOf(two)).toEqual(RESPONSE)
   })
 
   it('ends the first request when the last waiting request leaves', async () => {
@@ -125,8 +125,8 @@ describe('an idempotency key in one process', () => {
     expect(idempotency.size).toBe(1)
     buffer.finish('data: {}\n\n', true)
 
-    await (await firstOf(two)).remember(ANSWER)
-    expect(await answerOf(three)).toEqual(ANSWER)
+    await (await firstOf(two)).remember(RESPONSE)
+    expect(await responseOf(three)).toEqual(RESPONSE)
   })
 
   it('ends a first request that cannot be followed when its caller leaves', async () => {
@@ -151,17 +151,17 @@ describe('an idempotency key in one process', () => {
     expect(idempotency.size).toBe(1)
     await first.release()
 
-    expect(await answerOf(two)).toBe('first')
+    expect(await responseOf(two)).toBe('first')
   })
 
   it('sends a refusal to waiting requests, and not to later requests', async () => {
     const { process } = createProcesses()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
-    await (await firstOf(one)).release({ ...ANSWER, status: 503 })
+    await (await firstOf(one)).release({ ...RESPONSE, status: 503 })
 
-    expect(await answerOf(two)).toEqual({ ...ANSWER, status: 503 })
-    expect(await answerOf(ask(idempotency))).toBe('first')
+    expect(await responseOf(two)).toEqual({ ...RESPONSE, status: 503 })
+    expect(await responseOf(ask(idempotency))).toBe('first')
   })
 
   it('rejects a different request during and after the first, but not before the first is known', async () => {
@@ -169,33 +169,33 @@ describe('an idempotency key in one process', () => {
     const idempotency = process()
     const first = await firstOf(ask(idempotency))
     await expect(ask(idempotency, 'other').claim).rejects.toMatchObject({ kind: 'conflict' })
-    await first.remember(ANSWER)
+    await first.remember(RESPONSE)
     await idempotency.flush()
 
     const [wrong, right] = [ask(idempotency, 'other'), ask(idempotency)]
     await expect(wrong.claim).rejects.toMatchObject({ kind: 'conflict' })
-    expect(await answerOf(right)).toEqual(ANSWER)
+    expect(await responseOf(right)).toEqual(RESPONSE)
   })
 
   it('accepts the first outcome only', async () => {
     const { process } = createProcesses()
     const idempotency = process()
     const first = await firstOf(ask(idempotency))
-    await first.remember(ANSWER)
+    await first.remember(RESPONSE)
     await first.release()
-    await first.remember({ ...ANSWER, status: 500 })
-    expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
+    await first.remember({ ...RESPONSE, status: 500 })
+    expect(await responseOf(ask(idempotency))).toEqual(RESPONSE)
   })
 
   it('expires after 24 hours, and belongs to its owner', async () => {
     const here = createProcesses()
     const idempotency = here.process()
-    await (await firstOf(ask(idempotency))).remember(ANSWER)
-    expect(await answerOf(ask(idempotency, 'body', { owner: 'other' }))).toBe('first')
+    await (await firstOf(ask(idempotency))).remember(RESPONSE)
+    expect(await responseOf(ask(idempotency, 'body', { owner: 'other' }))).toBe('first')
     here.runtime.advance(24 * HOUR - 1)
-    expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
+    expect(await responseOf(ask(idempotency))).toEqual(RESPONSE)
     here.runtime.advance(1)
-    expect(await answerOf(ask(idempotency))).toBe('first')
+    expect(await responseOf(ask(idempotency))).toBe('first')
   })
 
   it('rejects a request that waits too long with a conflict', async () => {
@@ -215,7 +215,7 @@ describe('an idempotency key in one process', () => {
     const idempotency = new Idempotency({ ...here.runtime, store: { ...here.store, get } })
     const [one, two] = [ask(idempotency), ask(idempotency)]
     await expect(one.claim).rejects.toThrow('away')
-    expect(await answerOf(two)).toBe('first')
+    expect(await responseOf(two)).toBe('first')
   })
 })
 
@@ -230,7 +230,7 @@ describe('a store whose reads lag behind its writes', () => {
   /** Creates a store that holds another process's answer but does not return it from reads yet. */
   async function createLaggingStore(): Promise<Lagging> {
     const here = createProcesses()
-    await (await firstOf(ask(here.process()))).remember(ANSWER)
+    await (await firstOf(ask(here.process()))).remember(RESPONSE)
     let reads = 0
     let lags = true
     const get: Store['get'] = (name) => {
@@ -261,7 +261,7 @@ describe('a store whose reads lag behind its writes', () => {
     expect(lag.reads()).toBeLessThanOrEqual(20)
     lag.catchUp()
     await pass(lag, 5)
-    expect(await answerOf(asking)).toEqual(ANSWER)
+    expect(await responseOf(asking)).toEqual(RESPONSE)
   })
 
   it('is not polled after the caller has left', async () => {
@@ -292,9 +292,9 @@ describe('an idempotency key in several processes', () => {
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
     await poll(here)
-    await first.remember(ANSWER)
+    await first.remember(RESPONSE)
     await poll(here)
-    expect(await answerOf(elsewhere)).toEqual(ANSWER)
+    expect(await responseOf(elsewhere)).toEqual(RESPONSE)
   })
 
   it('is leased while the first request runs', async () => {
@@ -307,9 +307,9 @@ describe('an idempotency key in several processes', () => {
         await settled()
       }
     }
-    await first.remember(ANSWER)
+    await first.remember(RESPONSE)
     await poll(here)
-    expect(await answerOf(elsewhere)).toEqual(ANSWER)
+    expect(await responseOf(elsewhere)).toEqual(RESPONSE)
   })
 
   it('remains leased when one renewal fails', async () => {
@@ -329,9 +329,9 @@ describe('an idempotency key in several processes', () => {
       await settled()
     }
     expect(failures).toBe(0)
-    await first.remember(ANSWER)
+    await first.remember(RESPONSE)
     await poll(here)
-    expect(await answerOf(elsewhere)).toEqual(ANSWER)
+    expect(await responseOf(elsewhere)).toEqual(RESPONSE)
   })
 
   it('passes to another process when the first process has died', async () => {
@@ -343,10 +343,10 @@ describe('an idempotency key in several processes', () => {
     here.runtime.advance(30_000)
     await poll(here)
     const first = await firstOf(elsewhere)
-    await late.remember({ ...ANSWER, body: 'from the dead' })
-    await first.remember(ANSWER)
+    await late.remember({ ...RESPONSE, body: 'from the dead' })
+    await first.remember(RESPONSE)
 
-    expect(await answerOf(ask(here.process()))).toEqual(ANSWER)
+    expect(await responseOf(ask(here.process()))).toEqual(RESPONSE)
   })
 
   it('passes to another process when the first request has failed', async () => {
@@ -354,9 +354,9 @@ describe('an idempotency key in several processes', () => {
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
     await poll(here)
-    await first.release({ ...ANSWER, status: 503 })
+    await first.release({ ...RESPONSE, status: 503 })
     await poll(here)
-    expect(await answerOf(elsewhere)).toBe('first')
+    expect(await responseOf(elsewhere)).toBe('first')
   })
 
   it('is claimed by one process at a time in any schedule', async () => {
@@ -383,13 +383,13 @@ describe('an idempotency key in several processes', () => {
           await settled()
           expect(running.length).toBeLessThanOrEqual(1)
           if (kind === 'remember' && running.length === 1) {
-            await running.pop()?.remember(ANSWER)
+            await running.pop()?.remember(RESPONSE)
             remembered += 1
           }
           if (kind === 'forget') await running.pop()?.release()
         }
         expect(remembered).toBeLessThanOrEqual(1)
-        for (const replayed of replays) expect(replayed).toEqual({ kind: 'complete', answer: ANSWER })
+        for (const replayed of replays) expect(replayed).toEqual({ kind: 'complete', response: RESPONSE })
       }),
       { numRuns: cases(200) },
     )

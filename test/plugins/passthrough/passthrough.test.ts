@@ -5,7 +5,7 @@ import { extractive } from '../../../src/testing.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { sendRequest, expectErrorResponse, type Reply } from '../../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../../support/stage.ts'
-import { CUT, gate, startUpstream, type Reply as Answer } from '../../support/upstream.ts'
+import { CUT, gate, startUpstream, type Reply as ModelResponse } from '../../support/upstream.ts'
 
 const closing: (() => Promise<unknown>)[] = []
 afterEach(async () => {
@@ -233,7 +233,7 @@ describe('a rejection by the vendor', () => {
     expect(await spent(stage)).toBe(0)
   })
 
-  it.each<[number, Answer]>([
+  it.each<[number, ModelResponse]>([
     [502, { kind: 'failure', status: 500 }],
     [502, { kind: 'failure', status: 401 }],
     [502, { kind: 'body', body: '', status: 302, headers: { location: 'http://169.254.169.254/' } }],

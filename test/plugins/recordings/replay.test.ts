@@ -23,7 +23,7 @@ async function startStageWithStore(options: StageOptions = {}, now?: () => numbe
   return { ...stage, store }
 }
 
-const ANSWER = { text: ['A gate', ' for', ' water.'] }
+const RESPONSE = { text: ['A gate', ' for', ' water.'] }
 
 const ask = (stage: Stage, stream = true, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
   post(stage, '/v1/messages', { body: { ...MESSAGE.body, stream }, headers })
@@ -32,7 +32,7 @@ const again = (stage: Stage, id: string, options: Parameters<typeof post>[2] = {
   post(stage, `/v1/messages/${id}/streams`, options)
 
 async function* createPausedStream(request: UpstreamRequest, opened: Promise<void>) {
-  const events = buildEvents(request, ANSWER)
+  const events = buildEvents(request, RESPONSE)
   yield* events.slice(0, 5)
   await opened
   yield* events.slice(5)
@@ -40,7 +40,7 @@ async function* createPausedStream(request: UpstreamRequest, opened: Promise<voi
 
 const createHangingStream: NonNullable<StageOptions['reply']> = (request) => ({
   kind: 'events',
-  items: [...buildEvents(request, ANSWER).slice(0, 5), HANG],
+  items: [...buildEvents(request, RESPONSE).slice(0, 5), HANG],
 })
 
 async function expectSettledOnce({ store }: Watched): Promise<void> {
@@ -57,15 +57,15 @@ describe('a message streamed again', () => {
     const first = await ask(stage)
     const id = messageIdOf(await first.text())
     const spent = await stage.store.spent('budget')
-    const answers = await Promise.all([1, 2, 3, 4, 5].map(() => again(stage, id)))
+    const responses = await Promise.all([1, 2, 3, 4, 5].map(() => again(stage, id)))
 
-    for (const answer of answers) {
-      expect(answer.status).toBe(200)
-      expect(answer.headers.get('x-ratelimit-limit')).toBe('2')
-      expect(answer.headers.get('x-ratelimit-remaining')).toBe('1')
-      expect(answer.headers.get('x-request-id')).toMatch(/^req_[0-9a-f]{32}$/)
-      expect(answer.headers.get('request-id')).not.toBe(first.headers.get('request-id'))
-      expect(answer.headers.get('cache-control')).toBe('no-cache, no-transform')
+    for (const response of responses) {
+      expect(response.status).toBe(200)
+      expect(response.headers.get('x-ratelimit-limit')).toBe('2')
+      expect(response.headers.get('x-ratelimit-remaining')).toBe('1')
+      expect(response.headers.get('x-request-id')).toMatch(/^req_[0-9a-f]{32}$/)
+      expect(response.headers.get('request-id')).not.toBe(first.headers.get('request-id'))
+      expect(response.headers.get('cache-control')).toBe('no-cache, no-transform')
     }
     expect(await stage.store.spent('budget')).toBe(spent)
     expect(stage.store.reservationIds).toHaveLength(1)

@@ -168,7 +168,7 @@ function textAgent(name: string, call: (step: number) => string): AgentSession {
   }
 }
 
-/** The items of an answer keep their ids, and the vendor stores nothing. */
+/** The items of a response keep their ids, and the vendor stores nothing. */
 function responsesAgent(name: string, parallel: number): AgentSession {
   return {
     name,

@@ -24,8 +24,8 @@ function withField(prompt: Prompt, name: string, value: Json): Prompt {
   return { ...prompt, native: { ...prompt.native, value: { ...prompt.native.value, [name]: value } } }
 }
 
-const textTurns = (answer: string): readonly Message[] => [
-  { role: 'assistant', parts: [text(answer)] },
+const textTurns = (response: string): readonly Message[] => [
+  { role: 'assistant', parts: [text(response)] },
   { role: 'user', parts: [text('Done.')] },
 ]
 const TAGS = textTurns('I read it.\n<read_file>\n<path>a.ts</path>\n</read_file>')

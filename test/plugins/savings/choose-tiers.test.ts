@@ -151,7 +151,7 @@ const scenario = fc.record({
   turns: fc.array(
     fc.record({
       asked: fc.integer({ min: 3, max: 300 }),
-      answered: fc.integer({ min: 3, max: 2500 }),
+      responded: fc.integer({ min: 3, max: 2500 }),
       gap: fc.constantFrom(10_000, MINUTE, 4 * MINUTE, 10 * MINUTE),
     }),
     { minLength: 3, maxLength: 25 },
@@ -177,7 +177,7 @@ async function* playTurns({ price: prices, open, opening, turns }: Scenario): As
   const messages: Message[] = [{ role: 'user', parts: [text(prose(1, opening))] }]
   let now = 1e12
   let [excess, plain, rewriting] = [0, 0, 0]
-  for (const [at, { asked, answered, gap }] of turns.entries()) {
+  for (const [at, { asked, responded, gap }] of turns.entries()) {
     const prompt = promptOf([...messages], 'chat')
     const { rewrite, spent } = await waterfall(jobOf(prompt, { model, small, now }))
     const paid = (await real(rewrite?.prompt ?? prompt, now)) + spent
@@ -188,7 +188,7 @@ async function* playTurns({ price: prices, open, opening, turns }: Scenario): As
     rewriting = Math.max(rewriting, rewrite === undefined ? spent : paid)
     yield { excess, plain, rewriting }
     now += gap
-    messages.push({ role: 'assistant', parts: [text(prose(at * 2 + 2, answered))] })
+    messages.push({ role: 'assistant', parts: [text(prose(at * 2 + 2, responded))] })
     messages.push({ role: 'user', parts: [text(prose(at * 2 + 3, asked))] })
   }
 }
@@ -199,10 +199,10 @@ const STALLING: Scenario = {
   open: [2],
   opening: 2907,
   turns: [
-    { asked: 46, answered: 1389, gap: 10_000 },
-    { asked: 105, answered: 2362, gap: 240_000 },
-    { asked: 3, answered: 3, gap: 240_000 },
-    { asked: 3, answered: 3, gap: 10_000 },
+    { asked: 46, responded: 1389, gap: 10_000 },
+    { asked: 105, responded: 2362, gap: 240_000 },
+    { asked: 3, responded: 3, gap: 240_000 },
+    { asked: 3, responded: 3, gap: 10_000 },
   ],
 }
 

@@ -8,17 +8,17 @@ import { promptOf, prose, text } from './conversation.ts'
 const user = (...parts: readonly Part[]): Message => ({ role: 'user', parts })
 const call = (input: string): Part => ({ type: 'tool-call', id: 'call_1', name: 'read_file', input })
 
-/** Measures an answer to a prompt of which the first text was omitted and the second one was kept. */
-function lossOf(omitted: string, kept: string, answer: string | Part): Promise<EvidenceLoss> {
+/** Measures a response to a prompt of which the first text was omitted and the second one was kept. */
+function lossOf(omitted: string, kept: string, response: string | Part): Promise<EvidenceLoss> {
   const [first, last] = [user(text(omitted)), user(text(kept))]
   return measure({
     received: promptOf([first, last], 'chat'),
     sent: promptOf([last], 'chat'),
-    answer: [typeof answer === 'string' ? text(answer) : answer],
+    response: [typeof response === 'string' ? text(response) : response],
   })
 }
 
-function measure(trial: { readonly received: Prompt; readonly sent: Prompt; readonly answer: readonly Part[] }) {
+function measure(trial: { readonly received: Prompt; readonly sent: Prompt; readonly response: readonly Part[] }) {
   return measureLoss(trial, () => undefined)
 }
 
@@ -33,8 +33,8 @@ describe('the evidence that a shortened prompt lacks', () => {
     ['a version', 'Version 2.14.3 broke it.', 'Install 2.14.3.'],
     ['a run of four words', 'We chose the old blue harbor.', 'The OLD blue harbor!'],
     ['a run of four characters without spaces', '会议定在港口。', '会议定在哪里'],
-  ])('counts %s that only the omitted part contains', async (_, omitted, answer) => {
-    expect((await lossOf(omitted, 'Something else.', answer)).lost).toBe(1)
+  ])('counts %s that only the omitted part contains', async (_, omitted, response) => {
+    expect((await lossOf(omitted, 'Something else.', response)).lost).toBe(1)
   })
 
   it.each([
@@ -43,8 +43,8 @@ describe('the evidence that a shortened prompt lacks', () => {
     ['single digits', 'Step 1 and step 2.', 'Hello.', '1 or 2?'],
     ['three words', 'The old blue harbor.', 'Hello.', 'A blue harbor, old.'],
     ['plain words', 'Harbor.', 'Hello.', 'The harbor.'],
-  ])('does not count %s', async (_, omitted, kept, answer) => {
-    expect((await lossOf(omitted, kept, answer)).lost).toBe(0)
+  ])('does not count %s', async (_, omitted, kept, response) => {
+    expect((await lossOf(omitted, kept, response)).lost).toBe(0)
   })
 
   it('counts a fact once, however often the answer repeats it', async () => {
@@ -60,7 +60,7 @@ describe('the evidence that a shortened prompt lacks', () => {
     const received = promptOf([omitted, kept], 'chat')
     const sent = promptOf([kept], 'chat')
 
-    expect(await measure({ received, sent, answer: [call('{"path":"a/long/path.ts\\n8443"}')] })).toEqual({
+    expect(await measure({ received, sent, response: [call('{"path":"a/long/path.ts\\n8443"}')] })).toEqual({
       facts: 7,
       lost: 6,
     })
@@ -71,9 +71,9 @@ describe('the evidence that a shortened prompt lacks', () => {
     await fc.assert(
       fc.asyncProperty(seeds, async ([a, b, c]) => {
         const received = promptOf([user(text(prose(a, 80))), user(text(prose(b, 80)))], 'chat')
-        const answer = [text(`${prose(a, 20)} ${prose(c, 20)}`)]
-        const unchanged = await measure({ received, sent: received, answer })
-        const empty = await measure({ received, sent: { ...received, messages: [] }, answer })
+        const response = [text(`${prose(a, 20)} ${prose(c, 20)}`)]
+        const unchanged = await measure({ received, sent: received, response })
+        const empty = await measure({ received, sent: { ...received, messages: [] }, response })
         expect(unchanged.lost).toBe(0)
         expect(empty.facts).toBe(unchanged.facts)
         expect(empty.lost).toBeLessThanOrEqual(empty.facts)
@@ -88,7 +88,7 @@ describe('the evidence that a shortened prompt lacks', () => {
     const long = user(text(prose(3, 60_000)))
     const received = promptOf([long], 'chat')
     const pause = (): undefined => void (pauses += 1)
-    await measureLoss({ received, sent: { ...received, messages: [] }, answer: [text('harbour-1.ts')] }, pause)
+    await measureLoss({ received, sent: { ...received, messages: [] }, response: [text('harbour-1.ts')] }, pause)
 
     expect(pauses).toBeGreaterThan(5)
   })
@@ -98,7 +98,7 @@ describe('the measurement of shadow trials', () => {
   const trial = {
     received: promptOf([user(text('The port is 8443.'))], 'chat'),
     sent: promptOf([], 'chat'),
-    answer: [text('Use 8443.')],
+    response: [text('Use 8443.')],
   }
 
   it('drops trials when too many wait', async () => {

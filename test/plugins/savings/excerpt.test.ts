@@ -25,15 +25,15 @@ function excerptOf(parts: readonly Part[], snippets: readonly Snippet[] = []): r
 describe('an excerpt of an answer in the responses format', () => {
   it('keeps an answer with reasoning whole, because the vendor checks the ids of its items', () => {
     const [first, second] = [reasoning('rs_1'), reasoning('rs_2')]
-    const answers = [
+    const responses = [
       [first, text('Words.'), second, call],
       [second, call, first, text('Words.')],
       [first, second, call],
     ]
 
-    for (const answer of answers) {
-      expect(excerptOf(answer)).toEqual(answer)
-      expect(excerptOf(answer, [snippetOf(1)])).toEqual(answer)
+    for (const response of responses) {
+      expect(excerptOf(response)).toEqual(response)
+      expect(excerptOf(response, [snippetOf(1)])).toEqual(response)
     }
   })
 

@@ -41,7 +41,7 @@ interface Setting {
   readonly clock: { now: number }
   /** Bodies that the vendor received. */
   readonly received: JsonObject[]
-  /** The output tokens of the next answer. */
+  /** The output tokens of the next response. */
   readonly next: { outputTokens: number }
 }
 
@@ -52,7 +52,7 @@ function start(savings: GatewayOptions['savings'] = {}): Setting {
   const next = { outputTokens: 0 }
   const meter = createMeter(createTokenizer(), () => 0)
   const vendor = createSimulatedVendor(meter)
-  const answer = async (init: RequestInit | undefined, format: WireFormat): Promise<Response> => {
+  const response = async (init: RequestInit | undefined, format: WireFormat): Promise<Response> => {
     const body: unknown = JSON.parse(String(init?.body))
     if (!isJsonObject(body)) throw new Error('The vendor received no JSON object.')
     received.push(body)
@@ -64,7 +64,7 @@ function start(savings: GatewayOptions['savings'] = {}): Setting {
   const fetchOf =
     (format: WireFormat): typeof fetch =>
     (_url, init) =>
-      answer(init, format)
+      response(init, format)
   const store = recordingStore()
   const gateway: Gateway = createGateway({
     providers: [
@@ -199,17 +199,17 @@ describe('an explanation of a conversation', () => {
   )
 })
 
-/** Estimates the answer to a request, which is in the next one, as the explanation does. */
+/** Estimates the response to a request, which is in the next one, as the explanation does. */
 function outputTokensOf(following: JsonObject | undefined, body: JsonObject): number {
   const read = (value: JsonObject) =>
     ('system' in value ? messagesClient : chatClient).readPrompt({ model: 'm', ...value }).messages
   if (following === undefined) return 0
   const added = read(following).slice(read(body).length)
-  const answer = added.slice(
+  const response = added.slice(
     0,
     added.findIndex(({ role }) => role !== 'assistant'),
   )
-  const texts = answer.flatMap(({ parts }) =>
+  const texts = response.flatMap(({ parts }) =>
     parts.map((part) =>
       part.type === 'text' ? part.text : part.type === 'tool-call' ? `${part.name} ${part.input}` : '',
     ),

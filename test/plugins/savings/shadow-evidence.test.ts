@@ -26,7 +26,7 @@ const lastOnly: Tier = {
 }
 
 const PAST = 'The harbor gate opens at 4711 with the key in src/gates/harbor.ts, as agreed.'
-const ANSWER = 'Use 4711 and 9000 in src/gates/harbor.ts; the gate opens at dawn.'
+const RESPONSE = 'Use 4711 and 9000 in src/gates/harbor.ts; the gate opens at dawn.'
 
 function bodyOf({ path, model }: Endpoint, stream: boolean): JsonObject {
   const turns = [
@@ -61,7 +61,7 @@ const CASES = [...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS].flatMap((endpoint) =>
 
 describe('a shadow trial', () => {
   it.each(CASES)('reports what of the answer its prompt would have lacked: $name, stream $stream', async (one) => {
-    const { stage, records } = await start(({ stream }) => ({ text: stream ? [...ANSWER] : ANSWER }))
+    const { stage, records } = await start(({ stream }) => ({ text: stream ? [...RESPONSE] : RESPONSE }))
     await (await post(stage, one.path, { body: bodyOf(one, one.stream) })).text()
     await waitUntil(() => trialsIn(records).length > 0)
 

@@ -87,7 +87,7 @@ function savingsOf(
     const reported = new Promise<ShadowRecord>((resolve) => reports.push(resolve))
     const result = await waterfall(job)
     expect(result.rewrite).toBeUndefined()
-    result.reportAnswer?.(undefined)
+    result.reportResponse?.(undefined)
     return reported
   }
   return { waterfall, trial, records }

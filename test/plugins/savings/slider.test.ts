@@ -45,13 +45,13 @@ function rareWords(count: number, seed: number): string {
 
 describe('the exchange before the last user message', () => {
   it('stays unchanged at the level extreme, regardless of the question', async () => {
-    const answer = plan(220)
-    const prompt = after(user('Draft the whole plan.'), assistant(answer), user(QUESTION))
+    const response = plan(220)
+    const prompt = after(user('Draft the whole plan.'), assistant(response), user(QUESTION))
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     expect(await meter.countPrompt(prompt)).toBeGreaterThan(40_000)
     expect(rewrite?.tier).toBe(5)
     expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
-    expect(sentWords(rewrite?.prompt)).toContain(answer)
+    expect(sentWords(rewrite?.prompt)).toContain(response)
     expect(sentWords(rewrite?.prompt)).toContain('Draft the whole plan.')
   })
 
@@ -60,15 +60,15 @@ describe('the exchange before the last user message', () => {
     const waterfall = waterfallOf({ store })
     const first = after(user('Begin.'), assistant('Begun.'), user(QUESTION))
     await waterfall(jobOf(first, { steering: EXTREME }))
-    const answer = plan(220)
-    const second = promptOf([...first.messages, assistant(answer), user(QUESTION)], 'chat')
+    const response = plan(220)
+    const second = promptOf([...first.messages, assistant(response), user(QUESTION)], 'chat')
     const { rewrite } = await waterfall(jobOf(second, { steering: EXTREME }))
-    expect(sentWords(rewrite?.prompt)).toContain(answer)
+    expect(sentWords(rewrite?.prompt)).toContain(response)
   })
 
   it('contains most of a quarter of the cap if the answer is longer', async () => {
-    const answer = plan(700)
-    const prompt = after(user('Draft the whole plan.'), assistant(answer), user(QUESTION))
+    const response = plan(700)
+    const prompt = after(user('Draft the whole plan.'), assistant(response), user(QUESTION))
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     const kept = rewrite?.prompt.messages.find((message) => textOfMessage(message).includes('marble'))
     const tokens = kept === undefined ? 0 : await meter.countMessage(kept)
@@ -80,8 +80,8 @@ describe('the exchange before the last user message', () => {
 describe('the cap', () => {
   it('is not exceeded by the notice if the last exchange nearly fills it', async () => {
     const question = user('alpha '.repeat(13_000))
-    const answerTokens = 16_384 - 16 - (await meter.countPrompt(promptOf([question], 'chat')))
-    const prompt = after(user('Go.'), assistant('alpha '.repeat(answerTokens)), question)
+    const responseTokens = 16_384 - 16 - (await meter.countPrompt(promptOf([question], 'chat')))
+    const prompt = after(user('Go.'), assistant('alpha '.repeat(responseTokens)), question)
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
   })

@@ -5,7 +5,7 @@ import type { Tier, TierForecast, TierJob } from '../../../src/plugins/savings/t
 import { jobOf, meter, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
-/** Returns a chat of `pairs` questions and answers of about 300 tokens per pair, ending with a question. */
+/** Returns a chat of `pairs` questions and responses of about 300 tokens per pair, ending with a question. */
 function chat(pairs: number): TierJob['prompt'] {
   const past = Array.from({ length: pairs }, (_, at): Message[] => [
     { role: 'user', parts: [text(`Question ${at}: ${prose(at, 20)}`)] },

@@ -237,14 +237,14 @@ function responsesStep(one: WireStep, place: number): readonly JsonObject[] {
   const reasoning: JsonObject[] = has(one, 1)
     ? [{ type: 'reasoning', id: `rs_${place}`, summary: [], ...encrypted }]
     : []
-  const answer = (words2: string): JsonObject => ({
+  const response = (words2: string): JsonObject => ({
     type: 'message',
     id: `msg_${place}`,
     role: 'assistant',
     content: [{ type: 'output_text', text: words2, annotations: [] }],
   })
   if (kind < 22) return [userMessage('responses', text)]
-  if (kind < 32) return [...reasoning, answer(text)]
+  if (kind < 32) return [...reasoning, response(text)]
   if (kind < 34)
     return [{ type: 'message', role: 'developer', content: [{ type: 'input_text', text: prose(seed, 9) }] }]
   if (kind < 36)
@@ -273,7 +273,7 @@ function responsesStep(one: WireStep, place: number): readonly JsonObject[] {
       arguments: '{}',
       output: text,
     }
-    if (!has(one, 2)) return [list, ...reasoning, call, answer(prose(seed, 30))]
+    if (!has(one, 2)) return [list, ...reasoning, call, response(prose(seed, 30))]
     const approval_request_id = `mcpr_${place}`
     return [
       list,
@@ -284,7 +284,7 @@ function responsesStep(one: WireStep, place: number): readonly JsonObject[] {
   }
   if (kind < 46) {
     const type = HOSTED[seed % HOSTED.length] ?? 'web_search_call'
-    return [...reasoning, { type, id: `h_${place}`, status: 'completed', result: text }, answer(prose(seed, 40))]
+    return [...reasoning, { type, id: `h_${place}`, status: 'completed', result: text }, response(prose(seed, 40))]
   }
   if (kind < 50) {
     const type = PAIRS[seed % PAIRS.length] ?? 'shell_call'
@@ -311,6 +311,6 @@ function responsesStep(one: WireStep, place: number): readonly JsonObject[] {
   }))
   // A user may write between a call and its output.
   const between = has(one, 128) && kind > 90 ? [userMessage('responses', `Note ${seed}: hurry.`)] : []
-  const commentary = has(one, 4) ? [answer(prose(seed + 2, 40))] : []
+  const commentary = has(one, 4) ? [response(prose(seed + 2, 40))] : []
   return [...reasoning, ...commentary, ...calls, ...between, ...outputs]
 }

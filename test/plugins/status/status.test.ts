@@ -62,14 +62,14 @@ describe('GET /health', () => {
 
   it('is 503 after a second if the store does not answer', async () => {
     const runtime = manualRuntime(noNetwork)
-    const answer = health({
+    const response = health({
       store: createStoreWithPing(() => new Promise(() => {})),
       providers: () => ({}),
       runtime,
       servesWithoutStore: false,
     })
     const call = { id: 'req_1', startedAt: 0, query: new URLSearchParams(), variables: {} }
-    const fetch = toFetch({ handle: (request, sink) => void answer({ ...call, request, sink }) })
+    const fetch = toFetch({ handle: (request, sink) => void response({ ...call, request, sink }) })
     const waiting = fetch('http://gateway/health')
     expect(runtime.delays()).toEqual([1_000])
     runtime.advance(1_000)

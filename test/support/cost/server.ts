@@ -57,7 +57,7 @@ const server = createServer(toNodeHandler(gateway)).listen(0, '127.0.0.1', () =>
 })
 
 process.on('message', async ({ counter, step }: { readonly counter: string; readonly step: 'start' | 'stop' }) => {
-  // The work of a request continues after its answer.
+  // The work of a request continues after its response.
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve))
   process.send?.({ value: await counters[counter]?.[step]() })
 })

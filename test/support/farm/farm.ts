@@ -88,7 +88,7 @@ function peakOf(child: ChildProcess | undefined): number {
   }
 }
 
-const ANSWER = JSON.stringify({
+const RESPONSE = JSON.stringify({
   id: 'chatcmpl-1',
   object: 'chat.completion',
   created: 1,
@@ -104,7 +104,7 @@ async function startUpstream() {
     incoming.resume().on('end', () => {
       calls += 1
       for (const [resolve, count] of waiting) if (calls >= count) resolve()
-      response.writeHead(200, { 'content-type': 'application/json' }).end(ANSWER)
+      response.writeHead(200, { 'content-type': 'application/json' }).end(RESPONSE)
     })
   })
   await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve))

@@ -7,7 +7,7 @@ export interface StoreCall {
   readonly args: readonly unknown[]
 }
 
-export interface StoreAnswer {
+export interface StoreResponse {
   readonly id: number
   readonly result?: unknown
   readonly error?: string

@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import type { Store } from '../../../src/index.ts'
-import { eachLine, type StoreAnswer } from './protocol.ts'
+import { eachLine, type StoreResponse } from './protocol.ts'
 
 const METHODS = [
   'get',
@@ -32,7 +32,7 @@ export async function socketStore(port: number): Promise<Store> {
     socket.once('error', reject)
   })
   eachLine(socket, (line) => {
-    const { id, result, error } = JSON.parse(line) as StoreAnswer
+    const { id, result, error } = JSON.parse(line) as StoreResponse
     const call = waiting.get(id)
     waiting.delete(id)
     if (error === undefined) call?.resolve(result)

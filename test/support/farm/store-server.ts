@@ -4,21 +4,21 @@
  */
 import { createServer, type Socket } from 'node:net'
 import { memoryStore } from '../../../src/index.ts'
-import { eachLine, type StoreAnswer, type StoreCall } from './protocol.ts'
+import { eachLine, type StoreResponse, type StoreCall } from './protocol.ts'
 
 const store = memoryStore()
 const server = createServer({ noDelay: true }, (socket) => {
   socket.on('error', () => {})
-  eachLine(socket, (line) => void answer(socket, JSON.parse(line) as StoreCall))
+  eachLine(socket, (line) => void response(socket, JSON.parse(line) as StoreCall))
 })
 
-async function answer(socket: Socket, call: StoreCall): Promise<void> {
-  const answer = await callStore(call)
-  if (!socket.destroyed) socket.write(`${JSON.stringify(answer)}\n`)
+async function response(socket: Socket, call: StoreCall): Promise<void> {
+  const response = await callStore(call)
+  if (!socket.destroyed) socket.write(`${JSON.stringify(response)}\n`)
 }
 
 /** Some methods return synchronously. */
-async function callStore({ id, method, args }: StoreCall): Promise<StoreAnswer> {
+async function callStore({ id, method, args }: StoreCall): Promise<StoreResponse> {
   const call = store[method] as (...args: unknown[]) => unknown
   try {
     return { id, result: await call(...args.map((value) => value ?? undefined)) }

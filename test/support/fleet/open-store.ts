@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import Database from 'libsql'
 import type { CacheOptions } from '../../../src/index.ts'
-import { postgresAnswerStore, postgresStore, postgresVectorIndex } from '../../../src/postgres.ts'
-import { redisAnswerStore, redisStore, redisVectorIndex } from '../../../src/redis.ts'
+import { postgresResponseStore, postgresStore, postgresVectorIndex } from '../../../src/postgres.ts'
+import { redisResponseStore, redisStore, redisVectorIndex } from '../../../src/redis.ts'
 import { sqliteStore } from '../../../src/sqlite.ts'
 import type { Store } from '../../../src/core/store.ts'
 import { memoryStore } from '../../../src/stores/memory.ts'
@@ -41,7 +41,7 @@ export async function openStore({ engine, location, name }: StorePlace): Promise
 }
 
 export interface OpenedCache {
-  readonly cache: CacheOptions & Required<Pick<CacheOptions, 'index' | 'answers'>>
+  readonly cache: CacheOptions & Required<Pick<CacheOptions, 'index' | 'responses'>>
   readonly close: () => Promise<void>
 }
 
@@ -50,12 +50,12 @@ export async function openCache({ engine, location, name }: StorePlace): Promise
   if (engine === 'postgres') {
     const { client, close } = await openPool(location)
     const index = postgresVectorIndex({ client, schema: name })
-    const answers = postgresAnswerStore({ client, schema: name })
+    const responses = postgresResponseStore({ client, schema: name })
     await index.migrate()
-    await answers.migrate()
-    return { cache: { index, answers }, close }
+    await responses.migrate()
+    return { cache: { index, responses }, close }
   }
   const { client, close } = await openIoredis(location)
   const given = { client, prefix: name }
-  return { cache: { index: redisVectorIndex(given), answers: redisAnswerStore(given) }, close }
+  return { cache: { index: redisVectorIndex(given), responses: redisResponseStore(given) }, close }
 }

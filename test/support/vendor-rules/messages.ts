@@ -107,7 +107,7 @@ function wrongRoles(sent: readonly JsonObject[]): Violations {
   return found
 }
 
-/** A system message follows a user message and precedes an answer, or is the last message. */
+/** A system message follows a user message and precedes a response, or is the last message. */
 function misplacedSystem(sent: readonly JsonObject[]): Violations {
   return sent.flatMap(({ role }, index) => {
     if (role !== 'system') return []
@@ -148,12 +148,12 @@ function unpairedServerCalls(received: readonly JsonObject[], sent: readonly Jso
   const idsOf = (blocks: readonly JsonObject[], isWanted: (block: JsonObject) => boolean, field: string): string[] =>
     blocks.filter(isWanted).map((block) => String(block[field]))
   const isResult = (block: JsonObject): boolean => SERVER_RESULTS.test(typeOf(block))
-  const answered = new Set(idsOf(received, isResult, 'tool_use_id'))
+  const responded = new Set(idsOf(received, isResult, 'tool_use_id'))
   const calls = idsOf(sent, isCall, 'id')
   const results = new Set(idsOf(sent, isResult, 'tool_use_id'))
   const callers = sent.flatMap(({ caller }) => (isJsonObject(caller) ? [caller['tool_id']] : []))
   return [
-    ...calls.filter((id) => answered.has(id) && !results.has(id)).map((id) => `the server call ${id} lost its result`),
+    ...calls.filter((id) => responded.has(id) && !results.has(id)).map((id) => `the server call ${id} lost its result`),
     ...[...results].filter((id) => !calls.includes(id)).map((id) => `the server result ${id} lost its call`),
     ...callers
       .filter((id) => typeof id === 'string' && !calls.includes(id))
@@ -174,7 +174,7 @@ function changedBlock(block: JsonObject, received: readonly JsonObject[]): Viola
   return isReceived ? [] : [`a ${type} block is changed: ${textOf(fields).slice(0, 200)}`]
 }
 
-/** An answer keeps its reasoning, in the same place: an answer that began with reasoning still does. */
+/** A response keeps its reasoning, in the same place: a response that began with reasoning still does. */
 function changedReasoning(received: readonly JsonObject[], sent: readonly JsonObject[]): Violations {
   const found: string[] = []
   const callOf = (message: JsonObject): string | undefined => {

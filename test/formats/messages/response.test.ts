@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Completion } from '../../../src/core/answer.ts'
+import type { Completion } from '../../../src/core/completion.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'

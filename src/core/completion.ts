@@ -2,7 +2,7 @@ import type { ByteSearch } from './byte-search.ts'
 import { type Usage, NO_USAGE } from './money.ts'
 import type { Dialect, DocumentPart, ImagePart, Native, Part, UpstreamDialect } from './prompt.ts'
 
-/** The reason for the end of an answer. After `pause`, the caller must continue the turn. */
+/** The reason for the end of a response. After `pause`, the caller must continue the turn. */
 export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
 /** A whole response of a model. */
@@ -16,7 +16,7 @@ export interface Completion {
   readonly stopSequence?: string
   /** Absent if the upstream reported no usage. */
   readonly usage?: Usage
-  /** The body of the answer for clients of the same format. */
+  /** The body of the response for clients of the same format. */
   readonly native?: Native
 }
 
@@ -28,12 +28,12 @@ export interface SseEvent {
 }
 
 /**
- * One part of a streamed answer. A delta belongs to the block that the last `…-start` part of the same kind opened.
- * Exception: deltas of several tool calls may be interleaved. `index` counts the tool calls of the answer from 0.
+ * One part of a streamed response. A delta belongs to the block that the last `…-start` part of the same kind opened.
+ * Exception: deltas of several tool calls may be interleaved. `index` counts the tool calls of the response from 0.
  * `native` is set only for a block that was received at once, in a body that is not a stream.
  */
 export type StreamPart =
-  | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
+  | { readonly type: 'response-start'; readonly id: string; readonly model: string }
   | { readonly type: 'text-start'; readonly isRefusal?: boolean; readonly native?: Native }
   | { readonly type: 'text-delta'; readonly text: string }
   | { readonly type: 'thinking-start'; readonly redacted?: string; readonly native?: Native }
@@ -53,8 +53,8 @@ export type StreamPart =
   | { readonly type: 'opaque'; readonly native: Native }
   /** Cumulative. The last value of each field is the total. */
   | { readonly type: 'usage'; readonly usage: Partial<Usage> }
-  | { readonly type: 'answer-end'; readonly finish: FinishReason; readonly stopSequence?: string }
-  /** The protocol's last event. Without it, the answer is incomplete unless `StreamReader.isComplete` returns true. */
+  | { readonly type: 'response-end'; readonly finish: FinishReason; readonly stopSequence?: string }
+  /** The protocol's last event. Without it, the response is incomplete unless `StreamReader.isComplete` returns true. */
   | { readonly type: 'done' }
 
 /** What one event adds to a streamed response. */
@@ -84,8 +84,8 @@ export interface StreamFormat {
   readonly canForward?: CanForward
 }
 
-/** A streamed answer. Pushes bytes in the wire format `format`, or parsed chunks if `format` is undefined. */
-export interface AnswerSource {
+/** A streamed response. Pushes bytes in the wire format `format`, or parsed chunks if `format` is undefined. */
+export interface ResponseSource {
   readonly format?: StreamFormat | undefined
   read(receiver: SourceReceiver): void
   /** Stops reading from the upstream until `resume` is called. */
@@ -151,14 +151,14 @@ export class Collector {
 
   #addPart(part: StreamPart): void {
     switch (part.type) {
-      case 'answer-start':
+      case 'response-start':
         this.#id = part.id
         this.#model = part.model
         return
       case 'usage':
         this.#usage = this.#usage === undefined ? part.usage : { ...this.#usage, ...part.usage }
         return
-      case 'answer-end':
+      case 'response-end':
         this.#finish = part.finish
         this.#stopSequence = part.stopSequence
         return
@@ -240,7 +240,7 @@ export function collect(chunk: StreamChunk, native?: Native): Completion {
 
 export function isContentOrEnd(part: StreamPart): boolean {
   switch (part.type) {
-    case 'answer-start':
+    case 'response-start':
     case 'text-start':
     case 'thinking-start':
     case 'usage':
@@ -257,13 +257,13 @@ export function isContentOrEnd(part: StreamPart): boolean {
  *
  * @example
  * const stream: Provider['stream'] = async (call) => {
- *   const { answer, ignored } = await provider.complete(call)
- *   return { answer: toAsyncIterable(toStreamChunks(answer)), ignored }
+ *   const { response, ignored } = await provider.complete(call)
+ *   return { response: toAsyncIterable(toStreamChunks(response)), ignored }
  * }
  */
 export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion
-  const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]
+  const chunks: StreamChunk[] = [{ parts: [{ type: 'response-start', id, model }] }]
   let toolCallCount = 0
   for (const part of parts) {
     const streamParts = streamPartsOf(part, toolCallCount)
@@ -272,7 +272,7 @@ export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   }
   if (usage !== undefined) chunks.push({ parts: [{ type: 'usage', usage }] })
   const end = stopSequence === undefined ? { finish } : { finish, stopSequence }
-  chunks.push({ parts: [{ type: 'answer-end', ...end }] }, { parts: [{ type: 'done' }] })
+  chunks.push({ parts: [{ type: 'response-end', ...end }] }, { parts: [{ type: 'done' }] })
   return chunks
 }
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { Completion, SseEvent } from '../../src/core/answer.ts'
+import type { Completion, SseEvent } from '../../src/core/completion.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { AnswerTranslator, type TranslatedChunk } from '../../src/upstream/answer-translator.ts'
+import { ResponseTranslator, type TranslatedChunk } from '../../src/upstream/response-translator.ts'
 import { createSseParser } from '../../src/http/sse.ts'
 import { upstreamError } from '../../src/upstream/attempts.ts'
 import { cases, fc } from '../support/properties.ts'
-import { buildEvents, type Answer } from '../support/upstream-answers.ts'
+import { buildEvents, type ModelResponse } from '../support/upstream-responses.ts'
 import { formatEvent } from '../support/upstream.ts'
 import { chatFormat, messagesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 
@@ -19,8 +19,8 @@ const BODY: JsonObject = {
   messages: [{ role: 'user', content: 'Tell me.' }],
 }
 
-function translatorOf(format: WholeFormat, mayForward: boolean, isNumbered: boolean): AnswerTranslator {
-  return new AnswerTranslator({
+function translatorOf(format: WholeFormat, mayForward: boolean, isNumbered: boolean): ResponseTranslator {
+  return new ResponseTranslator({
     format,
     writer: format.createStreamWriter({ prompt: format.readPrompt(BODY), createdSeconds: 1 }),
     mayForward,
@@ -45,8 +45,8 @@ function countParsedEvents(format: WholeFormat): { readonly format: WholeFormat;
 const encoder = new TextEncoder()
 
 /** Returns the bytes of a stream of this dialect. */
-function bytesOf(dialect: Dialect, answer: Answer, comments: readonly number[] = []): Uint8Array {
-  const frames = buildEvents({ dialect, body: BODY, index: 0, text: JSON.stringify(BODY) }, answer).map(formatEvent)
+function bytesOf(dialect: Dialect, response: ModelResponse, comments: readonly number[] = []): Uint8Array {
+  const frames = buildEvents({ dialect, body: BODY, index: 0, text: JSON.stringify(BODY) }, response).map(formatEvent)
   return encoder.encode(frames.map((text, at) => (comments.includes(at) ? `: ping\n\n${text}` : text)).join(''))
 }
 
@@ -55,10 +55,10 @@ interface Translated {
   readonly completion: Completion
   readonly isComplete: boolean
   readonly usage: unknown
-  readonly answerId: string | undefined
+  readonly responseId: string | undefined
 }
 
-function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]): Translated {
+function translate(translator: ResponseTranslator, pieces: readonly Uint8Array[]): Translated {
   const reader = createSseParser(32 * 1024 * 1024)
   const events: SseEvent[] = []
   const take = (chunk: TranslatedChunk): void => {
@@ -67,8 +67,8 @@ function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]):
   // The search differs between Buffers, which Node's sockets emit, and plain byte arrays.
   for (const [at, piece] of pieces.entries()) take(translator.push(at % 2 === 0 ? Buffer.from(piece) : piece))
   if (!translator.isComplete) take(translator.finish())
-  const { isComplete, usage, answerId } = translator
-  return { events, completion: translator.completion(), isComplete, usage, answerId }
+  const { isComplete, usage, responseId } = translator
+  return { events, completion: translator.completion(), isComplete, usage, responseId }
 }
 
 const decoder = new TextDecoder()
@@ -108,7 +108,7 @@ const text = fc.oneof(
   ),
 )
 
-const answer: fc.Arbitrary<Answer> = fc.record(
+const response: fc.Arbitrary<ModelResponse> = fc.record(
   {
     text: fc.array(text, { minLength: 1, maxLength: 8 }),
     toolCalls: fc.array(
@@ -159,7 +159,7 @@ describe.each(['chat', 'messages'] as const)('a streamed answer of the %s format
   it('is the same in any pieces, relayed or parsed, with or without ids', () => {
     fc.assert(
       fc.property(
-        answer,
+        response,
         fc.array(fc.nat(), { maxLength: 12 }),
         fc.array(fc.nat(12), { maxLength: 3 }),
         fc.boolean(),
@@ -243,8 +243,8 @@ describe.each(['chat', 'messages'] as const)('a streamed answer of the %s format
   })
 
   it.each([true, false])('keeps the events before too many unknown lines for the bill (relayed: %s)', (mayForward) => {
-    const answer = { text: ['One', ' two', ' three'] }
-    const bytes = bytesOf(dialect, answer)
+    const response = { text: ['One', ' two', ' three'] }
+    const bytes = bytesOf(dialect, response)
     const end = Buffer.from(bytes).indexOf(' three') + ' three'.length
     const events = bytes.subarray(0, Buffer.from(bytes).indexOf('\n\n', end) + 2)
     const translator = translatorOf(format, mayForward, false)

@@ -1,15 +1,15 @@
-import type { StreamPart, Completion, SseEvent } from '../core/answer.ts'
+import type { StreamPart, Completion, SseEvent } from '../core/completion.ts'
 import type { Dialect, Native, Part } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type ByteSearch } from '../core/byte-search.ts'
 import { exactText } from '../core/exact-json.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../core/json.ts'
 
-export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
-  return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }
+export function identityOf(response: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
+  return { id: asString(response?.['id']) ?? '', model: asString(response?.['model']) ?? '' }
 }
 
-export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
+export function nativeResponse(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
   return text === undefined || body !== received ? { dialect, value: body } : { dialect, value: body, text }
 }
 
@@ -129,7 +129,7 @@ export function canForwardResponses(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, DELTA_PREFIXES)
 }
 
-/** Returns the kind of a file in an answer, such as `audio`. Undefined for other content. */
+/** Returns the kind of a file in a response, such as `audio`. Undefined for other content. */
 export function fileKindOf(part: Part | StreamPart): string | undefined {
   if (part.type === 'image') return 'image'
   // Chat vendors return audio in its own field.

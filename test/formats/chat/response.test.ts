@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { Completion } from '../../../src/core/answer.ts'
+import type { Completion } from '../../../src/core/completion.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, metrics, promptOf } from './support.ts'
 
-const answer = (message: JsonObject, fields: JsonObject = {}, reason = 'stop'): JsonObject => ({
+const response = (message: JsonObject, fields: JsonObject = {}, reason = 'stop'): JsonObject => ({
   id: 'chatcmpl-1',
   object: 'chat.completion',
   created: 1,
@@ -27,14 +27,14 @@ describe('an answer of an upstream', () => {
   })
 
   it('keeps other choices and unknown fields when its text is not stored', () => {
-    const body = answer({ content: 'a' }, { system_fingerprint: 'f', new: [0, false] })
+    const body = response({ content: 'a' }, { system_fingerprint: 'f', new: [0, false] })
     expect(write(chatUpstream.readCompletion(body))).toEqual(body)
   })
 
   it('is read with reasoning, texts and tool calls', () => {
     const call = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }
     const { parts, finish, id, model } = chatUpstream.readCompletion(
-      answer({ content: 'Hi', reasoning_content: 'Hm', tool_calls: [call] }, {}, 'tool_calls'),
+      response({ content: 'Hi', reasoning_content: 'Hm', tool_calls: [call] }, {}, 'tool_calls'),
     )
     expect({ finish, id, model }).toEqual({ finish: 'tool-call', id: 'chatcmpl-1', model: 'gpt-4o-2024' })
     expect(parts).toEqual([
@@ -55,15 +55,17 @@ describe('an answer of an upstream', () => {
       },
       { type: 'text', text: 'Hi' },
     ]
-    expect(chatUpstream.readCompletion(answer({ content })).parts).toEqual([
+    expect(chatUpstream.readCompletion(response({ content })).parts).toEqual([
       { type: 'thinking', text: 'Hm' },
       { type: 'text', text: 'Hi' },
     ])
-    const old = chatUpstream.readCompletion(answer({ content: null, function_call: { name: 'f', arguments: '{}' } }))
+    const old = chatUpstream.readCompletion(response({ content: null, function_call: { name: 'f', arguments: '{}' } }))
     expect(old.parts).toEqual([
       { type: 'tool-call', id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f', input: '{}' },
     ])
-    const odd = chatUpstream.readCompletion(answer({ tool_calls: [{ function: { name: 'f', arguments: { a: 1 } } }] }))
+    const odd = chatUpstream.readCompletion(
+      response({ tool_calls: [{ function: { name: 'f', arguments: { a: 1 } } }] }),
+    )
     expect(odd.parts).toMatchObject([
       { type: 'tool-call', id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f', input: '{"a":1}' },
     ])
@@ -74,14 +76,14 @@ describe('an answer of an upstream', () => {
     { function_call: { name: '', arguments: '' } },
     { tool_calls: [{ id: 'c', type: 'function', function: { name: '', arguments: '' } }] },
   ])('has no call without a name (%j)', (fields) => {
-    const { parts, finish } = chatUpstream.readCompletion(answer({ content: 'Hi', ...fields }, {}, 'stop'))
+    const { parts, finish } = chatUpstream.readCompletion(response({ content: 'Hi', ...fields }, {}, 'stop'))
 
     expect(parts).toEqual([{ type: 'text', text: 'Hi' }])
     expect(finish).toBe('stop')
   })
 
   it.each(['content_filter: RECITATION', 'content_filter'])('is filtered with the reason %s', (reason) => {
-    expect(chatUpstream.readCompletion(answer({ content: '' }, {}, reason)).finish).toBe('filtered')
+    expect(chatUpstream.readCompletion(response({ content: '' }, {}, reason)).finish).toBe('filtered')
   })
 
   it('has the images of the vendor as parts', () => {
@@ -89,7 +91,7 @@ describe('an answer of an upstream', () => {
       { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } },
       { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
     ]
-    expect(chatUpstream.readCompletion(answer({ content: 'See:', images })).parts).toMatchObject([
+    expect(chatUpstream.readCompletion(response({ content: 'See:', images })).parts).toMatchObject([
       { type: 'text', text: 'See:' },
       { type: 'image', source: { type: 'base64', mediaType: 'image/png', data: 'aGk=' } },
       { type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } },
@@ -98,7 +100,7 @@ describe('an answer of an upstream', () => {
 
   it('has an opaque part for citations, which the cache does not store', () => {
     const annotations = [{ type: 'url_citation', url_citation: { url: 'u' } }]
-    expect(chatUpstream.readCompletion(answer({ content: 'Hi', annotations, audio: null })).parts).toEqual([
+    expect(chatUpstream.readCompletion(response({ content: 'Hi', annotations, audio: null })).parts).toEqual([
       { type: 'text', text: 'Hi' },
       { type: 'opaque', native: { dialect: 'chat', value: { type: 'annotations', annotations } } },
     ])
@@ -116,7 +118,7 @@ describe('an answer of an upstream', () => {
       { id: 'c', function: {} },
       { id: 'c', type: 'custom', custom: { name: 'g', input: 'raw' } },
     ]
-    expect(chatUpstream.readCompletion(answer({ tool_calls: calls })).parts).toMatchObject([
+    expect(chatUpstream.readCompletion(response({ tool_calls: calls })).parts).toMatchObject([
       { type: 'tool-call', id: 'c', name: 'g', input: 'raw' },
     ])
   })
@@ -130,7 +132,7 @@ describe('an answer of an upstream', () => {
     ['stop', { tool_calls: [{ id: 'c', function: { name: 'f', arguments: '' } }] }, 'tool-call'],
     ['stop', { content: null, refusal: 'No' }, 'filtered'],
   ] as const)('with finish reason %s and message %j has the finish %s', (reason, message, finish) => {
-    expect(chatUpstream.readCompletion(answer(message, {}, reason)).finish).toBe(finish)
+    expect(chatUpstream.readCompletion(response(message, {}, reason)).finish).toBe(finish)
   })
 
   it.each<[string, JsonObject]>([
@@ -156,7 +158,7 @@ describe('an answer of an upstream', () => {
 })
 
 describe('the usage of an answer', () => {
-  const read = (usage: Json) => chatUpstream.readCompletion(answer({ content: 'x' }, { usage })).usage
+  const read = (usage: Json) => chatUpstream.readCompletion(response({ content: 'x' }, { usage })).usage
 
   it('has disjoint parts', () => {
     expect(

@@ -1,22 +1,22 @@
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { type Cancellation, isPromise, isThenable, type MaybePromise, withTimeout } from '../../core/async.ts'
-import type { AnswerStore, CachedAnswer, VectorIndex } from '../../core/cache.ts'
+import type { ResponseStore, CachedResponse, VectorIndex } from '../../core/cache.ts'
 import { asObject, type JsonObject } from '../../core/json.ts'
 import type { Runtime } from '../../core/ports.ts'
 import type { Native } from '../../core/prompt.ts'
 
-export interface MemoryAnswerStoreOptions {
+export interface MemoryResponseStoreOptions {
   readonly maxEntries: number
   readonly maxBytes: number
   readonly indexBytes: (text: string) => number
   /** Also called for an entry that is too large to store, but not for a replaced entry. */
-  readonly onRemove: (answer: CachedAnswer) => void
+  readonly onRemove: (response: CachedResponse) => void
 }
 
 const OVERHEAD_BYTES = 1024
 
 interface Entry {
-  readonly answer: CachedAnswer
+  readonly response: CachedResponse
   readonly owner: Owner
   readonly bytes: number
 }
@@ -30,47 +30,47 @@ interface Owner {
 }
 
 /** Evicts from the owner with the largest share, so an owner below an equal share loses no entries to others. */
-export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): AnswerStore {
+export function createMemoryResponseStore(options: MemoryResponseStoreOptions): ResponseStore {
   const { maxEntries, maxBytes, indexBytes, onRemove } = options
   const entries = new Map<string, Entry>()
   const owners = new Map<string, Owner>()
   const comparableCounts = new Map<string, number>()
   let bytes = 0
 
-  const adjustCount = ({ comparable, scope }: CachedAnswer, change: number): void => {
+  const adjustCount = ({ comparable, scope }: CachedResponse, change: number): void => {
     if (!comparable) return
     const total = (comparableCounts.get(scope) ?? 0) + change
     if (total > 0) comparableCounts.set(scope, total)
     else comparableCounts.delete(scope)
   }
   const attach = (entry: Entry): void => {
-    const { answer, owner } = entry
-    owners.set(answer.keyId, owner)
-    owner.entries.set(answer.id, entry)
+    const { response, owner } = entry
+    owners.set(response.keyId, owner)
+    owner.entries.set(response.id, entry)
     owner.bytes += entry.bytes
-    entries.set(answer.id, entry)
+    entries.set(response.id, entry)
     bytes += entry.bytes
-    adjustCount(answer, 1)
+    adjustCount(response, 1)
   }
-  const detach = ({ answer, owner, bytes: entryBytes }: Entry): void => {
-    entries.delete(answer.id)
+  const detach = ({ response, owner, bytes: entryBytes }: Entry): void => {
+    entries.delete(response.id)
     bytes -= entryBytes
-    adjustCount(answer, -1)
-    owner.entries.delete(answer.id)
+    adjustCount(response, -1)
+    owner.entries.delete(response.id)
     owner.bytes -= entryBytes
-    if (owner.entries.size === 0) owners.delete(answer.keyId)
+    if (owner.entries.size === 0) owners.delete(response.keyId)
   }
   const remove = (entry: Entry): void => {
     detach(entry)
-    onRemove(entry.answer)
+    onRemove(entry.response)
   }
   /** Also moves the owner to the end, because `evict` takes the first of several owners with equal shares. */
   const touch = (entry: Entry): void => {
-    const { answer, owner } = entry
-    owner.entries.delete(answer.id)
-    owner.entries.set(answer.id, entry)
-    owners.delete(answer.keyId)
-    owners.set(answer.keyId, owner)
+    const { response, owner } = entry
+    owner.entries.delete(response.id)
+    owner.entries.set(response.id, entry)
+    owners.delete(response.keyId)
+    owners.set(response.keyId, owner)
   }
   const shareOf = (owner: Owner): number => Math.max(owner.entries.size / maxEntries, owner.bytes / maxBytes)
   const evict = (): void => {
@@ -86,29 +86,29 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     get: (id) => {
       const entry = entries.get(id)
       if (entry !== undefined) touch(entry)
-      return entry?.answer
+      return entry?.response
     },
-    peek: (id) => entries.get(id)?.answer,
-    put: (answer) => {
-      const old = entries.get(answer.id)
+    peek: (id) => entries.get(id)?.response,
+    put: (response) => {
+      const old = entries.get(response.id)
       if (old !== undefined) detach(old)
       const entry: Entry = {
-        answer: { ...answer, completion: dropParsedValue(answer.completion) },
-        owner: owners.get(answer.keyId) ?? newOwner(),
-        bytes: bytesOf(answer) + (answer.comparable ? indexBytes(answer.text) : 0),
+        response: { ...response, completion: dropParsedValue(response.completion) },
+        owner: owners.get(response.keyId) ?? newOwner(),
+        bytes: bytesOf(response) + (response.comparable ? indexBytes(response.text) : 0),
       }
       if (entry.bytes > maxBytes) {
-        onRemove(entry.answer)
+        onRemove(entry.response)
         return false
       }
       attach(entry)
       while (entries.size > maxEntries || bytes > maxBytes) evict()
-      return entries.get(answer.id) === entry
+      return entries.get(response.id) === entry
     },
     amend: (id, changes) => {
       const old = entries.get(id)
       if (old === undefined) return
-      const entry = { ...old, answer: { ...old.answer, ...changes } }
+      const entry = { ...old, response: { ...old.response, ...changes } }
       entries.set(id, entry)
       old.owner.entries.set(id, entry)
     },
@@ -135,8 +135,8 @@ function oldestOf(owner: Owner): Entry | undefined {
   return owner.evictionOrder.next().value
 }
 
-/** Two bytes per UTF-16 code unit. A native answer counts twice, because it may be stored in parsed form. */
-function bytesOf({ id, text, completion }: CachedAnswer): number {
+/** Two bytes per UTF-16 code unit. A native response counts twice, because it may be stored in parsed form. */
+function bytesOf({ id, text, completion }: CachedResponse): number {
   const { native, parts } = completion
   let length = id.length + text.length
   for (const part of parts) length += 'text' in part ? part.text.length : 0
@@ -245,14 +245,14 @@ function createGuardedCall({ runtime: { now, after }, timeoutMs: ms }: GuardOpti
 }
 
 /** `clear` has no deadline, because it delays no request. */
-export function guardAnswerStore(store: AnswerStore, options: GuardOptions): AnswerStore {
+export function guardResponseStore(store: ResponseStore, options: GuardOptions): ResponseStore {
   const call = createGuardedCall(options)
   const { claims, peek = store.get } = store
   const values = claims?.values
   return {
     get: (id) => call(() => store.get(id)),
     peek: (id) => call(() => peek.call(store, id)),
-    put: (answer) => call(() => store.put(answer)),
+    put: (response) => call(() => store.put(response)),
     amend: (id, changes) => call(() => store.amend(id, changes)),
     remove: (id) => call(() => store.remove(id)),
     hasComparable: (scope) => call(() => store.hasComparable(scope)),

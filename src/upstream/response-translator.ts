@@ -7,7 +7,7 @@ import {
   type StreamReader,
   Collector,
   isContentOrEnd,
-} from '../core/answer.ts'
+} from '../core/completion.ts'
 import type { Usage } from '../core/money.ts'
 import { GatewayError, withoutRetries } from '../core/errors.ts'
 import { type ByteSearch, createByteSearch } from '../core/byte-search.ts'
@@ -27,7 +27,7 @@ import {
 /** Complete events, as sent to the caller. */
 export type TranslatedChunk = Uint8Array | string
 
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+const MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 export interface TranslatorOptions {
   /** The upstream's format. Absent for providers that produce chunks. */
@@ -41,8 +41,8 @@ export interface TranslatorOptions {
 }
 
 /** After the first content, may forward complete events to the caller without translating them. */
-export class AnswerTranslator {
-  answerId: string | undefined = undefined
+export class ResponseTranslator {
+  responseId: string | undefined = undefined
   hasContent = false
   /** True after the protocol's last event. */
   isComplete = false
@@ -56,9 +56,9 @@ export class AnswerTranslator {
   readonly #parser: SseParser | undefined
   readonly #collector = new Collector()
   /** Absent if every event is parsed. */
-  readonly #receivedAnswer: ReceivedAnswer | undefined
+  readonly #receivedResponse: ReceivedResponse | undefined
   #receivedBytes = 0
-  #hasAnswer = false
+  #hasResponse = false
   /** True if the parser may contain the beginning of an event. */
   #hasOpenEvent = false
   #endsInLineFeed = false
@@ -69,18 +69,18 @@ export class AnswerTranslator {
     this.#options = options
     this.writer = options.writer
     this.#reader = options.format?.createReader()
-    this.#parser = this.#reader && createSseParser(MAX_ANSWER_BYTES)
+    this.#parser = this.#reader && createSseParser(MAX_RESPONSE_BYTES)
     this.#canForward = options.mayForward === true ? options.format?.canForward : undefined
-    this.#receivedAnswer = this.#canForward && options.format && new ReceivedAnswer(options.format.createReader())
+    this.#receivedResponse = this.#canForward && options.format && new ReceivedResponse(options.format.createReader())
   }
 
   /** Returns the events for the caller. If a fault follows them, sets `failure` instead of throwing the error. */
   push(bytes: Uint8Array): TranslatedChunk {
     this.#receivedBytes += bytes.byteLength
-    if (this.#receivedBytes > MAX_ANSWER_BYTES) {
-      throw withoutRetries(this.#options.toError('streamed an answer larger than 32 MiB'))
+    if (this.#receivedBytes > MAX_RESPONSE_BYTES) {
+      throw withoutRetries(this.#options.toError('streamed a response larger than 32 MiB'))
     }
-    this.#receivedAnswer?.add(bytes)
+    this.#receivedResponse?.add(bytes)
     const canForward = this.#canForward
     const chunks: TranslatedChunk[] = []
     try {
@@ -100,12 +100,12 @@ export class AnswerTranslator {
 
   finish(): string {
     const events = this.#parser?.end() ?? []
-    if (this.#hasForwarded) this.#receivedAnswer?.read(true)
+    if (this.#hasForwarded) this.#receivedResponse?.read(true)
     let text = ''
     for (const event of events) text += this.#translate(event)
     if (this.isComplete) return text
     if (this.#reader !== undefined && this.#reader.isComplete?.() !== true) {
-      throw this.#options.toError('ended its stream before the answer was complete')
+      throw this.#options.toError('ended its stream before the response was complete')
     }
     return text + this.pushChunk({ parts: [{ type: 'done' }] })
   }
@@ -114,7 +114,7 @@ export class AnswerTranslator {
     return this.#collector.hasFinishReason()
   }
 
-  /** True if events have been forwarded, or the answer so far has text, unredacted thinking or a tool call. */
+  /** True if events have been forwarded, or the response so far has text, unredacted thinking or a tool call. */
   get hasOutput(): boolean {
     if (this.#hasForwarded) return true
     const { parts, unmappedText = '' } = this.completion()
@@ -126,13 +126,13 @@ export class AnswerTranslator {
   }
 
   completion(): Completion {
-    const forwarded = this.#hasForwarded ? this.#receivedAnswer?.read() : undefined
+    const forwarded = this.#hasForwarded ? this.#receivedResponse?.read() : undefined
     return (forwarded ?? this.#collector).completion()
   }
 
   /** Returns the error of the first forwarded event that cannot be read. Parses all forwarded events. */
   forwardedFailure(): GatewayError | undefined {
-    const failure = this.#hasForwarded ? this.#receivedAnswer?.failure() : undefined
+    const failure = this.#hasForwarded ? this.#receivedResponse?.failure() : undefined
     return failure === undefined ? undefined : this.#unreadableError(failure)
   }
 
@@ -210,13 +210,13 @@ export class AnswerTranslator {
 
   #collect(chunk: StreamChunk): void {
     for (const part of chunk.parts) {
-      if (part.type === 'answer-start') this.answerId = part.id
-      this.#hasAnswer ||= part.type !== 'done' && part.type !== 'usage'
+      if (part.type === 'response-start') this.responseId = part.id
+      this.#hasResponse ||= part.type !== 'done' && part.type !== 'usage'
       this.hasContent ||= isContentOrEnd(part)
       this.isComplete ||= part.type === 'done'
     }
     this.hasContent ||= chunk.unmappedText !== undefined
-    if (this.isComplete && !this.#hasAnswer) throw this.#options.toError('ended its stream without an answer')
+    if (this.isComplete && !this.#hasResponse) throw this.#options.toError('ended its stream without a response')
     this.#collector.add(chunk)
   }
 
@@ -254,10 +254,10 @@ const INITIAL_BUFFER_BYTES = 16 * 1024
 const MAX_UNREAD_BYTES = 256 * 1024
 
 /**
- * A long answer is parsed while it arrives, because parsing 32 MiB at once would block the event loop for seconds. One
+ * A long response is parsed while it arrives, because parsing 32 MiB at once would block the event loop for seconds. One
  * buffer receives all bytes, because thousands of small retained chunks would slow down garbage collections.
  */
-class ReceivedAnswer {
+class ReceivedResponse {
   readonly #collector = new Collector()
   #parser: SseParser | undefined
   readonly #reader: StreamReader
@@ -284,7 +284,7 @@ class ReceivedAnswer {
 
   /** @param isEndOfStream If true, also parses a last event that no blank line follows. */
   read(isEndOfStream: boolean = false): Collector {
-    // The translator limits the size of the answer.
+    // The translator limits the size of the response.
     const parser = (this.#parser ??= createSseParser(Infinity))
     const bytes = this.#buffer.subarray(0, this.#unreadBytes)
     this.#unreadBytes = 0

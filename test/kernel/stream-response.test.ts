@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
+import type { ResponseSource, SourceReceiver } from '../../src/core/completion.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { replayAsStream } from '../../src/kernel/stream-response.ts'
@@ -8,8 +8,8 @@ import { collectUnhandledRejections } from '../support/unhandled-rejections.ts'
 
 const ignore = (): void => {}
 
-function createReplay(read: AnswerSource['read']): UpstreamStream {
-  const source: AnswerSource = { read, pause: ignore, resume: ignore, complete: ignore, abort: ignore }
+function createReplay(read: ResponseSource['read']): UpstreamStream {
+  const source: ResponseSource = { read, pause: ignore, resume: ignore, complete: ignore, abort: ignore }
   const requestBody = { model: 'a/b', messages: [{ role: 'user', content: 'Hello' }] }
   const prompt = chatClient.readPrompt(requestBody)
   const planned = { format: chatClient, prompt, requestBody, id: 'req_1', startedAt: 0 }
@@ -17,7 +17,7 @@ function createReplay(read: AnswerSource['read']): UpstreamStream {
 }
 
 /** Replays a followed stream, and returns the errors that its listener receives. */
-function replay(read: AnswerSource['read']): readonly unknown[] {
+function replay(read: ResponseSource['read']): readonly unknown[] {
   const errors: unknown[] = []
   const stream = createReplay(read)
   stream.attach({ onChunk: ignore, onComplete: ignore, onError: (error) => errors.push(error) })

@@ -1,9 +1,9 @@
-import type { SseEvent } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/completion.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
 
-/** An answer that the upstream writes in the format of the request, whole or streamed. */
-export interface Answer {
+/** A response that the upstream writes in the format of the request, whole or streamed. */
+export interface ModelResponse {
   /** Streamed as one delta per text of a list, or per word of a string. @default '' */
   readonly text?: string | readonly string[]
   readonly thinking?: string
@@ -28,21 +28,21 @@ export interface Failure {
   readonly details?: JsonObject
 }
 
-interface AnsweredRequest {
+interface ResponseedRequest {
   readonly index: number
   readonly text: string
   readonly body: JsonObject
   readonly dialect: Dialect
 }
 
-/** Returns an answer as a JSON body in the format of the request. */
-export function buildBody(request: AnsweredRequest, answer: Answer): JsonObject {
-  return request.dialect === 'messages' ? buildMessage(request, answer) : buildCompletion(request, answer)
+/** Returns a response as a JSON body in the format of the request. */
+export function buildBody(request: ResponseedRequest, response: ModelResponse): JsonObject {
+  return request.dialect === 'messages' ? buildMessage(request, response) : buildCompletion(request, response)
 }
 
-/** Returns an answer as the events of a stream in the format of the request, including the terminal event. */
-export function buildEvents(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
-  return request.dialect === 'messages' ? buildMessageEvents(request, answer) : buildChunks(request, answer)
+/** Returns a response as the events of a stream in the format of the request, including the terminal event. */
+export function buildEvents(request: ResponseedRequest, response: ModelResponse): readonly SseEvent[] {
+  return request.dialect === 'messages' ? buildMessageEvents(request, response) : buildChunks(request, response)
 }
 
 /** Returns an error body in the format. */
@@ -53,44 +53,44 @@ export function buildErrorBody(dialect: Dialect, status: number, failure: Failur
   return { error: { message, type, param: param ?? null, code: code ?? null, details } }
 }
 
-function buildCompletion(request: AnsweredRequest, answer: Answer): JsonObject {
-  const calls = chatCalls(answer)
-  const usage = chatUsage(request, answer)
+function buildCompletion(request: ResponseedRequest, response: ModelResponse): JsonObject {
+  const calls = chatCalls(response)
+  const usage = chatUsage(request, response)
   return {
-    id: answer.id ?? `chatcmpl-${request.index}`,
+    id: response.id ?? `chatcmpl-${request.index}`,
     object: 'chat.completion',
     created: 1_760_000_000,
-    model: modelOf(request, answer),
+    model: modelOf(request, response),
     choices: [
       {
         index: 0,
         message: {
           role: 'assistant',
-          content: calls.length > 0 && joinText(answer) === '' ? null : joinText(answer),
+          content: calls.length > 0 && joinText(response) === '' ? null : joinText(response),
           ...(calls.length > 0 && { tool_calls: calls }),
         },
-        finish_reason: answer.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
+        finish_reason: response.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
       },
     ],
     ...(usage !== null && { usage }),
   }
 }
 
-function buildChunks(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
+function buildChunks(request: ResponseedRequest, response: ModelResponse): readonly SseEvent[] {
   const head = {
-    id: answer.id ?? `chatcmpl-${request.index}`,
+    id: response.id ?? `chatcmpl-${request.index}`,
     object: 'chat.completion.chunk',
     created: 1_760_000_000,
-    model: modelOf(request, answer),
+    model: modelOf(request, response),
   }
   const options = request.body['stream_options'] as JsonObject | undefined
-  const usage = options?.['include_usage'] === true ? chatUsage(request, answer) : null
+  const usage = options?.['include_usage'] === true ? chatUsage(request, response) : null
   const chunk = (delta: JsonObject, finish: string | null = null): SseEvent =>
     data({ ...head, choices: [{ index: 0, delta, finish_reason: finish }] })
-  const calls = chatCalls(answer)
+  const calls = chatCalls(response)
   return [
     chunk({ role: 'assistant', content: '' }),
-    ...splitText(answer).map((content) => chunk({ content })),
+    ...splitText(response).map((content) => chunk({ content })),
     ...calls.flatMap((call, index) => [
       chunk({
         tool_calls: [{ index, id: call.id, type: 'function', function: { name: call.function.name, arguments: '' } }],
@@ -99,56 +99,56 @@ function buildChunks(request: AnsweredRequest, answer: Answer): readonly SseEven
         chunk({ tool_calls: [{ index, function: { arguments: text } }] }),
       ),
     ]),
-    chunk({}, answer.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop')),
+    chunk({}, response.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop')),
     ...(usage === null ? [] : [data({ ...head, choices: [], usage })]),
     { data: '[DONE]' },
   ]
 }
 
 function chatCalls(
-  answer: Answer,
+  response: ModelResponse,
 ): readonly { id: string; type: 'function'; function: { name: string; arguments: string } }[] {
-  return (answer.toolCalls ?? []).map((call, index) => ({
+  return (response.toolCalls ?? []).map((call, index) => ({
     id: call.id ?? `call_${index}`,
     type: 'function',
     function: { name: call.name, arguments: call.input },
   }))
 }
 
-function chatUsage(request: AnsweredRequest, answer: Answer): JsonObject | null {
-  if (answer.usage !== undefined) return answer.usage
+function chatUsage(request: ResponseedRequest, response: ModelResponse): JsonObject | null {
+  if (response.usage !== undefined) return response.usage
   const prompt = estimateTokens(request.text)
-  const completion = outputTokens(answer)
+  const completion = outputTokens(response)
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion }
 }
 
-function buildMessage(request: AnsweredRequest, answer: Answer): JsonObject {
-  const usage = answer.usage === undefined ? messageUsage(request, answer) : answer.usage
+function buildMessage(request: ResponseedRequest, response: ModelResponse): JsonObject {
+  const usage = response.usage === undefined ? messageUsage(request, response) : response.usage
   return {
-    id: answer.id ?? `msg_${request.index}`,
+    id: response.id ?? `msg_${request.index}`,
     type: 'message',
     role: 'assistant',
-    model: modelOf(request, answer),
+    model: modelOf(request, response),
     content: [
-      ...(answer.thinking === undefined
+      ...(response.thinking === undefined
         ? []
-        : [{ type: 'thinking', thinking: answer.thinking, signature: 'c2lnbmVk' }]),
-      ...(joinText(answer) === '' ? [] : [{ type: 'text', text: joinText(answer) }]),
-      ...(answer.toolCalls ?? []).map((call, index) => ({
+        : [{ type: 'thinking', thinking: response.thinking, signature: 'c2lnbmVk' }]),
+      ...(joinText(response) === '' ? [] : [{ type: 'text', text: joinText(response) }]),
+      ...(response.toolCalls ?? []).map((call, index) => ({
         type: 'tool_use',
         id: call.id ?? `toolu_${index}`,
         name: call.name,
         input: JSON.parse(call.input) as JsonObject,
       })),
     ],
-    stop_reason: stopReason(answer),
+    stop_reason: stopReason(response),
     stop_sequence: null,
     ...(usage !== null && { usage }),
   }
 }
 
-function buildMessageEvents(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
-  const usage = answer.usage === undefined ? messageUsage(request, answer) : (answer.usage ?? {})
+function buildMessageEvents(request: ResponseedRequest, response: ModelResponse): readonly SseEvent[] {
+  const usage = response.usage === undefined ? messageUsage(request, response) : (response.usage ?? {})
   const { output_tokens: output, ...input } = usage
   const events: SseEvent[] = []
   const add = (type: string, value: JsonObject): void => {
@@ -163,64 +163,64 @@ function buildMessageEvents(request: AnsweredRequest, answer: Answer): readonly 
   }
   add('message_start', {
     message: {
-      ...buildMessage(request, answer),
+      ...buildMessage(request, response),
       content: [],
       stop_reason: null,
       usage: { ...input, output_tokens: 1 },
     },
   })
   add('ping', {})
-  if (answer.thinking !== undefined) {
+  if (response.thinking !== undefined) {
     block({ type: 'thinking', thinking: '' }, [
-      { type: 'thinking_delta', thinking: answer.thinking },
+      { type: 'thinking_delta', thinking: response.thinking },
       { type: 'signature_delta', signature: 'c2lnbmVk' },
     ])
   }
-  if (joinText(answer) !== '')
+  if (joinText(response) !== '')
     block(
       { type: 'text', text: '' },
-      splitText(answer).map((text) => ({ type: 'text_delta', text })),
+      splitText(response).map((text) => ({ type: 'text_delta', text })),
     )
-  for (const [order, call] of (answer.toolCalls ?? []).entries()) {
+  for (const [order, call] of (response.toolCalls ?? []).entries()) {
     const deltas = splitInHalf(call.input).map((text) => ({ type: 'input_json_delta', partial_json: text }))
     block({ type: 'tool_use', id: call.id ?? `toolu_${order}`, name: call.name, input: {} }, deltas)
   }
   add('message_delta', {
-    delta: { stop_reason: stopReason(answer), stop_sequence: null },
-    ...(answer.usage !== null && { usage: { ...input, output_tokens: output } }),
+    delta: { stop_reason: stopReason(response), stop_sequence: null },
+    ...(response.usage !== null && { usage: { ...input, output_tokens: output } }),
   })
   add('message_stop', {})
   return events
 }
 
-function messageUsage(request: AnsweredRequest, answer: Answer): JsonObject {
-  return { input_tokens: estimateTokens(request.text), output_tokens: outputTokens(answer) }
+function messageUsage(request: ResponseedRequest, response: ModelResponse): JsonObject {
+  return { input_tokens: estimateTokens(request.text), output_tokens: outputTokens(response) }
 }
 
-function stopReason(answer: Answer): string {
-  return answer.finish ?? ((answer.toolCalls ?? []).length > 0 ? 'tool_use' : 'end_turn')
+function stopReason(response: ModelResponse): string {
+  return response.finish ?? ((response.toolCalls ?? []).length > 0 ? 'tool_use' : 'end_turn')
 }
 
-function modelOf(request: AnsweredRequest, answer: Answer): string {
-  return answer.model ?? String(request.body['model'] ?? 'unknown')
+function modelOf(request: ResponseedRequest, response: ModelResponse): string {
+  return response.model ?? String(request.body['model'] ?? 'unknown')
 }
 
-function outputTokens(answer: Answer): number {
-  const calls = (answer.toolCalls ?? []).map((call) => call.name + call.input)
-  return estimateTokens([joinText(answer), answer.thinking ?? '', ...calls].join(''))
+function outputTokens(response: ModelResponse): number {
+  const calls = (response.toolCalls ?? []).map((call) => call.name + call.input)
+  return estimateTokens([joinText(response), response.thinking ?? '', ...calls].join(''))
 }
 
 function estimateTokens(text: string): number {
   return Math.ceil(text.length / 4)
 }
 
-function joinText(answer: Answer): string {
-  return typeof answer.text === 'string' ? answer.text : (answer.text ?? []).join('')
+function joinText(response: ModelResponse): string {
+  return typeof response.text === 'string' ? response.text : (response.text ?? []).join('')
 }
 
-function splitText(answer: Answer): readonly string[] {
-  if (typeof answer.text !== 'string') return answer.text ?? []
-  return answer.text.match(/\s*\S+\s*$|\s*\S+/g) ?? (answer.text === '' ? [] : [answer.text])
+function splitText(response: ModelResponse): readonly string[] {
+  if (typeof response.text !== 'string') return response.text ?? []
+  return response.text.match(/\s*\S+\s*$|\s*\S+/g) ?? (response.text === '' ? [] : [response.text])
 }
 
 function splitInHalf(text: string): readonly string[] {

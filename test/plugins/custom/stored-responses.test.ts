@@ -60,11 +60,13 @@ describe('the cache', () => {
     })
     const [chatStream] = KINDS.filter(({ name }) => name === 'a chat stream')
 
-    const answers = ['ada', 'bob'].map((name) => chatStream?.ask(started, CHAT_MODEL, `Write to ${name}@example.com.`))
+    const responses = ['ada', 'bob'].map((name) =>
+      chatStream?.ask(started, CHAT_MODEL, `Write to ${name}@example.com.`),
+    )
     await started.upstream.waitForRequest(1)
     opened.open()
 
-    expect((await Promise.all(answers)).map((answer) => answer?.text)).toEqual([
+    expect((await Promise.all(responses)).map((response) => response?.text)).toEqual([
       'Written to ada@example.com.',
       'Written to bob@example.com.',
     ])

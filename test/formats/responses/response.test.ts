@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type SseEvent, Collector } from '../../../src/core/answer.ts'
+import { type SseEvent, Collector } from '../../../src/core/completion.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { responsesClient } from '../../../src/formats/responses/client.ts'
@@ -186,7 +186,7 @@ describe('a stream of the vendor', () => {
 describe('a broken stream', () => {
   it('ends in an error event with the next number, in both shapes that clients read', () => {
     const writer = responsesClient.createStreamWriter(context)
-    writer.write({ parts: [{ type: 'answer-start', id: 'x', model: 'm' }] })
+    writer.write({ parts: [{ type: 'response-start', id: 'x', model: 'm' }] })
     const [event, ...more] = writer.fail?.(new GatewayError('upstream', 'It broke.')) ?? []
 
     expect(more).toEqual([])
@@ -207,13 +207,13 @@ describe('calls with alternating pieces', () => {
     const writer = responsesClient.createStreamWriter(context)
     const written = writer.write({
       parts: [
-        { type: 'answer-start', id: 'x', model: 'm' },
+        { type: 'response-start', id: 'x', model: 'm' },
         { type: 'tool-call-start', index: 0, id: 'a', name: 'one' },
         { type: 'tool-call-start', index: 1, id: 'b', name: 'two' },
         { type: 'tool-call-delta', index: 1, input: '{"b"' },
         { type: 'tool-call-delta', index: 0, input: '{}' },
         { type: 'tool-call-delta', index: 1, input: ':1}' },
-        { type: 'answer-end', finish: 'tool-call' },
+        { type: 'response-end', finish: 'tool-call' },
       ],
     })
     const ending = writer.end(metrics)

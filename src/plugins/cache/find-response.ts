@@ -1,9 +1,9 @@
-import type { Completion } from '../../core/answer.ts'
+import type { Completion } from '../../core/completion.ts'
 import { type Cancellation, chain, isPromise, type MaybePromise } from '../../core/async.ts'
-import type { AnswerClaims, AnswerStore, CachedAnswer, Neighbor, StreamValues } from '../../core/cache.ts'
+import type { ResponseClaims, ResponseStore, CachedResponse, Neighbor, StreamValues } from '../../core/cache.ts'
 import { add, type NanoUsd } from '../../core/money.ts'
 import type { Runtime } from '../../core/ports.ts'
-import { runAbortable, runWithTimeout, throwIfCanceled, type Timeout } from './answer-store.ts'
+import { runAbortable, runWithTimeout, throwIfCanceled, type Timeout } from './response-store.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
 import { findDifference, hasSameFacts, type Difference } from './guard.ts'
@@ -14,7 +14,7 @@ export interface CacheContext {
   readonly options: SemanticCacheOptions
   readonly threshold: number
   readonly timeoutMs: number
-  readonly store: AnswerStore
+  readonly store: ResponseStore
   readonly search: CandidateSearch
   readonly tallies: CacheTallies
   readonly writes: Set<Promise<unknown>>
@@ -49,7 +49,7 @@ export interface CacheHit {
 type LookupResult = CacheHit | undefined
 
 /** Returns a promise only if a component does, the text is long, or the English lexicon is not loaded yet. */
-export function findAnswer(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
+export function findResponse(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
   return chain(findIdentical(context, lookup), (same) => {
     if (same !== undefined) return same
     if (!lookup.key.comparable || lookup.threshold >= 1) return undefined
@@ -87,7 +87,7 @@ interface Comparison {
 }
 
 interface AcceptedCandidate {
-  readonly entry: CachedAnswer
+  readonly entry: CachedResponse
   readonly similarity: number
 }
 
@@ -108,7 +108,7 @@ function findAccepted(comparison: Comparison, from: number): MaybePromise<Accept
 function compare(
   comparison: Comparison,
   candidate: Neighbor,
-  entry: CachedAnswer | undefined,
+  entry: CachedResponse | undefined,
 ): AcceptedCandidate | undefined {
   const { context, lookup, lexicon } = comparison
   if (entry?.comparable !== true) return undefined
@@ -153,7 +153,7 @@ function recordHit({ tallies, store }: CacheContext, { entry, similarity }: Acce
 }
 
 /** An index may return entries of other scopes. */
-function findEntry(context: CacheContext, lookup: Lookup, id: string): MaybePromise<CachedAnswer | undefined> {
+function findEntry(context: CacheContext, lookup: Lookup, id: string): MaybePromise<CachedResponse | undefined> {
   const stored = runWithTimeout(timeoutOf(context, lookup), () => context.store.get(id))
   return chain(stored, (entry) => {
     if (entry === undefined || entry.scope !== lookup.key.scope || entry.id !== id) return undefined
@@ -166,7 +166,7 @@ function timeoutOf({ options, timeoutMs }: CacheContext, { cancellation }: Looku
   return { ms: timeoutMs, after: options.runtime.after, cancellation }
 }
 
-function hitOf(entry: CachedAnswer, similarity: number): CacheHit {
+function hitOf(entry: CachedResponse, similarity: number): CacheHit {
   const { id, completion, promptTokens, storedAt } = entry
   return { hit: true, id, completion, promptTokens, similarity, storedAt }
 }
@@ -193,11 +193,11 @@ export function attempt<T>(
   }
 }
 
-/** Lets other processes wait for the answer instead of computing it too. */
-export interface AnswerClaim {
-  /** Resolves with undefined if this process must compute the answer. Rejects only if the request is canceled. */
+/** Lets other processes wait for the response instead of computing it too. */
+export interface ResponseClaim {
+  /** Resolves with undefined if this process must compute the response. Rejects only if the request is canceled. */
   join<Stream>(findStream?: FindStream<Stream>): Promise<CacheHit | FoundStream<Stream> | undefined>
-  /** Must be called once the answer is stored or cannot be stored. Never rejects. */
+  /** Must be called once the response is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
   readonly streamStore: StreamValues | undefined
@@ -214,7 +214,7 @@ const CLAIM_MS = 30_000
 const MIN_POLL_MS = 25
 const MAX_POLL_MS = 500
 
-export function createClaim(context: CacheContext, lookup: Lookup): AnswerClaim | undefined {
+export function createClaim(context: CacheContext, lookup: Lookup): ResponseClaim | undefined {
   const { claims } = context.store
   if (claims === undefined) return undefined
   const { cancellation, key } = lookup
@@ -244,7 +244,7 @@ export function createClaim(context: CacheContext, lookup: Lookup): AnswerClaim 
 async function waitForOtherProcess<Stream>(
   context: CacheContext,
   lookup: Lookup,
-  { claims, findStream }: { readonly claims: AnswerClaims; readonly findStream: FindStream<Stream> | undefined },
+  { claims, findStream }: { readonly claims: ResponseClaims; readonly findStream: FindStream<Stream> | undefined },
 ): Promise<CacheHit | FoundStream<Stream> | undefined> {
   const { runtime } = context.options
   const { cancellation, key } = lookup

@@ -1,11 +1,11 @@
 import type { Pause } from '../../core/async.ts'
-import { type Completion, type StreamChunk, toStreamChunks } from '../../core/answer.ts'
+import { type Completion, type StreamChunk, toStreamChunks } from '../../core/completion.ts'
 import { NO_USAGE, type Usage } from '../../core/money.ts'
 import { GatewayError } from '../../core/errors.ts'
 import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall, Model } from '../../core/ports.ts'
 import { lastUserIndex, textOfMessage } from '../../core/messages.ts'
 import { type Part, type Prompt, type Tool } from '../../core/prompt.ts'
-import { extractAnswer, extractSummary, forEachSentence, sharedPause } from './sentences.ts'
+import { extractResponse, extractSummary, forEachSentence, sharedPause } from './sentences.ts'
 import { fillSchema } from './fill-schema.ts'
 import { hashEmbedding } from '../../plugins/cache/hashing-embedder.ts'
 
@@ -18,7 +18,7 @@ export async function composeCompletion(call: ProviderCall, pause: Pause = share
     const parts: readonly Part[] = [{ type: 'tool-call', id: `call_${runtime.uuid()}`, name: tool.name, input }]
     return { ...identity, parts, finish: 'tool-call', usage: await usageOf(prompt, tool.name + input, pause) }
   }
-  const { text, ...end } = truncateAnswer(await composeText(prompt, model, pause), prompt, model)
+  const { text, ...end } = truncateResponse(await composeText(prompt, model, pause), prompt, model)
   const usage = await usageOf(prompt, text, pause)
   call.signal.throwIfAborted()
   return { ...identity, parts: [{ type: 'text', text }], ...end, usage }
@@ -35,7 +35,7 @@ async function composeText(prompt: Prompt, model: Model, pause: Pause): Promise<
   const { shape } = prompt.settings
   if (shape?.type === 'schema') return JSON.stringify(fillSchema(shape.schema, questionOf(prompt)))
   const text = await extractText(prompt, model, pause)
-  return shape?.type === 'json' ? JSON.stringify({ answer: text }) : text
+  return shape?.type === 'json' ? JSON.stringify({ response: text }) : text
 }
 
 /** A last message that asks no question and is longer than this, in characters, is summarized instead of answered. */
@@ -58,7 +58,7 @@ async function extractText(prompt: Prompt, model: Model, pause: Pause): Promise<
     return summary.join(' ')
   }
   const query = lastQuestion ?? lastSentence
-  const matching = await extractAnswer(prompt.messages.map(textOfMessage), query, maxChars, pause)
+  const matching = await extractResponse(prompt.messages.map(textOfMessage), query, maxChars, pause)
   if (matching.length > 0) return matching.join(' ')
   return `The conversation contains no answer to: ${query.slice(0, 200)}`
 }
@@ -68,7 +68,7 @@ function questionOf(prompt: Prompt): string {
   return message === undefined ? '' : textOfMessage(message)
 }
 
-function truncateAnswer(
+function truncateResponse(
   text: string,
   prompt: Prompt,
   model: Model,
