@@ -228,7 +228,7 @@ export function createGateway(options: GatewayOptions): Gateway {
         () => detached.close(),
         ...services.hooks.close,
         runtime.close,
-        ledger.retry,
+        () => ledger.retry(),
         () => store.close(),
       ],
       (cause) => log.failure('a shutdown step failed', cause),

@@ -32,22 +32,13 @@ import {
 } from './reservation.ts'
 import {
   sanitizeUsage,
-  createSettlements,
+  Settlements,
   buildSettlement,
   type SettlementCounts,
   type SettlementsOptions,
 } from './settlements.ts'
 import type { SharedLimits } from './stored-records.ts'
 import type { VirtualKey } from './virtual-key.ts'
-
-export interface Ledger {
-  /** A failed request still counts against the request limits, because it may have called an upstream. */
-  reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  status(key: VirtualKey | undefined): MaybePromise<RateStatus>
-  forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-  retry(): Promise<number>
-  settlementCounts(): SettlementCounts
-}
 
 interface LedgerOptions {
   readonly store: Store
@@ -61,67 +52,96 @@ interface LedgerOptions {
   readonly allowsUnreservedRequests?: boolean
 }
 
-export function createLedger(options: LedgerOptions): Ledger {
-  const { store, now, shared, expiresAfterMs, allowsUnreservedRequests = false } = options
-  const settlements = createSettlements(store, options.settlements)
-  let idPrefix: string | undefined
-  let idCount = 0
-  /** The random prefix makes ids unique across processes. A UUID per id would be slower. */
-  const nextId = (): string => `${(idPrefix ??= options.uuid())}.${(idCount += 1)}`
-  let carryOver: CarryOver | undefined
-  const loadCarryOver = lazy(async () => {
-    const { createCarryOver } = await import('./balances.ts')
-    return (carryOver = createCarryOver(store, { expiresAfterMs, toleratesFailure: allowsUnreservedRequests }))
-  })
-  const windowsOf = createKeyWindows(shared, (limits, at) => {
-    if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
-    return carryOver?.(limits, at) ?? loadCarryOver().then((loaded) => loaded(limits, at))
-  })
+export class Ledger {
+  readonly #options: LedgerOptions
+  readonly #store: Store
+  readonly #now: () => number
+  readonly #shared: SharedLimits
+  readonly #expiresAfterMs: number
+  readonly #allowsUnreservedRequests: boolean
+  readonly #settlements: Settlements
+  readonly #windowsOf: ReturnType<typeof createKeyWindows>
+  readonly #loadCarryOver: () => Promise<CarryOver>
+  #carryOver: CarryOver | undefined
+  #idPrefix: string | undefined
+  #idCount = 0
 
-  function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (call) => call): MaybePromise<Reservation> {
-    return chain(tryReserve({ key, quote, wait }), (outcome) =>
-      'reservation' in outcome ? outcome.reservation : reserveRecounted(key, outcome, wait),
+  constructor(options: LedgerOptions) {
+    this.#options = options
+    const { store, now, shared, expiresAfterMs, allowsUnreservedRequests = false } = options
+    this.#store = store
+    this.#now = now
+    this.#shared = shared
+    this.#expiresAfterMs = expiresAfterMs
+    this.#allowsUnreservedRequests = allowsUnreservedRequests
+    this.#settlements = new Settlements(store, options.settlements)
+    this.#loadCarryOver = lazy(async () => {
+      const { createCarryOver } = await import('./balances.ts')
+      return (this.#carryOver = createCarryOver(store, { expiresAfterMs, toleratesFailure: allowsUnreservedRequests }))
+    })
+    this.#windowsOf = createKeyWindows(shared, (limits, at) => {
+      if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
+      return this.#carryOver?.(limits, at) ?? this.#loadCarryOver().then((loaded) => loaded(limits, at))
+    })
+  }
+
+  /** The random prefix makes ids unique across processes. A UUID per id would be slower. */
+  #nextId(): string {
+    return `${(this.#idPrefix ??= this.#options.uuid())}.${(this.#idCount += 1)}`
+  }
+
+  /** A failed request still counts against the request limits, because it may have called an upstream. */
+  reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (call) => call): MaybePromise<Reservation> {
+    return chain(this.#tryReserve({ key, quote, wait }), (outcome) =>
+      'reservation' in outcome ? outcome.reservation : this.#reserveRecounted(key, outcome, wait),
     )
   }
 
-  async function reserveRecounted(key: VirtualKey, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
+  async #reserveRecounted(key: VirtualKey, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
     let requestStatus: RateStatus | undefined
     for (let { recount, error } = rejection; ;) {
       if (recount === undefined) throw error
-      if (recount.callsUpstream) requestStatus ??= await chargeRecount(key, wait)
-      const outcome = await tryReserve({ key, quote: await recount.run(), requestStatus, wait })
+      if (recount.callsUpstream) requestStatus ??= await this.#chargeRecount(key, wait)
+      const outcome = await this.#tryReserve({ key, quote: await recount.run(), requestStatus, wait })
       if ('reservation' in outcome) return outcome.reservation
       ;({ recount, error } = outcome)
     }
   }
 
-  function tryReserve({ key, quote, requestStatus, wait }: Attempt): MaybePromise<Outcome> {
-    const at = now()
-    return chain(wait(windowsOf(key, at)), (windows) => {
+  #tryReserve({ key, quote, requestStatus, wait }: Attempt): MaybePromise<Outcome> {
+    const at = this.#now()
+    return chain(wait(this.#windowsOf(key, at)), (windows) => {
       const limits =
         requestStatus === undefined ? windows.limits : windows.limits.filter(({ kind }) => kind !== 'requests')
       const limitClaims = claimsFor(limits, quote)
       const { claims, minGrant } = limitClaims
-      const reservationId = nextId()
+      const reservationId = this.#nextId()
       const context = { quote, requestStatus, at, windows, limits, limitClaims, reservationId }
-      const pendingResult = reserveInStore({ reservationId, claims, minGrant, expiresAfterMs }, wait)
-      const outcome = chain(pendingResult, (result) => toOutcome(context, result))
-      return allowsUnreservedRequests && isPromise(outcome)
-        ? outcome.catch((error) => reserveWithoutStore(context, error))
+      const pendingResult = this.#reserveInStore(
+        { reservationId, claims, minGrant, expiresAfterMs: this.#expiresAfterMs },
+        wait,
+      )
+      const outcome = chain(pendingResult, (result) => this.#toOutcome(context, result))
+      return this.#allowsUnreservedRequests && isPromise(outcome)
+        ? outcome.catch((error) => this.#reserveWithoutStore(context, error))
         : outcome
     })
   }
 
-  function reserveWithoutStore(context: ReservationContext, error: unknown): Outcome {
+  #reserveWithoutStore(context: ReservationContext, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const { limits, worstCost } = context.limitClaims
     const rate = rateStatus(limits, [], { now: context.at, exceeded: undefined })
-    const reservationId = nextId()
-    const grant = { rate, grantedCost: worstCost, reserveRequest: { reservationId, claims: [], expiresAfterMs } }
-    return { reservation: createReservation({ ...context, reservationId }, grant) }
+    const reservationId = this.#nextId()
+    const grant = {
+      rate,
+      grantedCost: worstCost,
+      reserveRequest: { reservationId, claims: [], expiresAfterMs: this.#expiresAfterMs },
+    }
+    return { reservation: this.#createReservation({ ...context, reservationId }, grant) }
   }
 
-  function toOutcome(context: ReservationContext, result: ReserveResult): Outcome {
+  #toOutcome(context: ReservationContext, result: ReserveResult): Outcome {
     const { quote, requestStatus, at, limitClaims } = context
     const { limits, worstCost, tokens } = limitClaims
     // If the store returns an index that is out of range, the last limit is reported.
@@ -136,10 +156,10 @@ export function createLedger(options: LedgerOptions): Ledger {
       }
     }
     const grantedCost = result.accepted && result.granted < worstCost ? result.granted : worstCost
-    return { reservation: createReservation(context, { rate, grantedCost }) }
+    return { reservation: this.#createReservation(context, { rate, grantedCost }) }
   }
 
-  function createReservation(
+  #createReservation(
     { quote, windows, limits, limitClaims, reservationId }: ReservationContext,
     { rate, grantedCost, reserveRequest }: Grant,
   ): Reservation {
@@ -153,31 +173,31 @@ export function createLedger(options: LedgerOptions): Ledger {
       outputTokens: coveredOutputTokens(limitClaims, quote, grantedCost),
       settlement: settlementFor,
       settle: (usage, entries) =>
-        (settling ??= { done: settlements.settle(settlementFor(usage, entries), reserveRequest) }).done,
+        (settling ??= { done: this.#settlements.settle(settlementFor(usage, entries), reserveRequest) }).done,
     }
   }
 
-  async function chargeRecount(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
-    const at = now()
-    const { limits, claims } = claimsFor((await wait(windowsOf(key, at))).limits, ONE_REQUEST)
+  async #chargeRecount(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
+    const at = this.#now()
+    const { limits, claims } = claimsFor((await wait(this.#windowsOf(key, at))).limits, ONE_REQUEST)
     if (limits.length === 0) return rateStatus([], [], { now: at, exceeded: undefined })
-    const reservationId = nextId()
-    const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
+    const reservationId = this.#nextId()
+    const result = await this.#reserveInStore({ reservationId, claims, expiresAfterMs: this.#expiresAfterMs }, wait)
     const exceeded = result.accepted ? undefined : (limits[result.rejectedIndex] ?? limits.at(-1))
     const rate = rateStatus(limits, result.levels, { now: at, exceeded })
     if (exceeded !== undefined) throw limitError(exceeded, { rate, now: at, tokens: 0 })
     const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))
-    await settlements.settle({ reservationId, charges, tallies: [] })
+    await this.#settlements.settle({ reservationId, charges, tallies: [] })
     return rate
   }
 
-  function reserveInStore(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
-    const result = store.reserve(request)
-    return isPromise(result) ? waitOrRelease(result, request.reservationId, wait) : result
+  #reserveInStore(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
+    const result = this.#store.reserve(request)
+    return isPromise(result) ? this.#waitOrRelease(result, request.reservationId, wait) : result
   }
 
   /** A call that times out may still reserve. Without a release, its amounts would stay reserved until they expire. */
-  async function waitOrRelease(
+  async #waitOrRelease(
     result: Promise<ReserveResult>,
     reservationId: string,
     wait: WaitForStore,
@@ -185,18 +205,18 @@ export function createLedger(options: LedgerOptions): Ledger {
     try {
       return await wait(result)
     } catch (error) {
-      const release = (): MaybePromise<boolean> => store.settle({ reservationId, charges: [], tallies: [] })
+      const release = (): MaybePromise<boolean> => this.#store.settle({ reservationId, charges: [], tallies: [] })
       result.then(release, release).catch(() => {})
       throw error
     }
   }
 
-  function status(key: VirtualKey | undefined): MaybePromise<RateStatus> {
-    const at = now()
+  status(key: VirtualKey | undefined): MaybePromise<RateStatus> {
+    const at = this.#now()
     if (key === undefined) return { limit: 0, remaining: 0, resetAt: periodOf(at, '1h').end }
-    return chain(windowsOf(key, at), (windows) => {
+    return chain(this.#windowsOf(key, at), (windows) => {
       const limits = windows.limits.filter((limit) => limit.kind === 'requests')
-      const pendingLevels = limits.length === 0 ? [] : store.levels(limits.map((limit) => limit.counter))
+      const pendingLevels = limits.length === 0 ? [] : this.#store.levels(limits.map((limit) => limit.counter))
       return chain(pendingLevels, (levels) => {
         const amounts = levels.map(({ spent, held }) => spent + held)
         return rateStatus(limits, amounts, { now: at, exceeded: undefined })
@@ -204,15 +224,22 @@ export function createLedger(options: LedgerOptions): Ledger {
     })
   }
 
-  return {
-    reserve,
-    status,
-    forecast: async (key, quote) => {
-      const { forecast } = await import('./balances.ts')
-      return forecast(key, quote, { store, shared, now, expiresAfterMs })
-    },
-    retry: settlements.retry,
-    settlementCounts: settlements.counts,
+  async forecast(key: VirtualKey, quote: Quote): Promise<Forecast> {
+    const { forecast } = await import('./balances.ts')
+    return forecast(key, quote, {
+      store: this.#store,
+      shared: this.#shared,
+      now: this.#now,
+      expiresAfterMs: this.#expiresAfterMs,
+    })
+  }
+
+  retry(): Promise<number> {
+    return this.#settlements.retry()
+  }
+
+  settlementCounts(): SettlementCounts {
+    return this.#settlements.counts()
   }
 }
 

@@ -5,14 +5,6 @@ import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } f
 import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './limits.ts'
 import { type RequestUsage, toAmount } from './reservation.ts'
 
-export interface Settlements {
-  /** Fails if the store fails, and retries later except after a rejection. `reserveRequest` opens a missing reservation. */
-  settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void>
-  /** Resolves with the number of settlements that still wait. */
-  retry(): Promise<number>
-  counts(): SettlementCounts
-}
-
 export interface SettlementCounts {
   readonly waiting: number
   readonly dropped: number
@@ -35,111 +27,124 @@ const MAX_FAILED = 10_000
 const RETRY_MS = 1_000
 
 /** Retries are safe, because the store settles a reservation only once. */
-export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
-  const { after, onDropped } = options
-  const failed: PendingSettlement[] = []
-  const running = new Set<Promise<void>>()
-  let isRetrying = false
-  let isScheduled = false
-  let droppedCount = 0
+export class Settlements {
+  readonly #store: Store
+  readonly #after: SettlementsOptions['after']
+  readonly #onDropped: SettlementsOptions['onDropped']
+  readonly #failed: PendingSettlement[] = []
+  readonly #running = new Set<Promise<void>>()
+  #isRetrying = false
+  #isScheduled = false
+  #droppedCount = 0
 
-  function settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void> {
+  constructor(store: Store, options: SettlementsOptions = {}) {
+    this.#store = store
+    const { after, onDropped } = options
+    this.#after = after
+    this.#onDropped = onDropped
+  }
+
+  /** Fails if the store fails, and retries later except after a rejection. `reserveRequest` opens a missing reservation. */
+  settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void> {
     const pending: PendingSettlement = { settlement, reserveRequest }
     const onFailed = (error: unknown): never => {
-      if (isRejection(error)) drop(settlement)
-      else retryLater(pending)
+      if (isRejection(error)) this.#drop(settlement)
+      else this.#retryLater(pending)
       throw error
     }
     let settled: MaybePromise<boolean>
     try {
-      settled = send(pending)
+      settled = this.#send(pending)
     } catch (error) {
       return onFailed(error)
     }
-    return isPromise(settled) ? track(settled.then(retryFailed, onFailed)) : retryFailed()
+    return isPromise(settled) ? this.#track(settled.then(() => this.#retryFailed(), onFailed)) : this.#retryFailed()
   }
 
-  function send(pending: PendingSettlement): MaybePromise<boolean> {
+  #send(pending: PendingSettlement): MaybePromise<boolean> {
     const { settlement, reserveRequest } = pending
-    return reserveRequest === undefined ? store.settle(settlement) : reserveAndSend(pending, reserveRequest)
+    return reserveRequest === undefined ? this.#store.settle(settlement) : this.#reserveAndSend(pending, reserveRequest)
   }
 
-  async function reserveAndSend(pending: PendingSettlement, reserveRequest: ReserveRequest): Promise<boolean> {
+  async #reserveAndSend(pending: PendingSettlement, reserveRequest: ReserveRequest): Promise<boolean> {
     try {
-      await store.reserve(reserveRequest)
+      await this.#store.reserve(reserveRequest)
     } catch (error) {
       // A rejection means that an earlier attempt opened the reservation.
       if (!isRejection(error)) throw error
     }
     pending.reserveRequest = undefined
-    return store.settle(pending.settlement)
+    return this.#store.settle(pending.settlement)
   }
 
-  function track(settled: Promise<void>): Promise<void> {
-    const tracked = settled.finally(() => running.delete(tracked))
-    running.add(tracked)
+  #track(settled: Promise<void>): Promise<void> {
+    const tracked = settled.finally(() => this.#running.delete(tracked))
+    this.#running.add(tracked)
     return tracked
   }
 
-  function retryLater(pending: PendingSettlement): void {
-    failed.push(pending)
-    const oldest = failed.length > MAX_FAILED ? failed.shift() : undefined
-    if (oldest !== undefined) drop(oldest.settlement)
-    schedule()
+  #retryLater(pending: PendingSettlement): void {
+    this.#failed.push(pending)
+    const oldest = this.#failed.length > MAX_FAILED ? this.#failed.shift() : undefined
+    if (oldest !== undefined) this.#drop(oldest.settlement)
+    this.#schedule()
   }
 
-  function drop(settlement: Settlement): void {
-    droppedCount += 1
-    onDropped?.(settlement)
+  #drop(settlement: Settlement): void {
+    this.#droppedCount += 1
+    this.#onDropped?.(settlement)
   }
 
-  function schedule(): void {
-    if (after === undefined || isScheduled || failed.length === 0) return
-    isScheduled = true
-    after(
+  #schedule(): void {
+    if (this.#after === undefined || this.#isScheduled || this.#failed.length === 0) return
+    this.#isScheduled = true
+    this.#after(
       RETRY_MS,
       () => {
-        isScheduled = false
-        void sendFailed().then(schedule)
+        this.#isScheduled = false
+        void this.#sendFailed().then(() => this.#schedule())
       },
       { isBackground: true },
     )
   }
 
-  function retryFailed(): MaybePromise<void> {
-    return failed.length === 0 ? undefined : chain(sendFailed(), () => undefined)
+  #retryFailed(): MaybePromise<void> {
+    return this.#failed.length === 0 ? undefined : chain(this.#sendFailed(), () => undefined)
   }
 
-  async function retry(): Promise<number> {
-    await Promise.allSettled(running)
-    return sendFailed()
+  /** Resolves with the number of settlements that still wait. */
+  async retry(): Promise<number> {
+    await Promise.allSettled(this.#running)
+    return this.#sendFailed()
   }
 
-  async function sendFailed(): Promise<number> {
-    if (isRetrying) return failed.length
-    isRetrying = true
+  async #sendFailed(): Promise<number> {
+    if (this.#isRetrying) return this.#failed.length
+    this.#isRetrying = true
     try {
-      for (let next = failed.shift(); next !== undefined; next = failed.shift()) {
-        if (!(await sendOrDiscard(next))) return failed.unshift(next)
+      for (let next = this.#failed.shift(); next !== undefined; next = this.#failed.shift()) {
+        if (!(await this.#sendOrDiscard(next))) return this.#failed.unshift(next)
       }
       return 0
     } finally {
-      isRetrying = false
+      this.#isRetrying = false
     }
   }
 
   /** Discards a settlement that the store rejects, because it would block later ones. Resolves with false to retry. */
-  async function sendOrDiscard(pending: PendingSettlement): Promise<boolean> {
+  async #sendOrDiscard(pending: PendingSettlement): Promise<boolean> {
     try {
-      await send(pending)
+      await this.#send(pending)
     } catch (error) {
       if (!isRejection(error)) return false
-      drop(pending.settlement)
+      this.#drop(pending.settlement)
     }
     return true
   }
 
-  return { settle, retry, counts: () => ({ waiting: failed.length, dropped: droppedCount }) }
+  counts(): SettlementCounts {
+    return { waiting: this.#failed.length, dropped: this.#droppedCount }
+  }
 }
 
 /** True if the store rejected the call as invalid, so a retry cannot succeed. */

@@ -1,7 +1,7 @@
 import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/check-options.ts'
 import { quotaExceededError, type Store, type WriteOptions } from '../core/store.ts'
 import { ExpiryQueue, OrderedKeys, Pool, type PoolEntry, storeFullError } from './memory/collections.ts'
-import { createCounters, createTallies } from './memory/counters.ts'
+import { createTallies, MemoryCounters } from './memory/counters.ts'
 import { MemoryLogs } from './memory/logs.ts'
 import {
   type BoundedPool,
@@ -108,7 +108,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   const limits = withDefaults(DEFAULTS, bounds)
   const createState = () => ({
     values: createValues(clock, limits),
-    counters: createCounters(clock, limits),
+    counters: new MemoryCounters(clock, limits),
     tallies: createTallies(clock, limits.tallies),
     logs: new MemoryLogs(clock, limits.logs),
   })

@@ -67,7 +67,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
   sql.row('PRAGMA journal_mode = WAL')
   database.exec(`PRAGMA synchronous = ${synchronous === 'full' ? 'FULL' : 'NORMAL'}`)
   migrateSqlite(sql, (script) => database.exec(script))
-  const counters = createCounters(sql, clock)
+  const counters = new SqliteCounters(sql, clock)
   const logs = createLogs(sql, clock, limits)
   return {
     ...createValues(sql, clock, limits),
@@ -106,82 +106,94 @@ function isInMemory(sql: Sql): boolean {
 const SWEEP_INTERVAL_MS = 1_000
 
 /** `reserve`, `settle` and `addTally` must run within a transaction. */
-function createCounters(sql: Sql, clock: StoreClock) {
-  let nextSweepAt = 0
+class SqliteCounters {
+  readonly #sql: Sql
+  readonly #clock: StoreClock
+  #nextSweepAt = 0
 
-  function releaseExpired(time: number): void {
-    const expired = sql.rows(
+  constructor(sql: Sql, clock: StoreClock) {
+    this.#sql = sql
+    this.#clock = clock
+  }
+
+  #releaseExpired(time: number): void {
+    const expired = this.#sql.rows(
       'SELECT counter, sum(amount) AS amount FROM holds WHERE expires_at <= ? GROUP BY counter',
       time,
     )
-    for (const row of expired) release(row)
-    if (expired.length > 0) sql.run('DELETE FROM holds WHERE expires_at <= ?', time)
-    if (time >= nextSweepAt) sweep(time)
+    for (const row of expired) this.#release(row)
+    if (expired.length > 0) this.#sql.run('DELETE FROM holds WHERE expires_at <= ?', time)
+    if (time >= this.#nextSweepAt) this.#sweep(time)
   }
 
-  function sweep(time: number): void {
-    nextSweepAt = time + SWEEP_INTERVAL_MS
-    sql.run('DELETE FROM reservations WHERE expires_at <= ?', time - LATE_SETTLEMENT_MS)
-    sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', time)
-    sql.run('DELETE FROM counters WHERE ends_at <= ?', time)
-    sql.run('DELETE FROM tallies WHERE ends_at <= ?', time)
+  #sweep(time: number): void {
+    this.#nextSweepAt = time + SWEEP_INTERVAL_MS
+    this.#sql.run('DELETE FROM reservations WHERE expires_at <= ?', time - LATE_SETTLEMENT_MS)
+    this.#sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', time)
+    this.#sql.run('DELETE FROM counters WHERE ends_at <= ?', time)
+    this.#sql.run('DELETE FROM tallies WHERE ends_at <= ?', time)
   }
 
-  function release(hold: unknown): void {
-    sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(hold, 'amount'), textIn(hold, 'counter'))
+  #release(hold: unknown): void {
+    this.#sql.run(
+      'UPDATE counters SET held = held - ? WHERE name = ?',
+      numberIn(hold, 'amount'),
+      textIn(hold, 'counter'),
+    )
   }
 
-  function reserve(request: ReserveRequest): ReserveResult {
+  reserve(request: ReserveRequest): ReserveResult {
     const { claims } = request
-    const time = clock.now()
+    const time = this.#clock.now()
     checkReserveRequest(request, time)
-    releaseExpired(time)
+    this.#releaseExpired(time)
     const id = encodeText(request.reservationId)
-    if (isOpenReservation(id)) throw duplicateReservationError()
-    const counters = claims.map(({ counter }) => readCounter(encodeText(counter), time))
+    if (this.#isOpenReservation(id)) throw duplicateReservationError()
+    const counters = claims.map(({ counter }) => this.#readCounter(encodeText(counter), time))
     const levels = counters.map((level) => (level === undefined ? 0 : Math.min(MAX_AMOUNT, level.spent + level.held)))
     const result = decideReservation(request, levels)
     if (!result.accepted) return result
     const expiresAt = time + request.expiresAfterMs
-    sql.run('INSERT INTO reservations VALUES (?, ?)', id, expiresAt)
+    this.#sql.run('INSERT INTO reservations VALUES (?, ?)', id, expiresAt)
     for (const [index, claim] of claims.entries()) {
       const amount = heldAmount(claim, result.granted)
       const counter = encodeText(claim.counter)
-      writeCounter(counter, counters[index], { spent: 0, held: amount }, claim.expiresAt)
-      sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', id, counter, amount, expiresAt)
+      this.#writeCounter(counter, counters[index], { spent: 0, held: amount }, claim.expiresAt)
+      this.#sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', id, counter, amount, expiresAt)
     }
     return result
   }
 
-  function settle(reservationId: string, charges: readonly Charge[]): boolean {
-    const time = clock.now()
-    releaseExpired(time)
+  settle(reservationId: string, charges: readonly Charge[]): boolean {
+    const time = this.#clock.now()
+    this.#releaseExpired(time)
     const id = encodeText(reservationId)
-    if (!isOpenReservation(id)) return false
+    if (!this.#isOpenReservation(id)) return false
     for (const { counter, amount } of charges) checkAmount(counter, amount)
-    for (const hold of sql.rows('SELECT counter, amount FROM holds WHERE reservation = ?', id)) release(hold)
-    sql.run('DELETE FROM holds WHERE reservation = ?', id)
-    sql.run('DELETE FROM reservations WHERE id = ?', id)
-    for (const charge of charges) addCharge(charge, time)
+    for (const hold of this.#sql.rows('SELECT counter, amount FROM holds WHERE reservation = ?', id))
+      this.#release(hold)
+    this.#sql.run('DELETE FROM holds WHERE reservation = ?', id)
+    this.#sql.run('DELETE FROM reservations WHERE id = ?', id)
+    for (const charge of charges) this.#addCharge(charge, time)
     return true
   }
 
   /** Does not create a counter that has already expired, because no request can read it. */
-  function addCharge({ counter, amount, expiresAt }: Charge, time: number): void {
+  #addCharge({ counter, amount, expiresAt }: Charge, time: number): void {
     const name = encodeText(counter)
-    const current = readCounter(name, time)
+    const current = this.#readCounter(name, time)
     if (current === undefined && expiresAt <= time) return
-    writeCounter(name, current, { spent: amount, held: 0 }, expiresAt)
+    this.#writeCounter(name, current, { spent: amount, held: 0 }, expiresAt)
   }
 
   /** If `current` is undefined, the counter is new or has expired, and its old amounts are dropped. */
-  function writeCounter(counter: string, current: Level | undefined, change: Level, endsAt: number): void {
+  #writeCounter(counter: string, current: Level | undefined, change: Level, endsAt: number): void {
     if (current === undefined) {
-      sql.run('DELETE FROM holds WHERE counter = ?', counter)
-      sql.run('INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?)', counter, change.spent, change.held, endsAt)
+      this.#sql.run('DELETE FROM holds WHERE counter = ?', counter)
+      this.#sql.run('INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?)', counter, change.spent, change.held, endsAt)
       return
     }
-    sql.run(
+    this.#sql.run(
       'UPDATE counters SET spent = ?, held = ?, ends_at = max(ends_at, ?) WHERE name = ?',
       Math.min(MAX_AMOUNT, current.spent + change.spent),
       current.held + change.held,
@@ -190,19 +202,19 @@ function createCounters(sql: Sql, clock: StoreClock) {
     )
   }
 
-  function readCounter(counter: string, time: number): Level | undefined {
-    const row = sql.row('SELECT spent, held FROM counters WHERE name = ? AND ends_at > ?', counter, time)
+  #readCounter(counter: string, time: number): Level | undefined {
+    const row = this.#sql.row('SELECT spent, held FROM counters WHERE name = ? AND ends_at > ?', counter, time)
     return row === undefined ? undefined : { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }
 
-  function isOpenReservation(id: string): boolean {
-    return sql.row('SELECT 1 FROM reservations WHERE id = ?', id) !== undefined
+  #isOpenReservation(id: string): boolean {
+    return this.#sql.row('SELECT 1 FROM reservations WHERE id = ?', id) !== undefined
   }
 
   /** Subtracts expired holds instead of deleting them, because a deletion requires the write lock. */
-  function level(name: string): Level {
-    const time = clock.now()
-    const row = sql.row(
+  level(name: string): Level {
+    const time = this.#clock.now()
+    const row = this.#sql.row(
       `SELECT spent, held - coalesce(
          (SELECT sum(amount) FROM holds WHERE holds.counter = counters.name AND expires_at <= ?), 0) AS held
        FROM counters WHERE name = ? AND ends_at > ?`,
@@ -213,12 +225,12 @@ function createCounters(sql: Sql, clock: StoreClock) {
     return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }
 
-  function addTally({ name, amounts, expiresAt }: Tally): void {
-    if (expiresAt !== undefined && expiresAt <= clock.now()) return
-    const sums = new Map(Object.entries(tally(name)))
+  addTally({ name, amounts, expiresAt }: Tally): void {
+    if (expiresAt !== undefined && expiresAt <= this.#clock.now()) return
+    const sums = new Map(Object.entries(this.tally(name)))
     for (const [field, amount] of Object.entries(amounts)) addAmount(sums, field, amount)
     const text = encodeText(JSON.stringify(Object.fromEntries(sums)))
-    sql.run(
+    this.#sql.run(
       `INSERT INTO tallies VALUES (?, ?, ?) ON CONFLICT DO UPDATE
        SET amounts = excluded.amounts, ends_at = CASE WHEN excluded.ends_at = ${NEVER} THEN ends_at ELSE excluded.ends_at END`,
       encodeText(name),
@@ -227,12 +239,14 @@ function createCounters(sql: Sql, clock: StoreClock) {
     )
   }
 
-  function tally(name: string): Readonly<Record<string, number>> {
-    const row = sql.row('SELECT amounts FROM tallies WHERE name = ? AND ends_at > ?', encodeText(name), clock.now())
+  tally(name: string): Readonly<Record<string, number>> {
+    const row = this.#sql.row(
+      'SELECT amounts FROM tallies WHERE name = ? AND ends_at > ?',
+      encodeText(name),
+      this.#clock.now(),
+    )
     return row === undefined ? {} : readAmounts(decodeText(textIn(row, 'amounts')))
   }
-
-  return { reserve, settle, level, addTally, tally }
 }
 
 function readAmounts(text: string): Readonly<Record<string, number>> {

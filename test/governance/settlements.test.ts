@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Settlement, Store } from '../../src/core/store.ts'
-import { createSettlements } from '../../src/governance/settlements.ts'
+import { Settlements } from '../../src/governance/settlements.ts'
 import { guardStore } from '../../src/stores/store-rules.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { resultOrError, settled } from '../support/result-or-error.ts'
@@ -24,7 +24,7 @@ function createTestSettlements() {
     },
   }
   const dropped: string[] = []
-  const settlements = createSettlements(store, {
+  const settlements = new Settlements(store, {
     after: (_ms, callback) => {
       state.timers.push(callback)
       return () => {}
@@ -102,7 +102,7 @@ it('bills a request once when its reservation opens after the timeout', async ()
     return () => {}
   }
   const guarded = guardStore(store, { after, timeoutMs: 500 })
-  const settlements = createSettlements(guarded)
+  const settlements = new Settlements(guarded)
   const charge = { counter: 'a', amount: 5, expiresAt: Date.now() + 60_000 }
   const settlement = { reservationId: 'late', charges: [charge], tallies: [] }
 

@@ -8,7 +8,7 @@ import {
 } from '../../src/governance/stored-records.ts'
 import { type AdminInput, createAdminInput } from '../../src/plugins/admin/parse-records.ts'
 import { createKeyring, type Keyring } from '../../src/plugins/admin/keyring.ts'
-import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
+import { Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'
 import { createUsageReports, type UsageReports } from '../../src/plugins/admin/usage-report.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
@@ -47,7 +47,7 @@ export function createTestGovernance(
     shared,
     lookup,
     keyring: createKeyring({ store, now, uuid, shared, lookup }),
-    ledger: createLedger({
+    ledger: new Ledger({
       store,
       now,
       uuid,

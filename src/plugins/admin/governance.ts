@@ -4,7 +4,7 @@ import type { Runtime } from '../../core/ports.ts'
 import type { Settlement, Store } from '../../core/store.ts'
 import type { AdminRecords, InProcessRecords } from './admin-records.ts'
 import { parseConfiguration } from './admin-input.ts'
-import { createLedger, type Ledger } from '../../governance/ledger.ts'
+import { Ledger } from '../../governance/ledger.ts'
 import { createKeyLookup, createSharedLimits } from '../../governance/stored-records.ts'
 import type { FindKey, FindKeyById } from '../../kernel/services.ts'
 
@@ -64,7 +64,7 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
     budgets: lazyMethods(async () => (await inProcess()).budgets, RECORD_METHODS),
     rateLimits: lazyMethods(async () => (await inProcess()).rateLimits, RECORD_METHODS),
     adminRecords: async () => (await loaded()).records,
-    ledger: createLedger({
+    ledger: new Ledger({
       store,
       now,
       uuid,

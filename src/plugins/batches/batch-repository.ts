@@ -23,18 +23,6 @@ import {
   valuesOf,
 } from './batch.ts'
 
-export interface BatchRepository {
-  /** @param requests JSON of `{custom_id, params}`. */
-  create(owner: BatchOwner, requests: readonly string[]): Promise<Batch>
-  read(keyId: string, id: string): Promise<Batch>
-  page(keyId: string, query: BatchQuery): Promise<BatchPage>
-  cancel(keyId: string, id: string): Promise<Batch>
-  remove(keyId: string, id: string): Promise<void>
-  results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** The unfinished batches of all keys, oldest first. */
-  listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
-}
-
 interface BatchOwner {
   readonly keyId: string
   readonly headers: Readonly<Record<string, string>>
@@ -64,134 +52,144 @@ const MAX_CONCURRENT_READS = 16
 /** Age at which an incomplete batch is deleted. The process that was creating the batch is presumed dead. */
 const FILL_TIMEOUT_MS = 3_600_000
 
-export function createBatchRepository(options: BatchRepositoryOptions): BatchRepository {
-  const { store, now, uuid, pause } = options
+export class BatchRepository {
+  readonly #options: BatchRepositoryOptions
+  readonly #store: BatchRepositoryOptions['store']
+  readonly #now: () => number
+  readonly #uuid: () => string
+  readonly #pause: BatchRepositoryOptions['pause']
 
-  async function create(owner: BatchOwner, requests: readonly string[]): Promise<Batch> {
+  constructor(options: BatchRepositoryOptions) {
+    this.#options = options
+    const { store, now, uuid, pause } = options
+    this.#store = store
+    this.#now = now
+    this.#uuid = uuid
+    this.#pause = pause
+  }
+
+  /** @param requests JSON of `{custom_id, params}`. */
+  async create(owner: BatchOwner, requests: readonly string[]): Promise<Batch> {
     const { keyId } = owner
-    const createdAt = now()
-    const id = makeBatchId(createdAt, uuid())
+    const createdAt = this.#now()
+    const id = makeBatchId(createdAt, this.#uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
     const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
     const cleanup = cleanupKey(createdAt + FILL_TIMEOUT_MS, id)
     const quota = quotaOf('batch', keyId)
     try {
-      await store.set(cleanup, keyId, { quota })
-      await writeNew(batch)
-      await fill({ id, keyId }, requests)
-      await store.set(OPEN_PREFIX + id, keyId, { quota })
-      return await change(keyId, id, (current) => ({ ...current, state: 'working' }))
+      await this.#store.set(cleanup, keyId, { quota })
+      await this.#writeNew(batch)
+      await this.#fill({ id, keyId }, requests)
+      await this.#store.set(OPEN_PREFIX + id, keyId, { quota })
+      return await this.#change(keyId, id, (current) => ({ ...current, state: 'working' }))
     } catch (error) {
-      await deleteBatch(options, { keyId, id })
-        .then(() => store.delete(cleanup))
+      await deleteBatch(this.#options, { keyId, id })
+        .then(() => this.#store.delete(cleanup))
         .catch(() => {})
       throw isQuotaExceeded(error) ? storageFullError(error) : error
     }
   }
 
   /** The quota limits the number of batches, because the store checks it in the same step as it writes the value. */
-  async function writeNew(batch: Batch): Promise<void> {
+  async #writeNew(batch: Batch): Promise<void> {
     const { keyId, id } = batch
     try {
-      await store.set(batchKey(keyId, id), JSON.stringify(batch), { quota: quotaOf('batch-head', keyId) })
+      await this.#store.set(batchKey(keyId, id), JSON.stringify(batch), { quota: quotaOf('batch-head', keyId) })
     } catch (error) {
       // A nearly full store rejects the value before the key reaches its maximum number of batches.
-      const keys = isQuotaExceeded(error) ? await store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES }) : []
+      const keys = isQuotaExceeded(error) ? await this.#store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES }) : []
       throw keys.length >= MAX_BATCHES ? tooManyBatchesError() : error
     }
   }
 
-  async function fill({ id, keyId }: OpenBatch, requests: readonly string[]): Promise<void> {
+  async #fill({ id, keyId }: OpenBatch, requests: readonly string[]): Promise<void> {
     const quota = quotaOf('batch', keyId)
     for (let from = 0; from < requests.length; from += REQUESTS_PER_SLICE) {
       const slice = requests.slice(from, from + REQUESTS_PER_SLICE)
       const writes = slice.flatMap((text, index) => {
         const position = toPosition(from + index)
         return [
-          store.set(itemKey('request', id, position), text, { quota }),
-          store.set(itemKey('todo', id, position), UNCLAIMED, { quota }),
+          this.#store.set(itemKey('request', id, position), text, { quota }),
+          this.#store.set(itemKey('todo', id, position), UNCLAIMED, { quota }),
         ]
       })
       // Waits for all writes, because a pending write could complete after the deletion of the batch.
       const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
       if (failed !== undefined) throw failed.reason
-      await pause()
+      await this.#pause()
     }
   }
 
-  async function read(keyId: string, id: string): Promise<Batch> {
-    const batch = isBatchId(id) ? parseBatch(await store.get(batchKey(keyId, id))) : undefined
+  async read(keyId: string, id: string): Promise<Batch> {
+    const batch = isBatchId(id) ? parseBatch(await this.#store.get(batchKey(keyId, id))) : undefined
     if (batch === undefined || batch.state === 'filling') throw unknownBatchError()
     return batch
   }
 
-  async function change(keyId: string, id: string, update: (batch: Batch) => Batch): Promise<Batch> {
-    const changed = await changeBatch(store, { keyId, id }, update)
+  async #change(keyId: string, id: string, update: (batch: Batch) => Batch): Promise<Batch> {
+    const changed = await changeBatch(this.#store, { keyId, id }, update)
     if (changed === undefined) throw unknownBatchError()
     return changed
   }
 
-  async function page(keyId: string, query: BatchQuery): Promise<BatchPage> {
+  async page(keyId: string, query: BatchQuery): Promise<BatchPage> {
     const { limit, before } = query
-    const keys = await (before === undefined ? listOlder(keyId, query) : listNewer(keyId, before))
+    const keys = await (before === undefined ? this.#listOlder(keyId, query) : this.#listNewer(keyId, before))
     const pageKeys = before === undefined ? keys.slice(0, limit) : keys.slice(-limit)
-    const texts = await mapInSlices(pageKeys, MAX_CONCURRENT_READS, (key) => store.get(key))
+    const texts = await mapInSlices(pageKeys, MAX_CONCURRENT_READS, (key) => this.#store.get(key))
     const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
     return { batches: batches as readonly Batch[], hasMore: keys.length > limit }
   }
 
-  function listOlder(keyId: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
+  #listOlder(keyId: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
     const prefix = batchKeyPrefix(keyId)
-    return store.list(prefix, { limit: limit + 1, ...(after !== undefined && { after: prefix + after }) })
+    return this.#store.list(prefix, { limit: limit + 1, ...(after !== undefined && { after: prefix + after }) })
   }
 
-  async function listNewer(keyId: string, before: string): Promise<readonly string[]> {
+  async #listNewer(keyId: string, before: string): Promise<readonly string[]> {
     const prefix = batchKeyPrefix(keyId)
-    return (await store.list(prefix, { limit: MAX_BATCHES })).filter((key) => key < prefix + before)
+    return (await this.#store.list(prefix, { limit: MAX_BATCHES })).filter((key) => key < prefix + before)
   }
 
-  async function cancel(keyId: string, id: string): Promise<Batch> {
-    const batch = await read(keyId, id)
+  async cancel(keyId: string, id: string): Promise<Batch> {
+    const batch = await this.read(keyId, id)
     if (batch.state === 'ended' || batch.canceledAt !== undefined) return batch
-    return change(keyId, id, (current) =>
-      current.state === 'ended' ? current : { ...current, canceledAt: current.canceledAt ?? now() },
+    return this.#change(keyId, id, (current) =>
+      current.state === 'ended' ? current : { ...current, canceledAt: current.canceledAt ?? this.#now() },
     )
   }
 
-  async function remove(keyId: string, id: string): Promise<void> {
-    const batch = await read(keyId, id)
+  async remove(keyId: string, id: string): Promise<void> {
+    const batch = await this.read(keyId, id)
     if (batch.state !== 'ended') throw notEndedError('it cannot be deleted')
-    await deleteBatch(options, { keyId, id })
+    await deleteBatch(this.#options, { keyId, id })
   }
 
-  async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
-    for await (const value of valuesOf(options, itemPrefix('result', batch.id))) yield `${firstLine(value)}\n`
+  async *results(batch: Batch): AsyncGenerator<string, void, undefined> {
+    for await (const value of valuesOf(this.#options, itemPrefix('result', batch.id))) yield `${firstLine(value)}\n`
   }
 
-  async function listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
+  /** The unfinished batches of all keys, oldest first. */
+  async listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const openBatches: OpenBatch[] = []
     for (let after: string | undefined; ;) {
-      const keys = await store.list(OPEN_PREFIX, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
-      const batches = await Promise.all(keys.map((key) => readOpenBatch(key, findKnown)))
+      const keys = await this.#store.list(OPEN_PREFIX, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
+      const batches = await Promise.all(keys.map((key) => this.#readOpenBatch(key, findKnown)))
       openBatches.push(...batches.filter((batch) => batch !== undefined))
       if (keys.length < MAX_BATCHES) return openBatches.toReversed()
       after = keys.at(-1)
-      await pause()
+      await this.#pause()
     }
   }
 
-  async function readOpenBatch(
-    key: string,
-    findKnown: (id: string) => OpenBatch | undefined,
-  ): Promise<OpenBatch | undefined> {
+  async #readOpenBatch(key: string, findKnown: (id: string) => OpenBatch | undefined): Promise<OpenBatch | undefined> {
     const id = key.slice(OPEN_PREFIX.length)
     const known = findKnown(id)
     if (known !== undefined) return known
-    const keyId = await store.get(key)
+    const keyId = await this.#store.get(key)
     return keyId === undefined ? undefined : { id, keyId }
   }
-
-  return { create, read, page, cancel, remove, results, listOpen }
 }
 
 function unknownBatchError(): GatewayError {

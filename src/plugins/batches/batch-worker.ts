@@ -1,4 +1,4 @@
-import { createBatchRepository, type BatchRepository } from './batch-repository.ts'
+import { BatchRepository } from './batch-repository.ts'
 import { waitForQuiet } from './wait-for-quiet.ts'
 import { cleanUpBatches, type OpenBatch, toPosition } from './batch.ts'
 import { type ItemClaim, ItemPoll, ItemQueue } from './item-queue.ts'
@@ -26,14 +26,6 @@ export interface BatchDependencies {
   readonly findKeyById: FindKeyById
 }
 
-export interface BatchWorker {
-  /** Starts processing without waiting for it, and resumes the paused batches of the key. */
-  wake(keyId?: string): void
-  /** Resolves when no more items can currently be processed. */
-  work(): Promise<void>
-  stop(): Promise<void>
-}
-
 export interface BatchProcessing {
   readonly repository: BatchRepository
   readonly worker: BatchWorker
@@ -45,12 +37,12 @@ export function createBatchProcessing(
 ): BatchProcessing {
   const { now, uuid } = services.runtime
   const dependencies = { store, now, uuid, pause: yieldToEventLoop }
-  const repository = createBatchRepository(dependencies)
+  const repository = new BatchRepository(dependencies)
   const queue = new ItemQueue({ ...dependencies, leaseMs })
-  const worker = createBatchWorker({
+  const worker = new BatchWorker({
     queue,
     processor: createItemProcessor({ queue, store, findKeyById, services, leaseMs }),
-    listOpenBatches: repository.listOpen,
+    listOpenBatches: (findKnown) => repository.listOpen(findKnown),
     cleanUp: () => cleanUpBatches(dependencies),
     services,
     concurrency,
@@ -80,96 +72,115 @@ const MAX_DOUBLINGS = 6
 const MAX_PAUSE_MS = 300_000
 const POLLS_PER_TURN = 100
 
-function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
-  const { queue, processor, services, concurrency } = options
-  const { now, after, random } = services.runtime
+export class BatchWorker {
+  readonly #options: BatchWorkerOptions
+  readonly #queue: BatchWorkerOptions['queue']
+  readonly #processor: BatchWorkerOptions['processor']
+  readonly #services: BatchWorkerOptions['services']
+  readonly #concurrency: BatchWorkerOptions['concurrency']
+  readonly #now: BatchWorkerOptions['services']['runtime']['now']
+  readonly #after: BatchWorkerOptions['services']['runtime']['after']
+  readonly #random: BatchWorkerOptions['services']['runtime']['random']
   /** By key id and batch id, least recently served first. */
-  const polls = new Map<string, Map<string, ItemPoll>>()
-  const pausedUntil = new Map<string, number>()
-  const workers = new Set<Promise<void>>()
-  const stopController = new AbortController()
+  readonly #polls = new Map<string, Map<string, ItemPoll>>()
+  readonly #pausedUntil = new Map<string, number>()
+  readonly #workers = new Set<Promise<void>>()
+  readonly #stopController = new AbortController()
   /** True if the open batches must be listed again. */
-  let isStale = true
-  let internalErrors = 0
-  let nextPollAt = Infinity
-  let cleanedUpAt = -Infinity
-  let cancelTimer: () => void = () => {}
-  let lastOperation: Promise<unknown> = Promise.resolve()
+  #isStale = true
+  #internalErrors = 0
+  #nextPollAt = Infinity
+  #cleanedUpAt = -Infinity
+  #cancelTimer: () => void = () => {}
+  #lastOperation: Promise<unknown> = Promise.resolve()
 
-  async function runWorker(): Promise<void> {
+  constructor(options: BatchWorkerOptions) {
+    this.#options = options
+    const { queue, processor, services, concurrency } = options
+    this.#queue = queue
+    this.#processor = processor
+    this.#services = services
+    this.#concurrency = concurrency
+    const { now, after, random } = services.runtime
+    this.#now = now
+    this.#after = after
+    this.#random = random
+  }
+
+  async #runWorker(): Promise<void> {
     try {
       for (;;) {
-        await waitForQuiet(services.requestTracker, stopController.signal, services.runtime)
+        await waitForQuiet(this.#services.requestTracker, this.#stopController.signal, this.#services.runtime)
         // Rejected items complete without waiting. Without this pause, thousands of them would block the event loop.
         await yieldToEventLoop()
-        if (stopController.signal.aborted) return
-        const task = await inSequence(nextTask)
-        if (task === undefined && isStale) continue
+        if (this.#stopController.signal.aborted) return
+        const task = await this.#inSequence(() => this.#nextTask())
+        if (task === undefined && this.#isStale) continue
         if (task === undefined) return
-        await (task.kind === 'end' ? queue.end(task.batch) : processItem(task.claim))
-        internalErrors = 0
+        await (task.kind === 'end' ? this.#queue.end(task.batch) : this.#processItem(task.claim))
+        this.#internalErrors = 0
       }
     } catch (cause) {
-      backOff(cause)
+      this.#backOff(cause)
     }
   }
 
-  function backOff(cause: unknown): void {
+  #backOff(cause: unknown): void {
     if (isInternalError(cause)) {
-      internalErrors = Math.min(internalErrors + 1, MAX_DOUBLINGS)
-      services.log.failure('batches could not be processed', cause)
+      this.#internalErrors = Math.min(this.#internalErrors + 1, MAX_DOUBLINGS)
+      this.#services.log.failure('batches could not be processed', cause)
     } else {
-      nextPollAt = Math.min(nextPollAt, now() + BACKOFF_MS)
+      this.#nextPollAt = Math.min(this.#nextPollAt, this.#now() + BACKOFF_MS)
     }
     // Replaces this worker. Otherwise, fewer workers would continue until all of them are idle.
-    schedule(BACKOFF_MS * 2 ** internalErrors)
+    this.#schedule(BACKOFF_MS * 2 ** this.#internalErrors)
   }
 
-  async function processItem(claim: ItemClaim): Promise<void> {
+  async #processItem(claim: ItemClaim): Promise<void> {
     try {
-      const retry = await processor.process(claim)
-      if (retry !== undefined) await pauseKey(claim, retry)
+      const retry = await this.#processor.process(claim)
+      if (retry !== undefined) await this.#pauseKey(claim, retry)
     } catch (cause) {
       if (!isInternalError(cause)) throw cause
       // The item would fail again, so the error is stored as its result.
-      services.log.failure('a batch item failed', cause, { batch_id: claim.batch.id, item: claim.position })
-      await processor.fail(claim)
+      this.#services.log.failure('a batch item failed', cause, { batch_id: claim.batch.id, item: claim.position })
+      await this.#processor.fail(claim)
     }
   }
 
   /** Pauses all batches of the key, because its next items would probably fail for the same reason. */
-  async function pauseKey(claim: ItemClaim, { batch, delayMs }: RetryDelay): Promise<void> {
-    const until = Math.min(now() + Math.min(delayMs, MAX_PAUSE_MS), batch.expiresAt)
-    pausedUntil.set(batch.keyId, Math.max(until, pausedUntil.get(batch.keyId) ?? 0))
-    await queue.release(claim, now())
+  async #pauseKey(claim: ItemClaim, { batch, delayMs }: RetryDelay): Promise<void> {
+    const until = Math.min(this.#now() + Math.min(delayMs, MAX_PAUSE_MS), batch.expiresAt)
+    this.#pausedUntil.set(batch.keyId, Math.max(until, this.#pausedUntil.get(batch.keyId) ?? 0))
+    await this.#queue.release(claim, this.#now())
   }
 
-  function inSequence<Value>(operation: () => Promise<Value>): Promise<Value> {
-    const next = lastOperation.then(operation)
-    lastOperation = next.catch(() => {})
+  #inSequence<Value>(operation: () => Promise<Value>): Promise<Value> {
+    const next = this.#lastOperation.then(operation)
+    this.#lastOperation = next.catch(() => {})
     return next
   }
 
-  async function nextTask(): Promise<Task | undefined> {
-    if (isStale) await refresh()
-    const nowMs = now()
-    for (const [keyId, keyPolls] of Array.from(polls)) {
-      const pauseEnd = pausedUntil.get(keyId) ?? 0
+  async #nextTask(): Promise<Task | undefined> {
+    if (this.#isStale) await this.#refresh()
+    const nowMs = this.#now()
+    for (const [keyId, keyPolls] of Array.from(this.#polls)) {
+      const pauseEnd = this.#pausedUntil.get(keyId) ?? 0
       if (pauseEnd > nowMs) {
-        nextPollAt = Math.min(nextPollAt, pauseEnd)
+        this.#nextPollAt = Math.min(this.#nextPollAt, pauseEnd)
         continue
       }
       // Moves the key to the end of the map, so that a key with many batches does not delay other keys.
-      polls.delete(keyId)
-      polls.set(keyId, keyPolls)
-      const task = await nextTaskOf(keyPolls)
-      if (keyPolls.size === 0) polls.delete(keyId)
+      this.#polls.delete(keyId)
+      this.#polls.set(keyId, keyPolls)
+      const task = await this.#nextTaskOf(keyPolls)
+      if (keyPolls.size === 0) this.#polls.delete(keyId)
       if (task !== undefined) return task
     }
     return undefined
   }
 
-  async function nextTaskOf(keyPolls: Map<string, ItemPoll>): Promise<Task | undefined> {
+  async #nextTaskOf(keyPolls: Map<string, ItemPoll>): Promise<Task | undefined> {
     for (const [id, poll] of Array.from(keyPolls)) {
       keyPolls.delete(id)
       keyPolls.set(id, poll)
@@ -179,90 +190,91 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
         keyPolls.delete(id)
         return { kind: 'end', batch: poll.batch }
       }
-      nextPollAt = Math.min(nextPollAt, result.until)
+      this.#nextPollAt = Math.min(this.#nextPollAt, result.until)
     }
     return undefined
   }
 
-  async function refresh(): Promise<void> {
-    isStale = false
-    if (now() - cleanedUpAt >= CLEANUP_INTERVAL_MS) {
-      cleanedUpAt = now()
-      await options.cleanUp()
+  async #refresh(): Promise<void> {
+    this.#isStale = false
+    if (this.#now() - this.#cleanedUpAt >= CLEANUP_INTERVAL_MS) {
+      this.#cleanedUpAt = this.#now()
+      await this.#options.cleanUp()
     }
-    const known = new Map(Array.from(polls.values()).flatMap((keyPolls) => Array.from(keyPolls)))
-    const open = await options.listOpenBatches((id) => known.get(id)?.batch)
+    const known = new Map(Array.from(this.#polls.values()).flatMap((keyPolls) => Array.from(keyPolls)))
+    const open = await this.#options.listOpenBatches((id) => known.get(id)?.batch)
     const ids = new Set(open.map(({ id }) => id))
-    for (const [id, { batch }] of known) if (!ids.has(id)) polls.get(batch.keyId)?.delete(id)
-    for (const [keyId, until] of Array.from(pausedUntil)) if (until <= now()) pausedUntil.delete(keyId)
+    for (const [id, { batch }] of known) if (!ids.has(id)) this.#polls.get(batch.keyId)?.delete(id)
+    for (const [keyId, until] of Array.from(this.#pausedUntil))
+      if (until <= this.#now()) this.#pausedUntil.delete(keyId)
     const added = open.filter((batch) => !known.has(batch.id))
     for (const [index, batch] of added.entries()) {
-      const keyPolls = polls.get(batch.keyId) ?? new Map<string, ItemPoll>()
-      polls.set(batch.keyId, keyPolls.set(batch.id, await createPoll(batch)))
+      const keyPolls = this.#polls.get(batch.keyId) ?? new Map<string, ItemPoll>()
+      this.#polls.set(batch.keyId, keyPolls.set(batch.id, await this.#createPoll(batch)))
       if (index % POLLS_PER_TURN === 0) await yieldToEventLoop()
     }
   }
 
   /** Starts at a random item, so that processes sharing a batch rarely claim the same item. */
-  async function createPoll(batch: OpenBatch): Promise<ItemPoll> {
-    const total = (await queue.readBatch(batch))?.total ?? 0
-    const start = Math.floor(random() * total)
-    return new ItemPoll(queue, batch, start === 0 ? undefined : toPosition(start - 1))
+  async #createPoll(batch: OpenBatch): Promise<ItemPoll> {
+    const total = (await this.#queue.readBatch(batch))?.total ?? 0
+    const start = Math.floor(this.#random() * total)
+    return new ItemPoll(this.#queue, batch, start === 0 ? undefined : toPosition(start - 1))
   }
 
-  function wake(keyId?: string): void {
-    if (stopController.signal.aborted) return
-    if (keyId !== undefined) pausedUntil.delete(keyId)
-    isStale = true
-    cancelTimer()
-    const wasIdle = workers.size === 0
-    nextPollAt = Infinity
-    while (workers.size < concurrency) startWorker()
-    if (wasIdle) keepAwake()
+  /** Starts processing without waiting for it, and resumes the paused batches of the key. */
+  wake(keyId?: string): void {
+    if (this.#stopController.signal.aborted) return
+    if (keyId !== undefined) this.#pausedUntil.delete(keyId)
+    this.#isStale = true
+    this.#cancelTimer()
+    const wasIdle = this.#workers.size === 0
+    this.#nextPollAt = Infinity
+    while (this.#workers.size < this.#concurrency) this.#startWorker()
+    if (wasIdle) this.#keepAwake()
   }
 
-  function keepAwake(): void {
+  #keepAwake(): void {
     try {
-      options.waitUntil?.(waitForIdle())
+      this.#options.waitUntil?.(this.#waitForIdle())
     } catch {
       // Some hosts throw if `waitUntil` is called outside a request.
     }
   }
 
-  function startWorker(): void {
-    const running = runWorker().finally(() => {
-      workers.delete(running)
-      if (workers.size > 0) return
-      schedule(internalErrors > 0 ? BACKOFF_MS * 2 ** internalErrors : isStale ? MIN_DELAY_MS : POLL_MS)
+  #startWorker(): void {
+    const running = this.#runWorker().finally(() => {
+      this.#workers.delete(running)
+      if (this.#workers.size > 0) return
+      this.#schedule(
+        this.#internalErrors > 0 ? BACKOFF_MS * 2 ** this.#internalErrors : this.#isStale ? MIN_DELAY_MS : POLL_MS,
+      )
     })
-    workers.add(running)
+    this.#workers.add(running)
   }
 
-  async function waitForIdle(): Promise<void> {
-    while (workers.size > 0) await Promise.all(workers)
+  async #waitForIdle(): Promise<void> {
+    while (this.#workers.size > 0) await Promise.all(this.#workers)
   }
 
-  function schedule(maxDelayMs: number): void {
-    if (stopController.signal.aborted) return
-    cancelTimer()
-    const delay = Math.max(MIN_DELAY_MS, Math.min(maxDelayMs, nextPollAt - now()))
-    cancelTimer = after(delay, () => wake(), { isBackground: true })
+  #schedule(maxDelayMs: number): void {
+    if (this.#stopController.signal.aborted) return
+    this.#cancelTimer()
+    const delay = Math.max(MIN_DELAY_MS, Math.min(maxDelayMs, this.#nextPollAt - this.#now()))
+    this.#cancelTimer = this.#after(delay, () => this.wake(), { isBackground: true })
   }
 
-  async function stop(): Promise<void> {
-    stopController.abort()
-    cancelTimer()
-    processor.cancel()
-    await waitForIdle()
+  async stop(): Promise<void> {
+    this.#stopController.abort()
+    this.#cancelTimer()
+    this.#processor.cancel()
+    await this.#waitForIdle()
   }
 
-  return {
-    wake,
-    work: () => {
-      wake()
-      return waitForIdle()
-    },
-    stop,
+  /** Resolves when no more items can currently be processed. */
+  work(): Promise<void> {
+    this.wake()
+    return this.#waitForIdle()
   }
 }
 

@@ -12,12 +12,6 @@ import {
 } from '../store-rules.ts'
 import { ExpiryQueue, type Schedulable, storeFullError } from './collections.ts'
 
-export interface MemoryCounters {
-  reserve(request: ReserveRequest): ReserveResult
-  settle(reservationId: string, charges: readonly Charge[]): boolean
-  level(counter: string): Level
-}
-
 interface Counter extends Schedulable {
   readonly name: string
   spent: number
@@ -31,111 +25,109 @@ interface Reservation extends Schedulable {
 }
 
 /** Above the limits, `reserve` and `settle` throw, because evicting a counter would lift a budget. */
-export function createCounters(
-  clock: StoreClock,
-  limits: { readonly counters: number; readonly reservations: number },
-): MemoryCounters {
-  const counters = new Map<string, Counter>()
-  const reservations = new Map<string, Reservation>()
-  const counterExpiries = new ExpiryQueue<Counter>()
-  const reservationExpiries = new ExpiryQueue<Reservation>()
+export class MemoryCounters {
+  readonly #clock: StoreClock
+  readonly #limits: { readonly counters: number; readonly reservations: number }
+  readonly #counters = new Map<string, Counter>()
+  readonly #reservations = new Map<string, Reservation>()
+  readonly #counterExpiries = new ExpiryQueue<Counter>()
+  readonly #reservationExpiries = new ExpiryQueue<Reservation>()
 
-  function sweep(time: number): void {
-    reservationExpiries.forEachDue(time, expire)
-    counterExpiries.forEachDue(time, removeCounter)
+  constructor(clock: StoreClock, limits: { readonly counters: number; readonly reservations: number }) {
+    this.#clock = clock
+    this.#limits = limits
+  }
+
+  #sweep(time: number): void {
+    this.#reservationExpiries.forEachDue(time, (reservation) => this.#expire(reservation, time))
+    this.#counterExpiries.forEachDue(time, ({ name }) => void this.#counters.delete(name))
   }
 
   /** An expired reservation can still be settled, so the first call does not remove it. */
-  function expire(reservation: Reservation, time: number): void {
+  #expire(reservation: Reservation, time: number): void {
     if (reservation.isExpired) {
-      reservations.delete(reservation.id)
+      this.#reservations.delete(reservation.id)
       return
     }
-    release(reservation)
+    this.#release(reservation)
     reservation.isExpired = true
-    reservationExpiries.schedule(reservation, time + LATE_SETTLEMENT_MS)
-  }
-
-  function removeCounter({ name }: Counter): void {
-    counters.delete(name)
+    this.#reservationExpiries.schedule(reservation, time + LATE_SETTLEMENT_MS)
   }
 
   /** A hold refers to a counter object, so a counter that was created later under the same name does not change. */
-  function release(reservation: Reservation): void {
+  #release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
   }
 
-  function level(name: string): Level {
-    sweep(clock.now())
-    const { spent = 0, held = 0 } = counters.get(name) ?? {}
+  level(name: string): Level {
+    this.#sweep(this.#clock.now())
+    const { spent = 0, held = 0 } = this.#counters.get(name) ?? {}
     return { spent, held }
   }
 
-  function levelSum(name: string): number {
-    const counter = counters.get(name)
+  #levelSum(name: string): number {
+    const counter = this.#counters.get(name)
     return counter === undefined ? 0 : Math.min(MAX_AMOUNT, counter.spent + counter.held)
   }
 
-  function getOrCreate(name: string, expiresAt: number): Counter {
-    let counter = counters.get(name)
+  #getOrCreate(name: string, expiresAt: number): Counter {
+    let counter = this.#counters.get(name)
     if (counter === undefined) {
       counter = { name, spent: 0, held: 0, dueAt: Infinity, position: 0 }
-      counters.set(name, counter)
+      this.#counters.set(name, counter)
     }
-    if (counter.dueAt === Infinity || counter.dueAt < expiresAt) counterExpiries.schedule(counter, expiresAt)
+    if (counter.dueAt === Infinity || counter.dueAt < expiresAt) this.#counterExpiries.schedule(counter, expiresAt)
     return counter
   }
 
-  function throwIfFull(changes: readonly { readonly counter: string }[]): void {
-    if (counters.size + changes.length <= limits.counters) return
-    const added = changes.filter(({ counter }) => !counters.has(counter)).length
-    if (counters.size + added > limits.counters) throw storeFullError('counters')
+  #throwIfFull(changes: readonly { readonly counter: string }[]): void {
+    if (this.#counters.size + changes.length <= this.#limits.counters) return
+    const added = changes.filter(({ counter }) => !this.#counters.has(counter)).length
+    if (this.#counters.size + added > this.#limits.counters) throw storeFullError('counters')
   }
 
-  function reserve(request: ReserveRequest): ReserveResult {
+  reserve(request: ReserveRequest): ReserveResult {
     const { reservationId, claims } = request
-    const time = clock.now()
+    const time = this.#clock.now()
     checkReserveRequest(request, time)
-    sweep(time)
-    if (reservations.has(reservationId)) throw duplicateReservationError()
-    const levels = claims.map(({ counter }) => levelSum(counter))
+    this.#sweep(time)
+    if (this.#reservations.has(reservationId)) throw duplicateReservationError()
+    const levels = claims.map(({ counter }) => this.#levelSum(counter))
     const result = decideReservation(request, levels)
     if (!result.accepted) return result
-    throwIfFull(claims)
-    if (reservations.size >= limits.reservations) throw storeFullError('open reservations')
+    this.#throwIfFull(claims)
+    if (this.#reservations.size >= this.#limits.reservations) throw storeFullError('open reservations')
     const holds = claims.map((claim) => {
-      const counter = getOrCreate(claim.counter, claim.expiresAt)
+      const counter = this.#getOrCreate(claim.counter, claim.expiresAt)
       const amount = heldAmount(claim, result.granted)
       counter.held += amount
       return { counter, amount }
     })
     const reservation: Reservation = { id: reservationId, holds, isExpired: false, dueAt: Infinity, position: 0 }
-    reservations.set(reservationId, reservation)
-    reservationExpiries.schedule(reservation, time + request.expiresAfterMs)
+    this.#reservations.set(reservationId, reservation)
+    this.#reservationExpiries.schedule(reservation, time + request.expiresAfterMs)
     return result
   }
 
-  function settle(reservationId: string, charges: readonly Charge[]): boolean {
-    const time = clock.now()
-    sweep(time)
-    const reservation = reservations.get(reservationId)
+  settle(reservationId: string, charges: readonly Charge[]): boolean {
+    const time = this.#clock.now()
+    this.#sweep(time)
+    const reservation = this.#reservations.get(reservationId)
     if (reservation === undefined) return false
-    const isOpen = (charge: Charge): boolean => charge.expiresAt > time || counters.has(charge.counter)
+    const isOpen = (charge: Charge): boolean => charge.expiresAt > time || this.#counters.has(charge.counter)
     const openCharges = charges.every(isOpen) ? charges : charges.filter(isOpen)
     for (const charge of openCharges) checkAmount(charge.counter, charge.amount)
-    throwIfFull(openCharges)
-    release(reservation)
-    reservations.delete(reservationId)
-    reservationExpiries.schedule(reservation, Infinity)
+    this.#throwIfFull(openCharges)
+    this.#release(reservation)
+    this.#reservations.delete(reservationId)
+    this.#reservationExpiries.schedule(reservation, Infinity)
     for (const { counter: name, amount, expiresAt } of openCharges) {
-      const counter = getOrCreate(name, expiresAt)
+      const counter = this.#getOrCreate(name, expiresAt)
       counter.spent = Math.min(MAX_AMOUNT, counter.spent + amount)
     }
     return true
   }
-
-  return { reserve, settle, level }
 }
 
 interface Tallies {

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest'
-import { createBatchRepository } from '../../../src/plugins/batches/batch-repository.ts'
+import { BatchRepository } from '../../../src/plugins/batches/batch-repository.ts'
 import { newName } from '../../support/fleet/scenarios.ts'
 import { openStore, type OpenedStore } from '../../support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../../support/servers.ts'
@@ -45,8 +45,8 @@ describe.each(engines)('the batches of a key on $engine', ({ engine, server }) =
       const opened = await openConnections(() => openStore(place), CONNECTIONS)
       let ids = 0
       const uuid = (): string => (ids++).toString(16).padStart(20, '0')
-      const repositories = opened.map(({ store }) =>
-        createBatchRepository({ store, now: () => NOW, uuid, pause: async () => {} }),
+      const repositories = opened.map(
+        ({ store }) => new BatchRepository({ store, now: () => NOW, uuid, pause: async () => {} }),
       )
       const create = (n: number, keyId: string): Promise<unknown> | undefined =>
         repositories[n % CONNECTIONS]?.create({ keyId, headers: {} }, ['{}'])

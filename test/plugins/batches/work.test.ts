@@ -95,12 +95,12 @@ describe('items that cannot be answered yet', () => {
     const gateway = cluster.startGateway()
 
     await gateway.batches.work()
-    const responseedInTheFirstMinute = cluster.calls
+    const respondedInTheFirstMinute = cluster.calls
     const rejectedInTheFirstMinute = (await gateway.audit.read({ keyId })).records.filter((one) => one.status === 429)
     await completeBatch(cluster, secret, id, gateway)
 
     // Creating the batch is one of the four requests of the first minute.
-    expect(responseedInTheFirstMinute).toBe(3)
+    expect(respondedInTheFirstMinute).toBe(3)
     expect(rejectedInTheFirstMinute.length).toBeLessThanOrEqual(4)
     expect(cluster.calls).toBe(7)
     expect((await callBatches(gateway, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(7)
