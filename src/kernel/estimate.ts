@@ -5,7 +5,7 @@ import { formatUsd, type NanoUsd, NO_USAGE } from '../core/money.ts'
 import { billOf, expectedPrompt, routeOf } from './charge.ts'
 import type { Responded, Planned } from './exchange.ts'
 import type { Services } from './services.ts'
-import { varyHeaders } from './response-headers.ts'
+import { responseHeaders } from './response-headers.ts'
 
 /** Expected output of the first request of a key and model, in tokens. */
 const DEFAULT_OUTPUT = 500
@@ -14,7 +14,7 @@ type History = Pick<Services, 'recentOutputs'>
 
 /** The headers of a response whose bill is not known yet. */
 export function estimateHeaders(responded: Responded, services: History & Pick<Services, 'showsMargin'>): HeaderRecord {
-  const headers = varyHeaders(expectedBill(responded, services), responded.ignoredFields, services)
+  const headers = responseHeaders(expectedBill(responded, services), responded.ignoredFields, services)
   if (responded.plan.kind !== 'replay') headers['x-svc-max-amount'] = formatUsd(maxAmountOf(responded))
   return headers
 }

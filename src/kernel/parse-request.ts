@@ -50,32 +50,32 @@ export function parsePrompt(
   return chain(waitForStore<CompletedBody>(exchange, completing, services), (completed) => {
     if (exchange.needsPauses) return readWithPauses(exchange, { parsed, completed }, services)
     const receivedPrompt = format.readPrompt(completed.body, completed.received)
-    return validateAndSetPrompt(exchange, { parsed, completed, receivedPrompt }, services)
+    return resolveAndCheck(exchange, { parsed, completed, receivedPrompt }, services)
   })
 }
 
 async function readWithPauses(
   exchange: Authenticated,
-  bodies: Omit<RecalledPrompt, 'receivedPrompt'>,
+  bodies: Omit<CompletedPrompt, 'receivedPrompt'>,
   services: Services,
 ): Promise<ParsedParts> {
   const { body, received } = bodies.completed
   await yieldToEventLoop()
   const receivedPrompt = exchange.format.readPrompt(body, received)
   await yieldToEventLoop()
-  return validateAndSetPrompt(exchange, { ...bodies, receivedPrompt }, services)
+  return resolveAndCheck(exchange, { ...bodies, receivedPrompt }, services)
 }
 
-interface RecalledPrompt {
+interface CompletedPrompt {
   readonly parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'>
   /** The body with stored turns. */
   readonly completed: CompletedBody
   readonly receivedPrompt: Prompt
 }
 
-function validateAndSetPrompt(
+function resolveAndCheck(
   exchange: Authenticated,
-  { parsed, completed, receivedPrompt }: RecalledPrompt,
+  { parsed, completed, receivedPrompt }: CompletedPrompt,
   services: Services,
 ): MaybePromise<ParsedParts> {
   const { key } = exchange

@@ -51,32 +51,26 @@ function planRecalled(reserved: Reserved, recalled: RecallResult, services: Serv
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<PlanOf> {
   if (isSentUnchanged(reserved)) return { plan: planUnchanged(reserved, recalled) }
   const unchanged = planUnchanged(reserved, recalled)
-  // Set before the result of the stage, for the bill of a request that ends while its prompt is transformed.
+  // Set before the result of the stage, for the bill and the followers of a request that ends while its prompt is
+  // transformed.
   reserved.plan = unchanged
-  const transformed = transformPrompt(reserved, unchanged, services)
-  if (!isPromise(transformed)) return { plan: transformed }
-  return transformed.then(
-    (changed) => ({ plan: changed }),
-    (error: unknown) => {
-      recalled.keeper.finish({ status: 500 })
-      throw error
-    },
-  )
+  const transformed = optimizePrompt(reserved, unchanged, services)
+  return isPromise(transformed) ? transformed.then((changed) => ({ plan: changed })) : { plan: transformed }
 }
 
-function transformPrompt(
+function optimizePrompt(
   reserved: Reserved,
   unchanged: UpstreamPlan,
   services: Services,
   first: number = 0,
 ): MaybePromise<UpstreamPlan> {
   let current = unchanged
-  const hooks = services.hooks.transformPrompt
+  const hooks = services.hooks.optimizePrompt
   for (let index = first; index < hooks.length; index++) {
     const result = hooks[index]?.(reserved, current, services)
     const before = current
     if (isPromise(result)) {
-      return result.then((changed) => transformPrompt(reserved, changed ?? before, services, index + 1))
+      return result.then((changed) => optimizePrompt(reserved, changed ?? before, services, index + 1))
     }
     current = result ?? current
   }

@@ -17,6 +17,7 @@ export interface Granted {
   readonly grant: Grant
 }
 
+/** Throws if a limit (429) or a budget (402) does not cover the request. May grant fewer output tokens than requested. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Granted> {
   const { resolved, size } = parsed
   // If a prompt may exceed a model's context window, its worst-case cost depends on the estimate.

@@ -5,7 +5,7 @@ import type { Services, WholeResponse } from './services.ts'
 import { billFor, metricsWriter, prepareBill } from './charge.ts'
 import { settle } from './settle.ts'
 import { loadStreaming } from './call-upstream.ts'
-import { varyHeaders, baseHeaders, sendJson } from './response-headers.ts'
+import { responseHeaders, baseHeaders, sendJson } from './response-headers.ts'
 
 export function respond(responded: Responded, services: Services): MaybePromise<undefined> {
   const { response } = responded
@@ -48,7 +48,7 @@ function sendCompleteResponse(
   const isNative = sent.native?.dialect === format.dialect
   const omitted = isNative ? [] : (format.omittedContent?.(sent) ?? [])
   if (omitted.length > 0) responded.ignoredFields = [...responded.ignoredFields, ...omitted]
-  const headers = varyHeaders(bill, responded.ignoredFields, services)
+  const headers = responseHeaders(bill, responded.ignoredFields, services)
   const settled = settle(responded, { status: 200, bill, completion: () => completion }, services)
   const stored =
     onResponse.length === 0

@@ -16,7 +16,7 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   }
 }
 
-export function varyHeaders(
+export function responseHeaders(
   bill: Bill,
   ignored: readonly string[],
   { showsMargin }: Pick<Services, 'showsMargin'>,

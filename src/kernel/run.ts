@@ -12,7 +12,7 @@ import { plan } from './plan.ts'
 import { reserve } from './reserve.ts'
 import { respond } from './respond.ts'
 import type { RequestHook, Services } from './services.ts'
-import { asFailure, canceledError, release } from './settle.ts'
+import { asFailure, canceledError, endWithoutResponse } from './settle.ts'
 
 /** @param authenticateStage Batch items use the key of their batch. */
 export function modelStages(
@@ -27,7 +27,7 @@ export function modelStages(
     .next(reserve) //                       reserves rate limits and the worst-case cost
     .next(plan) //                          plugins find a response, or choose the prompt that is sent
     .next(callUpstream) //                  calls a provider, with retries and fallbacks
-    .check(hooks.transformResponse) //      plugins may change or reject the response
+    .check(hooks.checkResponse) //          plugins may reject a whole response
     .next(respond) //                       answers in the caller's format; settles once
 }
 
@@ -102,7 +102,7 @@ export class Stages<Last extends Exchange> {
 async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
   const failure = exchange.cancellation.isCanceled ? canceledError(error) : asFailure(error)
   // Before the import, because the gateway could close while the module is loaded.
-  await release(exchange, { status: failureStatus(failure), failure }, services)
+  await endWithoutResponse(exchange, { status: failureStatus(failure), failure }, services)
   await (await import('./send-failure.ts')).sendFailure(exchange, failure, services)
 }
 

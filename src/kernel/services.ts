@@ -107,9 +107,9 @@ export interface BuiltInPlugin {
   readonly deduplicate?: RequestHook<Parsed>
   /** Like `onRequest`, for a request without a prompt that could be answered: embeddings, counts and passthrough. */
   readonly checkRequest?: (authenticated: Authenticated, services: Services, model?: string) => Promise<void>
-  /** Changes the prompt before the reservation, after all of `deduplicate`. */
+  /** Changes the prompt before the reservation, after all of `deduplicate`: `transformPrompt` of users' plugins. */
   readonly changePrompt?: RequestHook<Parsed>
-  /** The same for the inputs of embeddings. Resolves with undefined if nothing may be changed. */
+  /** The same for the inputs of embeddings, before `deduplicate`. Resolves with undefined if nothing may be changed. */
   readonly changeInputs?: (
     parsed: Parsed,
     inputs: ChangeableInputs,
@@ -117,14 +117,14 @@ export interface BuiltInPlugin {
   ) => Promise<readonly Message[] | undefined>
   /** Finds the response without an upstream. The first one that returns a result decides. */
   readonly onLookup?: (reserved: Reserved, services: Services) => MaybePromise<RecallResult | undefined>
-  /** Returns the plan with the prompt that is sent. Its cost is part of the bill. */
-  readonly transformPrompt?: (
+  /** Returns the plan with the prompt that is sent, after the reservation. Its cost is part of the bill. */
+  readonly optimizePrompt?: (
     reserved: Reserved,
     plan: UpstreamPlan,
     services: Services,
   ) => MaybePromise<UpstreamPlan | undefined>
-  /** Throws to reject the response. */
-  readonly transformResponse?: RequestHook<Responded>
+  /** Throws to reject a whole response. Streams pass `PluginRun.createWriter`. */
+  readonly checkResponse?: RequestHook<Responded>
   /** Responds and settles later. Called for a response that the vendor continues to generate. */
   readonly onUnfinished?: (responded: Responded, completion: Completion, services: Services) => Promise<void>
   /** Receives a whole response after its settlement and before it is sent. */
@@ -137,7 +137,7 @@ export interface BuiltInPlugin {
   readonly onFailure?: (exchange: Exchange, response: FailedResponse) => MaybePromise<void>
   /** Entries that the store appends together with the settlement. */
   readonly settledEntries?: (finished: FinishedRequest) => readonly SettledEntry[]
-  /** Once for each request that has been settled. */
+  /** Once for each request, when it ends. Its settlement may still be running. */
   readonly onEnd?: (finished: FinishedRequest, exchange: Exchange, outcome: RequestOutcome) => MaybePromise<void>
   /** Called by `gateway.close()`. */
   readonly close?: () => Promise<unknown>
@@ -212,8 +212,8 @@ export function collectHooks(plugins: readonly BuiltInPlugin[]): Hooks {
     changePrompt: all('changePrompt'),
     changeInputs: all('changeInputs'),
     onLookup: all('onLookup'),
-    transformPrompt: all('transformPrompt'),
-    transformResponse: all('transformResponse'),
+    optimizePrompt: all('optimizePrompt'),
+    checkResponse: all('checkResponse'),
     onUnfinished: all('onUnfinished'),
     onResponse: all('onResponse'),
     storesEvents: all('storesEvents'),

@@ -21,8 +21,15 @@ export function settle(
   return end(exchange, usageOf(exchange, outcome.bill), outcome, services)
 }
 
-/** Batch items have no caller that could disconnect; a canceled item is retried. */
-export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
+/**
+ * Ends a request without a response of its own. Bills what its small models, or the prompt of a caller that disconnected,
+ * have cost. Batch items have no caller that could disconnect; a canceled item is retried.
+ */
+export function endWithoutResponse(
+  exchange: Exchange,
+  outcome: RequestOutcome,
+  services: Services,
+): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, unbilledUsage(exchange.resolved?.name ?? ''), outcome, services)
   const hasDisconnected = exchange.cancellation.isCanceled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {

@@ -26,7 +26,7 @@ import {
   type StoppableWriter,
   type WrittenExchange,
 } from './exchange.ts'
-import { asFailure, canceledError, release, settle } from './settle.ts'
+import { asFailure, canceledError, endWithoutResponse, settle } from './settle.ts'
 import type { Services, StreamObserver } from './services.ts'
 import { baseHeaders } from './response-headers.ts'
 
@@ -127,7 +127,7 @@ export function respondWithStream(
 }
 
 class StreamResponse {
-  readonly #responseed: Responded
+  readonly #responded: Responded
   /** Replaced when a provider opens its stream after the response has begun. */
   #stream: UpstreamStream
   readonly #services: Services
@@ -138,7 +138,7 @@ class StreamResponse {
   #isTakenOver = false
 
   constructor(responded: Responded, stream: UpstreamStream, services: Services) {
-    this.#responseed = responded
+    this.#responded = responded
     this.#stream = stream
     this.#services = services
     const isStored =
@@ -158,7 +158,7 @@ class StreamResponse {
     opening.then(
       ({ stream, ...found }) =>
         this.#guard(() => {
-          Object.assign(this.#responseed, found)
+          Object.assign(this.#responded, found)
           this.#stream = stream
           if (!this.#buffer.hasDemand) stream.pause()
           this.#attach()
@@ -168,7 +168,7 @@ class StreamResponse {
   }
 
   #sendHeaders(): void {
-    const responded = this.#responseed
+    const responded = this.#responded
     const { sink, isDetached } = responded
     const headers = Object.assign(estimateHeaders(responded, this.#services), STREAM_HEADERS)
     sink.begin(200, Object.assign(baseHeaders(responded.id, responded.grant.rate), headers))
@@ -192,7 +192,7 @@ class StreamResponse {
       onComplete: () => this.#guard(() => this.#end()),
       onError: (error) => this.#guard(() => this.#fail(error)),
     })
-    this.#responseed.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
+    this.#responded.cancellation.onCancel(() => this.#guard(() => this.#abandon()))
     const writer: StoppableWriter = this.#stream.translator.writer
     if (!('onStop' in writer)) return
     writer.onStop = () => this.#guard(() => this.#stopIfRequested())
@@ -218,7 +218,7 @@ class StreamResponse {
   }
 
   #share(): void {
-    const { plan, format, subscribers } = this.#responseed
+    const { plan, format, subscribers } = this.#responded
     const buffer = this.#buffer
     if (!buffer.isStored) return
     plan.keeper?.share?.({
@@ -240,20 +240,20 @@ class StreamResponse {
     } catch (cause) {
       const failure = asFailure(cause)
       this.#isOver = true
-      void release(this.#responseed, { status: 200, failure }, this.#services)
+      void endWithoutResponse(this.#responded, { status: 200, failure }, this.#services)
       this.#buffer.finish(this.#writeFailure(failure), false)
     }
   }
 
   /** A connected caller that reads slowly still pauses the stream. */
   #detach(leave: () => void): void {
-    if (this.#responseed.isDisconnected) this.#buffer.drain()
-    this.#responseed.onDisconnect = () => {
+    if (this.#responded.isDisconnected) this.#buffer.drain()
+    this.#responded.onDisconnect = () => {
       leave()
       this.#buffer.drain()
     }
     this.#services.detached.add({
-      end: () => this.#responseed.cancellation.cancel(new Error('The gateway is closing.')),
+      end: () => this.#responded.cancellation.cancel(new Error('The gateway is closing.')),
       ended: this.#buffer.ended,
     })
   }
@@ -265,7 +265,7 @@ class StreamResponse {
 
   #end(): void {
     if (this.#stopIfRequested()) return
-    if (!requestsJsonByInstruction(this.#responseed)) return this.#complete()
+    if (!requestsJsonByInstruction(this.#responded)) return this.#complete()
     import('./adapt-response.ts')
       .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
       .then(
@@ -276,7 +276,7 @@ class StreamResponse {
 
   #complete(): void {
     const { translator } = this.#stream
-    const bill = billFor(this.#responseed, translator, this.#services.meter)
+    const bill = billFor(this.#responded, translator, this.#services.meter)
     // A stream without a finish reason may lack its last part, so it is not served to other requests.
     const isWhole = translator.hasFinishReason
     const outcome = isWhole ? { status: 200, completion: () => translator.completion() } : { status: 200 }
@@ -295,7 +295,7 @@ class StreamResponse {
 
   #fail(error: unknown): void {
     // A cancellation can make the upstream call fail before the `onCancel` listener of this stream runs.
-    if (this.#responseed.cancellation.isCanceled) return this.#abandon()
+    if (this.#responded.cancellation.isCanceled) return this.#abandon()
     const failure = asFailure(error)
     if (this.#endIfContinued(failure)) return
     // A stream that fails without output is billed as a failed request.
@@ -305,7 +305,7 @@ class StreamResponse {
 
   /** Bills like a request that ends before its response begins. */
   #failUnopened(error: unknown): void {
-    const { isCanceled } = this.#responseed.cancellation
+    const { isCanceled } = this.#responded.cancellation
     const failure = isCanceled ? canceledError(error) : asFailure(error)
     this.#finish(undefined, { status: isCanceled ? 499 : 200, failure }, () => {
       this.#buffer.finish(this.#writeFailure(isCanceled ? generationStoppedError() : failure), false)
@@ -339,9 +339,11 @@ class StreamResponse {
   #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
     this.#isOver = true
-    const [responded, services] = [this.#responseed, this.#services]
+    const [responded, services] = [this.#responded, this.#services]
     void chain(
-      bill === undefined ? release(responded, outcome, services) : settle(responded, { ...outcome, bill }, services),
+      bill === undefined
+        ? endWithoutResponse(responded, outcome, services)
+        : settle(responded, { ...outcome, bill }, services),
       write,
     )
   }
@@ -349,11 +351,11 @@ class StreamResponse {
   #partialBill(): Bill {
     const { translator } = this.#stream
     const createBill = translator.hasFinishReason ? billFor : billForIncomplete
-    return createBill(this.#responseed, translator, this.#services.meter)
+    return createBill(this.#responded, translator, this.#services.meter)
   }
 
   #writeFailure(failure: GatewayError): string {
-    const { format, id } = this.#responseed
+    const { format, id } = this.#responded
     const { translator } = this.#stream
     return translator.write(translator.writer.fail?.(failure) ?? [format.writeFailureEvent(failure, id)])
   }

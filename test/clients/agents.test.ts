@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { AgentSession } from '../plugins/savings/agent-sessions.ts'
 import { NO_HEADER, playSession } from '../plugins/savings/play-session.ts'
-import { responseedRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
+import { respondedRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
 import { runClaudeCode, runCodex } from './recorder/coding-agents.ts'
 import { longSession, sessionOf } from './recorder/recorded.ts'
 import { OUTPUT, resultsOfTurn } from './recorder/vendor.ts'
@@ -66,7 +66,7 @@ describe('Codex with its default model, with only the base URL and the key chang
       expect(asked.map(({ body }) => resultsOfTurn(body))).toEqual([0, 1, 2, 0, 1, 2])
       expect(asked[2]?.text).toContain(`"${OUTPUT}`)
       expect(new Set(asked.map(({ body }) => String(body['model']).includes('/')))).toEqual(new Set([false]))
-      expect(responseedRecords(agent.log)).toHaveLength(6)
+      expect(respondedRecords(agent.log)).toHaveLength(6)
       await expectValidRewrites(agentSession('Codex', agent, '/v1/responses'), { isMarked: false })
     },
     180_000,
@@ -85,7 +85,7 @@ describe('Claude Code with its default model, with only the base URL and the key
       const results = agent.upstream.requests.map(({ body }) => resultsOfTurn(body))
       expect(results.filter((count) => count === 3)).toHaveLength(2)
       expect(agent.upstream.last.text).toContain(OUTPUT)
-      expect(responseedRecords(agent.log).length).toBeGreaterThanOrEqual(6)
+      expect(respondedRecords(agent.log).length).toBeGreaterThanOrEqual(6)
       await expectValidRewrites(agentSession('Claude Code', agent, '/v1/messages'), { isMarked: true })
     },
     180_000,

@@ -77,10 +77,10 @@ describe('a request with X-Svc-Explain', () => {
     const { body } = await explain(await stage(), CHAT.body)
     const { tokens, cost } = body as { tokens: Record<string, number>; cost: Record<string, number> }
 
-    const { original = 0, optimized, response = 0 } = tokens
-    expect(response).toBe(20)
+    const { original = 0, optimized, completion = 0 } = tokens
+    expect(completion).toBe(20)
     expect(optimized).toBe(original)
-    expect(cost['theoretical_usd']).toBeCloseTo((original + 2 * response) / 1e6, 6)
+    expect(cost['theoretical_usd']).toBeCloseTo((original + 2 * completion) / 1e6, 6)
     expect(cost['actual_usd']).toBe(cost['theoretical_usd'])
     expect(cost['billed_usd']).toBeCloseTo(1.5 * (cost['theoretical_usd'] ?? 0), 6)
   })

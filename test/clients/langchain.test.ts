@@ -3,7 +3,7 @@ import type { BaseChatModel } from '@langchain/core/language_models/chat_models'
 import { HumanMessage, ToolMessage, type AIMessageChunk } from '@langchain/core/messages'
 import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import { responseedRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
+import { respondedRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
 import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
 
 let agent: AgentEnvironment | undefined
@@ -49,7 +49,7 @@ describe.each(Object.entries(models))('LangChain by its %s', (_, createModel) =>
 
     expect(response?.text).toBe(WEATHER)
     expect(response).toMatchObject({ usage_metadata: { output_tokens: expect.any(Number) as number } })
-    expect(responseedRecords(agent.log)).toHaveLength(2)
+    expect(respondedRecords(agent.log)).toHaveLength(2)
   })
 
   it('streams an answer', async () => {

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import {
-  responseedRecords,
+  respondedRecords,
   runProgram,
   startAgentEnvironment,
   type AgentEnvironment,
@@ -87,7 +87,7 @@ describe('the OpenAI Agents SDK', () => {
 
       expect(await runAgent('openai-agents', agent)).toEqual([WEATHER, WEATHER])
       expect(agent.upstream.requests.map(({ path }) => path)).toEqual(Array(4).fill('/v1/responses'))
-      expect(responseedRecords(agent.log)).toHaveLength(4)
+      expect(respondedRecords(agent.log)).toHaveLength(4)
     },
     LONG,
   )
@@ -100,7 +100,7 @@ describe('Mastra', () => {
       const agent = await start(weatherVendor())
 
       expect(await runAgent('mastra', agent, node22)).toEqual([WEATHER, WEATHER, WEATHER, WEATHER])
-      expect(responseedRecords(agent.log)).toHaveLength(8)
+      expect(respondedRecords(agent.log)).toHaveLength(8)
     },
     LONG,
   )
@@ -146,7 +146,7 @@ describe('Python', () => {
       const agent = await start(weatherVendor())
 
       expect(await runPython('requirements', 'pydantic_ai_agent', agent)).toEqual(Array(6).fill(WEATHER))
-      expect(responseedRecords(agent.log)).toHaveLength(12)
+      expect(respondedRecords(agent.log)).toHaveLength(12)
     },
     LONG,
   )
@@ -192,7 +192,7 @@ describe('Python', () => {
       )
 
       expect(await readFile(file, 'utf8')).toBe('after\n')
-      expect(responseedRecords(agent.log).length).toBeGreaterThanOrEqual(1)
+      expect(respondedRecords(agent.log).length).toBeGreaterThanOrEqual(1)
     },
     LONG,
   )

@@ -60,7 +60,7 @@ async function follow(stage: RecordedStage, endpoint: Endpoint): Promise<readonl
   return followers
 }
 
-async function expectResponseed(followers: readonly Promise<Response>[]): Promise<void> {
+async function expectResponded(followers: readonly Promise<Response>[]): Promise<void> {
   for (const response of await Promise.all(followers)) {
     expect(response.status).toBe(200)
     expect(await response.text()).toContain('Hello.')
@@ -84,7 +84,7 @@ describe.each(ENDPOINTS)('concurrent identical requests on the $name endpoint', 
     await stage.upstream.waitForRequest(2)
     open()
 
-    await expectResponseed(followers)
+    await expectResponded(followers)
     expect(stage.upstream.requests).toHaveLength(2)
   })
 
@@ -110,7 +110,7 @@ describe.each(ENDPOINTS)('concurrent identical requests on the $name endpoint', 
       await stage.upstream.waitForRequest(2)
       open()
 
-      await expectResponseed(followers)
+      await expectResponded(followers)
       expect(stage.upstream.requests).toHaveLength(2)
       const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
       expect(records.map(({ outcome }) => outcome).toSorted()).toEqual(['answered', 'answered', 'answered', 'left'])
@@ -128,7 +128,7 @@ describe.each(ENDPOINTS)('concurrent identical requests on the $name endpoint', 
     broken.open()
 
     expect(streamedText((await leader).text)).toMatch(/^One/)
-    await expectResponseed(followers)
+    await expectResponded(followers)
     expect(stage.upstream.requests).toHaveLength(1 + FOLLOWERS)
   })
 })

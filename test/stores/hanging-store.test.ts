@@ -9,10 +9,10 @@ const nextTurn = setImmediate
  * because a module is still being loaded, passes as well.
  */
 async function responseInTime<Result>(pending: Promise<Result>): Promise<Result> {
-  let isResponseed = false
-  const end = (): void => void (isResponseed = true)
+  let isResponded = false
+  const end = (): void => void (isResponded = true)
   pending.then(end, end)
-  while (!isResponseed) {
+  while (!isResponded) {
     for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => void nextTurn(resolve))
     await vi.advanceTimersByTimeAsync(100)
   }

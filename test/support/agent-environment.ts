@@ -68,6 +68,6 @@ export function runProgram(
 }
 
 /** Returns the log records of answered requests. */
-export function responseedRecords(log: readonly LogRecord[]): readonly LogRecord[] {
+export function respondedRecords(log: readonly LogRecord[]): readonly LogRecord[] {
   return log.filter((line) => line.event === undefined && line.outcome === 'answered')
 }

@@ -31,7 +31,7 @@ export function finished(change: Partial<FinishedRequest> = {}): FinishedRequest
 }
 
 /** Returns a request that ended without a response. */
-export function unresponseed(change: Partial<FinishedRequest>): FinishedRequest {
+export function unanswered(change: Partial<FinishedRequest>): FinishedRequest {
   const { bill: _bill, ...rest } = finished(change)
   return rest
 }

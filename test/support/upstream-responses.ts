@@ -28,7 +28,7 @@ export interface Failure {
   readonly details?: JsonObject
 }
 
-interface ResponseedRequest {
+interface RespondedRequest {
   readonly index: number
   readonly text: string
   readonly body: JsonObject
@@ -36,12 +36,12 @@ interface ResponseedRequest {
 }
 
 /** Returns a response as a JSON body in the format of the request. */
-export function buildBody(request: ResponseedRequest, response: ModelResponse): JsonObject {
+export function buildBody(request: RespondedRequest, response: ModelResponse): JsonObject {
   return request.dialect === 'messages' ? buildMessage(request, response) : buildCompletion(request, response)
 }
 
 /** Returns a response as the events of a stream in the format of the request, including the terminal event. */
-export function buildEvents(request: ResponseedRequest, response: ModelResponse): readonly SseEvent[] {
+export function buildEvents(request: RespondedRequest, response: ModelResponse): readonly SseEvent[] {
   return request.dialect === 'messages' ? buildMessageEvents(request, response) : buildChunks(request, response)
 }
 
@@ -53,7 +53,7 @@ export function buildErrorBody(dialect: Dialect, status: number, failure: Failur
   return { error: { message, type, param: param ?? null, code: code ?? null, details } }
 }
 
-function buildCompletion(request: ResponseedRequest, response: ModelResponse): JsonObject {
+function buildCompletion(request: RespondedRequest, response: ModelResponse): JsonObject {
   const calls = chatCalls(response)
   const usage = chatUsage(request, response)
   return {
@@ -76,7 +76,7 @@ function buildCompletion(request: ResponseedRequest, response: ModelResponse): J
   }
 }
 
-function buildChunks(request: ResponseedRequest, response: ModelResponse): readonly SseEvent[] {
+function buildChunks(request: RespondedRequest, response: ModelResponse): readonly SseEvent[] {
   const head = {
     id: response.id ?? `chatcmpl-${request.index}`,
     object: 'chat.completion.chunk',
@@ -115,14 +115,14 @@ function chatCalls(
   }))
 }
 
-function chatUsage(request: ResponseedRequest, response: ModelResponse): JsonObject | null {
+function chatUsage(request: RespondedRequest, response: ModelResponse): JsonObject | null {
   if (response.usage !== undefined) return response.usage
   const prompt = estimateTokens(request.text)
   const completion = outputTokens(response)
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion }
 }
 
-function buildMessage(request: ResponseedRequest, response: ModelResponse): JsonObject {
+function buildMessage(request: RespondedRequest, response: ModelResponse): JsonObject {
   const usage = response.usage === undefined ? messageUsage(request, response) : response.usage
   return {
     id: response.id ?? `msg_${request.index}`,
@@ -147,7 +147,7 @@ function buildMessage(request: ResponseedRequest, response: ModelResponse): Json
   }
 }
 
-function buildMessageEvents(request: ResponseedRequest, response: ModelResponse): readonly SseEvent[] {
+function buildMessageEvents(request: RespondedRequest, response: ModelResponse): readonly SseEvent[] {
   const usage = response.usage === undefined ? messageUsage(request, response) : (response.usage ?? {})
   const { output_tokens: output, ...input } = usage
   const events: SseEvent[] = []
@@ -193,7 +193,7 @@ function buildMessageEvents(request: ResponseedRequest, response: ModelResponse)
   return events
 }
 
-function messageUsage(request: ResponseedRequest, response: ModelResponse): JsonObject {
+function messageUsage(request: RespondedRequest, response: ModelResponse): JsonObject {
   return { input_tokens: estimateTokens(request.text), output_tokens: outputTokens(response) }
 }
 
@@ -201,7 +201,7 @@ function stopReason(response: ModelResponse): string {
   return response.finish ?? ((response.toolCalls ?? []).length > 0 ? 'tool_use' : 'end_turn')
 }
 
-function modelOf(request: ResponseedRequest, response: ModelResponse): string {
+function modelOf(request: RespondedRequest, response: ModelResponse): string {
   return response.model ?? String(request.body['model'] ?? 'unknown')
 }
 

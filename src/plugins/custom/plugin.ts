@@ -19,8 +19,7 @@ export function customPlugins(
     changeInputs: async (parsed, inputs, services) =>
       (await load()).transformMessages(parsed, inputs, withPlugins(services)),
     onLookup: async (reserved, services) => (await load()).onLookup(reserved, withPlugins(services)),
-    transformResponse: async (responded, services) =>
-      (await load()).transformResponse(responded, withPlugins(services)),
+    checkResponse: async (responded, services) => (await load()).transformResponse(responded, withPlugins(services)),
     // After the response has left, so that an observer cannot delay it.
     onEnd: (_finished, exchange, outcome) => {
       const notify = (): void => {

@@ -26,7 +26,7 @@ import type { Handler } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 import { authenticate } from '../../kernel/authenticate.ts'
 import { reserve } from '../../kernel/reserve.ts'
-import { varyHeaders, baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { responseHeaders, baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { chatClient } from '../../formats/chat/client.ts'
 
 interface Embedding {
@@ -129,7 +129,7 @@ async function sendVectors(
   const responded = Object.assign(planned, { response: { kind: 'whole', completion } as const })
   const bill = billFor(responded, { usage: completion.usage, completion: () => completion }, services.meter)
   const body = JSON.stringify(writeEmbeddings(result, request.encoding, bill.optimizedTokens))
-  const headers = varyHeaders(bill, [], services)
+  const headers = responseHeaders(bill, [], services)
   await settle(responded, { status: 200, bill, completion: () => completion }, services)
   await keepResponse(responded, { headers, body, id: completion.id }, services)
   sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.grant.rate), ...headers }, body)

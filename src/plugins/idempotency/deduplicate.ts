@@ -18,7 +18,7 @@ import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../../kernel/event-
 import { type Exchange, MAX_HEADER_WAIT_MS, type Parsed } from '../../kernel/exchange.ts'
 import type { FailedResponse, Services, StreamedResponse, WholeResponse } from '../../kernel/services.ts'
 import { rateOf } from '../../kernel/send-failure.ts'
-import { release } from '../../kernel/settle.ts'
+import { endWithoutResponse } from '../../kernel/settle.ts'
 import { hideStoredMargin } from '../../kernel/stored-margin.ts'
 import { withoutMargin } from '../../billing/bill.ts'
 import { baseHeaders } from '../../kernel/response-headers.ts'
@@ -157,7 +157,7 @@ async function replay(
     if (replayed.kind === 'complete') {
       const { response } = replayed
       const { status, head, body } = services.showsMargin ? response : hideMarginInResponse(response)
-      await release(parsed, { status }, services)
+      await endWithoutResponse(parsed, { status }, services)
       if (begun === undefined) sink.send(status, { ...headers, ...head }, body)
       else if (status !== 200) begun.fail(failureIn(body))
       else {
@@ -166,7 +166,7 @@ async function replay(
       }
       return 'answered'
     }
-    await release(parsed, { status: 200 }, services)
+    await endWithoutResponse(parsed, { status: 200 }, services)
     if (begun === undefined) sink.begin(200, { ...headers, ...replayed.head })
     const { recording, leave } = replayed
     const stopReading = recording.follow(0, leaveOnFailure(begun ?? eventSinkOf(parsed, services), leave))

@@ -13,7 +13,7 @@ import { marginOf } from '../../kernel/parse-request.ts'
 import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './parse-passthrough.ts'
 import { asFailure, canceledError, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
-import { varyHeaders, baseHeaders } from '../../kernel/response-headers.ts'
+import { responseHeaders, baseHeaders } from '../../kernel/response-headers.ts'
 
 type ReservedPassthrough = Authenticated & Granted & { readonly resolved: ResolvedModel }
 
@@ -78,14 +78,14 @@ async function callVendor(
   }
 }
 
-interface ResponseedPassthrough {
+interface RespondedPassthrough {
   readonly exchange: ReservedPassthrough
   readonly request: ParsedPassthrough
   readonly vendorResponse: PassthroughResponse
   readonly services: Services
 }
 
-function sendStream(responded: ResponseedPassthrough): Promise<undefined> {
+function sendStream(responded: RespondedPassthrough): Promise<undefined> {
   const { exchange, request, vendorResponse, services } = responded
   const { sink, cancellation } = exchange
   const { status, source } = vendorResponse
@@ -114,7 +114,7 @@ function sendStream(responded: ResponseedPassthrough): Promise<undefined> {
 }
 
 /** After a failure, bills the request only if its caller has disconnected. */
-async function sendCompleteResponse(responded: ResponseedPassthrough, target: PassthroughTarget): Promise<undefined> {
+async function sendCompleteResponse(responded: RespondedPassthrough, target: PassthroughTarget): Promise<undefined> {
   const { exchange, request, vendorResponse, services } = responded
   const { provider } = request
   const { status } = vendorResponse
@@ -154,7 +154,7 @@ function priceOfResponse(
 
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
-function readResponse(responded: ResponseedPassthrough): Promise<Uint8Array> {
+function readResponse(responded: RespondedPassthrough): Promise<Uint8Array> {
   const { source } = responded.vendorResponse
   const pieces: Uint8Array[] = []
   let size = 0
@@ -174,7 +174,7 @@ function readResponse(responded: ResponseedPassthrough): Promise<Uint8Array> {
 
 /** Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
 function readBytesOf(
-  { exchange, vendorResponse, request, services }: ResponseedPassthrough,
+  { exchange, vendorResponse, request, services }: RespondedPassthrough,
   receiver: Omit<SourceReceiver, 'onChunk'>,
 ): void {
   const { cancellation } = exchange
@@ -227,13 +227,13 @@ function isJson({ header }: PassthroughResponse): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-function headersOf({ exchange, vendorResponse, services }: ResponseedPassthrough, bill: Bill): HeaderRecord {
+function headersOf({ exchange, vendorResponse, services }: RespondedPassthrough, bill: Bill): HeaderRecord {
   const { id, reservation } = exchange
   const { header } = vendorResponse
   const disposition = header('content-disposition')
   return {
     ...baseHeaders(id, reservation.rate),
-    ...varyHeaders(bill, [], services),
+    ...responseHeaders(bill, [], services),
     'content-type': header('content-type') ?? 'application/octet-stream',
     ...(disposition !== undefined && { 'content-disposition': disposition }),
     // Browsers must not treat a file of another content type as HTML or a script.

@@ -28,7 +28,7 @@ export function savingsPlugin(
   }
   return {
     checkHeaders,
-    transformPrompt: (reserved, plan, services) => {
+    optimizePrompt: (reserved, plan, services) => {
       const steering = reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED
       // A dry run has a memory of its own, which it must not share with later ones.
       const used = reserved.isDryRun ? createDryRun(options, dependencies) : savings

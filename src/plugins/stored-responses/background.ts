@@ -10,7 +10,7 @@ import { type Responded } from '../../kernel/exchange.ts'
 import { keepResponse } from '../../kernel/respond.ts'
 import { storingProvider } from './storing-provider.ts'
 import type { Turns } from './turns.ts'
-import { asFailure, release, settle } from '../../kernel/settle.ts'
+import { asFailure, endWithoutResponse, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 
@@ -74,7 +74,7 @@ function valueOf({ native }: Completion): JsonObject {
 
 class BackgroundWork {
   readonly registered: Promise<void>
-  readonly #responseed: Responded
+  readonly #responded: Responded
   readonly #services: Services
   readonly #turns: Turns
   readonly #id: string
@@ -91,7 +91,7 @@ class BackgroundWork {
     turns: Turns,
     services: Services,
   ) {
-    this.#responseed = responded
+    this.#responded = responded
     this.#services = services
     this.#turns = turns
     this.#id = id
@@ -110,12 +110,12 @@ class BackgroundWork {
     await this.registered
     await this.#pollUntilComplete()
     await this.#settle()
-    await this.#turns.setUnsettled(this.#responseed.key, this.#id, false).catch(() => {})
+    await this.#turns.setUnsettled(this.#responded.key, this.#id, false).catch(() => {})
   }
 
   get #isUnfinished(): boolean {
     const completion = this.#completion
-    return completion === undefined || this.#responseed.format.turns?.isUnfinished(completion) === true
+    return completion === undefined || this.#responded.format.turns?.isUnfinished(completion) === true
   }
 
   async #pollUntilComplete(): Promise<void> {
@@ -131,7 +131,7 @@ class BackgroundWork {
 
   /** Resolves with false if polling must stop. */
   async #updateResponse(method: StoredResponseCall['method'], action: string): Promise<boolean> {
-    const { route, format } = this.#responseed
+    const { route, format } = this.#responded
     const { runtime, timeouts } = this.#services
     // The work continues after the request is canceled.
     const { signal } = new AbortController()
@@ -164,13 +164,13 @@ class BackgroundWork {
   }
 
   async #settle(): Promise<void> {
-    const [responded, services, completion] = [this.#responseed, this.#services, this.#completion]
+    const [responded, services, completion] = [this.#responded, this.#services, this.#completion]
     try {
       if (this.#hasFailed && completion?.usage === undefined) {
         const failure = upstreamError(responded.route?.provider.name ?? '', 'failed to generate the response')
         const [outcome, bill] = [{ status: 200, failure }, this.#streamedBill]
         return await (bill === undefined
-          ? release(responded, outcome, services)
+          ? endWithoutResponse(responded, outcome, services)
           : settle(responded, { ...outcome, bill }, services))
       }
       const outcome = { status: 200, bill: this.#bill() }
@@ -183,7 +183,7 @@ class BackgroundWork {
 
   /** If the end of the response is unknown, assumes the reserved length, because the vendor may charge for it. */
   #bill(): Bill {
-    const [responded, completion, { meter }] = [this.#responseed, this.#completion, this.#services]
+    const [responded, completion, { meter }] = [this.#responded, this.#completion, this.#services]
     if (completion === undefined || this.#isUnfinished) return billForReservedLength(responded)
     const response = { usage: completion.usage, completion: () => completion }
     if (isCompleted(completion)) return billFor(responded, response, meter)

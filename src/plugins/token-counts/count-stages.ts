@@ -13,7 +13,7 @@ import { reserveQuote } from '../../kernel/reserve.ts'
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { createExchange, Stages } from '../../kernel/run.ts'
 import type { Services } from '../../kernel/services.ts'
-import { release } from '../../kernel/settle.ts'
+import { endWithoutResponse } from '../../kernel/settle.ts'
 import { messagesClient } from '../../formats/messages/client.ts'
 import { responsesClient } from '../../formats/responses/client.ts'
 
@@ -64,7 +64,7 @@ function createCounter({ format, defaults, writeCount }: CountEndpoint, services
     const { prompt, resolved, cancellation } = parsed
     const vendorCount = await countByVendor(prompt, resolved.routes[0], parsed, services)
     const tokens = vendorCount ?? (await services.meter.countPrompt(prompt, cancellation.signal))
-    await release(parsed, { status: 200 }, services)
+    await endWithoutResponse(parsed, { status: 200 }, services)
     const headers = baseHeaders(parsed.id, grant.rate)
     if (vendorCount === undefined) headers['x-svc-estimated'] = 'true'
     sendJson(parsed.sink, 200, headers, JSON.stringify(writeCount(tokens)))

@@ -83,7 +83,7 @@ export function longSession({ dialect, body }: RecordedSession, repeats: number)
     ...finalResponse(dialect),
   ]).flat()
   const last = renew(items.slice(lastQuestion), repeats, { isLast: true })
-  const ends = last.flatMap((item, at) => (at > 0 && isResponseed(last[at - 1]) && isResponse(item) ? [at] : []))
+  const ends = last.flatMap((item, at) => (at > 0 && isResponded(last[at - 1]) && isResponse(item) ? [at] : []))
   return [...ends, last.length].map((end) => ({
     ...body,
     [field]: [...items.slice(0, start), ...earlier, ...last.slice(0, end)],
@@ -98,7 +98,7 @@ function isQuestion(item: JsonObject): boolean {
 }
 
 /** The question, the result of a tool, or an instruction after them. */
-const isResponseed = (item: JsonObject | undefined): boolean =>
+const isResponded = (item: JsonObject | undefined): boolean =>
   item !== undefined && /^(?:user|tool|system|.*_output)$/.test(kindOf(item))
 const isResponse = (item: JsonObject): boolean => /^(?:assistant|reasoning|.*_call)$/.test(kindOf(item))
 

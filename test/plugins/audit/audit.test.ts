@@ -3,7 +3,7 @@ import { toNanoUsd } from '../../../src/core/money.ts'
 import { createAudit } from '../../../src/plugins/audit/audit.ts'
 import { readPage } from '../../../src/plugins/audit/audit-query.ts'
 import { memoryStore } from '../../../src/stores/memory.ts'
-import { bill, finished, START, unresponseed } from '../../support/finished.ts'
+import { bill, finished, START, unanswered } from '../../support/finished.ts'
 
 const newStore = () => memoryStore({ now: () => START })
 
@@ -31,10 +31,10 @@ describe('the audit', () => {
   it('records rejected, failed and abandoned requests, and requests without a key', async () => {
     const store = newStore()
     const audit = createAudit({ store })
-    await audit.write(unresponseed({ status: 429, failure: 'rate-limited' }))
-    await audit.write(unresponseed({ status: 502, failure: 'upstream' }))
-    await audit.write(unresponseed({ status: 499, failure: 'cancelled' }))
-    await audit.write(unresponseed({ status: 401, failure: 'unauthenticated', keyId: undefined, model: undefined }))
+    await audit.write(unanswered({ status: 429, failure: 'rate-limited' }))
+    await audit.write(unanswered({ status: 502, failure: 'upstream' }))
+    await audit.write(unanswered({ status: 499, failure: 'cancelled' }))
+    await audit.write(unanswered({ status: 401, failure: 'unauthenticated', keyId: undefined, model: undefined }))
     const { records } = await readPage(store)
     expect(records.map((record) => [record.outcome, record.status, record.failure, record.key_id])).toEqual([
       ['refused', 429, 'rate-limited', 'key-1'],

@@ -3,7 +3,7 @@ import { toNanoUsd } from '../../../src/core/money.ts'
 import { Histogram, Metrics, RecentRate } from '../../../src/plugins/metrics/metrics.ts'
 import { writePrometheus } from '../../../src/plugins/metrics/prometheus.ts'
 import { fc } from '../../support/properties.ts'
-import { bill, finished, START, unresponseed } from '../../support/finished.ts'
+import { bill, finished, START, unanswered } from '../../support/finished.ts'
 
 describe('the metrics', () => {
   it('are zero at the start', () => {
@@ -68,8 +68,8 @@ describe('the metrics', () => {
     metrics.record(finished({ tier: 5 }))
     metrics.record(finished({ bill: bill({ cache: 'HIT', actual: toNanoUsd(0), billed: toNanoUsd(0) }) }))
     metrics.record(finished())
-    metrics.record(unresponseed({ status: 502, failure: 'upstream' }))
-    metrics.record(unresponseed({ status: 429, failure: 'rate-limited' }))
+    metrics.record(unanswered({ status: 502, failure: 'upstream' }))
+    metrics.record(unanswered({ status: 429, failure: 'rate-limited' }))
     expect(metrics.summary(START + 2_000)).toMatchObject({
       optimizer: { requestsTotal: 5, requestsPerSecond: 2.5, errorRate: 0.2 },
       optimization: { tier1CacheHits: 1, tier5SavingsSlider: 1, totalSavingsUsd: 0.05 },

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createRequestLog, type LogRecord } from '../../../src/plugins/request-log/request-log.ts'
-import { finished, START, unresponseed } from '../../support/finished.ts'
+import { finished, START, unanswered } from '../../support/finished.ts'
 
 describe('the request log', () => {
   it('writes the specified record of a request to the sink', () => {
@@ -37,7 +37,7 @@ describe('the request log', () => {
     [499, 'cancelled', 'INFO'],
   ] as const)('writes a request that ended with %i %s at level %s', (status, failure, level) => {
     const records: LogRecord[] = []
-    const ended = failure === undefined ? finished({ status }) : unresponseed({ status, failure })
+    const ended = failure === undefined ? finished({ status }) : unanswered({ status, failure })
     createRequestLog((record) => records.push(record)).write(ended)
     expect(records[0]?.['level']).toBe(level)
   })
