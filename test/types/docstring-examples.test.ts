@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 import { describe, expect, it } from 'vitest'
@@ -30,6 +30,7 @@ const CONTEXT: Readonly<Record<string, string>> = {
   myIndex: `declare const myIndex: (options: { readonly now: () => number }) => import('sluice/store').VectorIndex`,
   myResponses: `declare const myResponses: () => import('sluice/store').ResponseStore`,
   myEmbedder: `declare const myEmbedder: () => import('sluice').Embedder`,
+  echo: `declare const echo: () => import('sluice').Provider`,
   redactEmails: `declare const redactEmails: () => import('sluice').Plugin`,
   toAsyncIterable: `declare const toAsyncIterable: <T>(values: Iterable<T>) => AsyncIterable<T>`,
   ...Object.fromEntries(
@@ -92,13 +93,17 @@ function examplesOf(node: ts.Node): readonly string[] {
 }
 
 /** Returns the example as a module that imports or declares all that it uses. */
-function moduleOf(code: string): string {
+function moduleOf(text: string): string {
+  const code = text.replaceAll(/^import .* from '\.{1,2}\/.*'$/gm, '')
   const source = ts.createSourceFile('example.ts', code, ts.ScriptTarget.Latest, true)
   const declared = new Set<string>()
   const used = new Set<string>()
   const visit = (node: ts.Node): void => {
     if (ts.isVariableDeclaration(node) || ts.isBindingElement(node) || ts.isParameter(node)) {
       if (ts.isIdentifier(node.name)) declared.add(node.name.text)
+    }
+    if (ts.isImportSpecifier(node) || ts.isFunctionDeclaration(node)) {
+      if (node.name !== undefined) declared.add(node.name.text)
     }
     if (ts.isIdentifier(node)) used.add(node.text)
     ts.forEachChild(node, visit)
@@ -132,6 +137,21 @@ function problemsOf(modules: ReadonlyMap<string, string>): readonly string[] {
     }),
   )
 }
+
+/** Pages whose code is complete without the code of the reader's own project. */
+const PAGES = ['docs/guides/write-a-provider.md', 'docs/guides/write-a-store.md', 'docs/guides/write-a-plugin.md']
+
+describe('the guides for ports', () => {
+  it.each(PAGES)('%s has code that compiles', (page) => {
+    const blocks = [...readFileSync(`${root}${page}`, 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)]
+    const modules = blocks.map(
+      ([, code = ''], index) => [`${root}docs/guides/block-${index}.ts`, moduleOf(code)] as const,
+    )
+
+    expect(modules.length).toBeGreaterThan(0)
+    expect(problemsOf(new Map(modules))).toEqual([])
+  })
+})
 
 describe('the doc comments of the public entries', () => {
   it('describe every export', () => {
