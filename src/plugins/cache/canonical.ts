@@ -93,8 +93,9 @@ const INDIRECT_QUESTION =
 
 const OPENINGS = [
   // `Good morning` contains the time of day.
-  /^(?:hi|hello|hey|greetings)(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
-  new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
+  /^(?:hi|hello|hey|greetings)(?: there| everyone| all)?(?: [.,!])+ (?!(?:hi|hello|hey|greetings) )(?=\S)/,
+  // `Hi is short for what` is a question about the word.
+  new RegExp(`^(?:hi|hello|hey)(?: there)? (?!(?:is|are|do|does) )(?=${START} )`),
   /^(?:please|kindly) (?:, )?(?=\S)/,
   /^(?:ok|okay|so|well|by the way|in fact|just|anyway|just (?:wondering|curious|checking)|out of (?:pure )?curiosity|if possible|if you do not mind|if you can|if i may ask) , (?=\S)/,
   new RegExp(`^(?:ok |so |and )(?=${QUESTION_WORD} )`),
@@ -145,7 +146,7 @@ const KEEPS_MARK = /(?: please| possible| can| could| mind) ([.?])$/
 
 /** A final `please` without a mark before it, except where it may be the object, as in `when do i use please`. */
 const FINAL_PLEASE = new RegExp(
-  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:yes|no|pretty|use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
+  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?<!^\\S+ (?:do|does|did) )(?!(?:yes|no|pretty|use|used|before|after|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
 
 /** `write me a poem` means `write a poem`. */

@@ -64,33 +64,13 @@ const CONTRACTIONS: ReadonlyMap<string, readonly string[]> = new Map([
 /** Words before which `'d` means would. Before other words, it can mean had. */
 const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
 
-/** British and American spellings. */
-const SPELLINGS: readonly (readonly [RegExp, string])[] = [
-  [/^(\w{4,})is(e|es|ed|ing|ation|ations|er|ers)$/, '$1iz$2'],
-  [/^(anal|paral|catal)ys(e|es|ed|ing)$/, '$1yz$2'],
-  [/^(col|fav|hon|lab|flav|behavi|neighb|hum|rum|harb|vap|arm|endeav|tum|savi|od|vig)our/, '$1or'],
-  [/^(cent|theat|fib|lit|calib|kilomet|centimet|millimet|millilit)re(s?)$/, '$1er$2'],
-  [/^(catalog|analog)ue(s?)$/, '$1$2'],
-  [/^(trave|cance|mode|labe|signa|leve|fue|jewe|counse)ll(ed|ing|er|ers)$/, '$1l$2'],
-]
-
-/** Other spellings and short forms of one word. Synonyms are not the same question: a programme is not a program. */
-const SPELLING_PAIRS: ReadonlyMap<string, string> = pairs(
-  `grey gray|aluminium aluminum|jewellery jewelry|learnt learned|burnt burned|pyjamas pajamas|moustache mustache|
-  yoghurt yogurt|doughnut donut|doughnuts donuts|enrol enroll|fulfil fulfill|skilful skillful|anaemia anemia|
-  oestrogen estrogen|foetus fetus|diarrhoea diarrhea|paediatric pediatric|artefact artifact|artefacts artifacts|
-  ageing aging|judgement judgment|sceptical skeptical|aeroplane airplane|defence defense|offence offense|cuz because|
-  coz because|pls please|plz please|thx thanks|gonna going-to|wanna want-to`,
+/** Short forms of one word. British and American spellings stay apart: the Labor Party is not the Labour Party. */
+const SHORT_FORMS: ReadonlyMap<string, string> = pairs(
+  'cuz because|coz because|pls please|plz please|thx thanks|gonna going-to|wanna want-to',
 )
 
-/** Matches all words that SPELLINGS may change, so that most words need only one test. */
-const RESPELLABLE = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
-
 function normalizeWord(word: string): readonly string[] | undefined {
-  const row = RESPELLABLE.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
-  const spelled = row === undefined ? word : word.replace(row[0], row[1])
-  const plain = SPELLING_PAIRS.get(spelled) ?? spelled
-  return plain === word ? undefined : plain.split('-')
+  return SHORT_FORMS.get(word)?.split('-')
 }
 
 function pairs(list: string): ReadonlyMap<string, string> {
