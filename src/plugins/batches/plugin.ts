@@ -19,7 +19,7 @@ export interface Batches {
 
 /** Accepts message batches and processes their items. */
 export function createBatches(
-  options: false | BatchOptions = {},
+  options: false | BatchOptions | undefined,
   { store, findKeyById, ...baseUrls }: BatchSources,
 ): Batches | undefined {
   if (options === false) return undefined
@@ -27,7 +27,7 @@ export function createBatches(
   const load = async (services: Services): Promise<BatchProcessing> => {
     try {
       const { createBatchProcessing } = await import('./routes.ts')
-      return createBatchProcessing(options, { store, services, findKeyById })
+      return createBatchProcessing(options ?? {}, { store, services, findKeyById })
     } catch (cause) {
       // The next call loads again.
       processing = undefined
