@@ -1,7 +1,7 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { CacheWrites } from '../core/money.ts'
 import type { HttpRequest } from '../core/http.ts'
-import type { Model, Provider, Route, Vocabulary } from '../core/ports.ts'
+import type { Model, Provider, Route, Timeouts, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork, NO_FIELD_COSTS } from '../formats/prompt-checks.ts'
@@ -181,11 +181,11 @@ export async function countByVendor(
   { runtime, timeouts }: Services,
 ): Promise<number | undefined> {
   const { signal } = cancellation
-  const total = Math.min(timeouts.totalMs, COUNT_TIMEOUT_MS)
+  const totalMs = Math.min(timeouts.totalMs, COUNT_TIMEOUT_MS)
   const headers = headersToForward(request)
-  const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
+  const limited: Timeouts = { ...timeouts, totalMs }
   try {
-    return await provider.countTokens?.(call)
+    return await provider.countTokens?.({ prompt, model, signal, cancellation, runtime, timeouts: limited, headers })
   } catch (error) {
     if (cancellation.isCanceled) throw canceledError(error)
     return undefined

@@ -1,4 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import type { Provider } from '../../src/index.ts'
+import { extractive } from '../../src/testing.ts'
 import { sendRequest } from '../support/send-request.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { recordingStore } from '../support/recording-store.ts'
@@ -54,6 +56,25 @@ describe('counting tokens through the official client', () => {
 
     expect(data.input_tokens).toBeGreaterThan(5)
     expect(response.headers.get('x-svc-estimated')).toBe('true')
+  })
+
+  it.each([
+    ['10 seconds', {}, 10_000],
+    ['the total time of a request, if that is shorter,', { totalMs: 4000 }, 4000],
+  ])('waits %s at most for the upstream', async (_, timeouts, expectedMs) => {
+    const waits: number[] = []
+    const provider: Provider = {
+      ...extractive(),
+      countTokens: async (call) => {
+        waits.push(call.timeouts.totalMs)
+        return 5
+      },
+    }
+    const { anthropic } = await stage({ providers: [provider], timeouts })
+
+    await anthropic.messages.countTokens({ model: 'extractive/extractive', messages })
+
+    expect(waits).toEqual([expectedMs])
   })
 
   it('is free, and counts only against the request limit', async () => {
