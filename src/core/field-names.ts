@@ -124,7 +124,11 @@ function renameFields(value: unknown, rename: (name: string) => string, depth: n
   if (depth === MAX_DEPTH) return value
   if (Array.isArray(value)) return value.map((item) => renameFields(item, rename, depth + 1))
   if (!isJsonObject(value)) return value
-  return Object.fromEntries(
-    Object.entries(value).map(([name, field]) => [rename(name), renameFields(field, rename, depth + 1)]),
-  )
+  const renamed: Record<string, unknown> = {}
+  for (const [name, field] of Object.entries(value)) {
+    const newName = rename(name)
+    // A field that is set to undefined must not remove the same field under its other name.
+    if (field !== undefined || !(newName in renamed)) renamed[newName] = renameFields(field, rename, depth + 1)
+  }
+  return renamed
 }

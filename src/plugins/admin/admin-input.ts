@@ -63,6 +63,9 @@ function recordOf(
   const accepted = new Set([...names, ...ignored.flatMap(spellings)])
   return (value, path) => {
     if (!isJsonObject(value)) return { path, text: expectedText('a JSON object', value, path) }
+    const inherited = names.find((name) => value[name] !== undefined && !isOwnField(value, name))
+    if (inherited !== undefined)
+      return { path: fieldPath(path, inherited), text: 'the field is inherited. Pass a plain object.' }
     for (const [field, check] of Object.entries(checks)) {
       const [first = '', second] = spellings(field)
       const used = second !== undefined && value[second] !== undefined ? second : first
@@ -77,6 +80,11 @@ function recordOf(
     const isMisspelled = spelling === 'wire' || nearestName(unknown, names) !== undefined
     return { path: fieldPath(path, unknown), text: unknownOptionText(unknown, isMisspelled ? names : fields, 'field') }
   }
+}
+
+/** False for a getter of a class, which would be checked but not copied. */
+function isOwnField(record: object, name: string): boolean {
+  return Object.prototype.propertyIsEnumerable.call(record, name)
 }
 
 function nullOr(check: OptionCheck): OptionCheck {

@@ -113,3 +113,50 @@ describe('a method of the in-process administration without its arguments names 
     )
   })
 })
+
+describe('a record', () => {
+  it('keeps each limit if the same field is undefined under its other name', async () => {
+    const fields = {
+      name: 'app',
+      budgetLimitCents: 1,
+      budget_limit_cents: undefined,
+      rate_limit_requests: 2,
+      rateLimitRequests: undefined,
+      allowedModels: ['extractive/*'],
+      allowed_models: undefined,
+      disable_tools: true,
+      disableTools: undefined,
+      providerConfigs: [{ provider: 'extractive', allowedModels: ['a'], allowed_models: undefined }],
+    }
+
+    const created = await gateway.keys.create(fields)
+    const updated = await gateway.keys.update(created.id, { budgetLimitCents: 3, budget_limit_cents: undefined })
+
+    expect(created).toMatchObject({
+      budgetLimitCents: 1,
+      rateLimitRequests: 2,
+      allowedModels: ['extractive/*'],
+      disableTools: true,
+      providerConfigs: [{ provider: 'extractive', allowedModels: ['a'] }],
+    })
+    expect(updated.budgetLimitCents).toBe(3)
+  })
+
+  it.each([
+    [
+      'a getter of its class',
+      new (class Customer {
+        readonly name = 'app'
+        get budgetLimitCents(): number {
+          return 1
+        }
+      })(),
+    ],
+    ['its prototype', Object.assign(Object.create({ budgetLimitCents: 1 }), { name: 'app' })],
+    ['a hidden field', Object.defineProperty({ name: 'app' }, 'budgetLimitCents', { value: 1 })],
+  ])('whose limit comes from %s is rejected, because the limit would be lost', async (_, record) => {
+    expect(await messageOf(gateway.keys, 'create', [record])).toContain(
+      'budgetLimitCents: the field is inherited. Pass a plain object.',
+    )
+  })
+})
