@@ -31,11 +31,10 @@ import { BodyCapacity } from './http/body.ts'
 import { lazyFetch } from './http/lazy-fetch.ts'
 import type { FetchHandler } from './http/web-handler.ts'
 import { createHandler } from './kernel/endpoints.ts'
-import { bodyLimitsOf } from './kernel/parse-request.ts'
+import { RecentOutputs } from './kernel/recent-outputs.ts'
 import { RequestTracker } from './kernel/request-tracker.ts'
 import { createResolve } from './kernel/resolve-model.ts'
 import { type BuiltInPlugin, collectHooks, type EventLog, type Services } from './kernel/services.ts'
-import { asFailure } from './kernel/settle.ts'
 import {
   checkGatewayOptions,
   createRuntime,
@@ -56,6 +55,8 @@ import { EventCapacity } from './streams/capacity.ts'
 import { DetachedWork } from './streams/shared-work.ts'
 import { yieldToEventLoop } from './tokens/event-loop.ts'
 import { createMeter, createTokenizer } from './tokens/meter.ts'
+import { asFailure } from './kernel/failures.ts'
+import { bodyLimitsOf } from './kernel/limits.ts'
 
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
@@ -164,7 +165,26 @@ export function createGateway(options: GatewayOptions): Gateway {
   })
   const batches = createBatches(options.batches, { store, findKeyById, basePath, publicUrl })
 
-  // The order of the hooks: what may refuse a request comes before what answers it, and both before what costs money.
+  // What may refuse a request comes before what answers it, and both before what costs money. The order of each hook
+  // (test/kernel/hook-order.test.ts):
+  //   checkHeaders     explain, savings
+  //   completeBody     stored-responses
+  //   onRequest        custom, explain
+  //   checkRequest     custom
+  //   deduplicate      idempotency
+  //   changePrompt     custom
+  //   changeInputs     custom
+  //   onLookup         custom, cache
+  //   optimizePrompt   savings
+  //   checkResponse    custom
+  //   onUnfinished     stored-responses
+  //   onResponse       recordings, stored-responses, idempotency
+  //   storesEvents     recordings, idempotency
+  //   onStream         recordings, stored-responses, idempotency
+  //   onFailure        idempotency
+  //   settledEntries   audit
+  //   onEnd            custom, metrics, request-log, audit
+  //   close            custom, recordings, idempotency, cache
   const plugins: readonly BuiltInPlugin[] = [
     ...(options.plugins === undefined ? [] : [customPlugins(options.plugins, { runtime, log })]),
     explainPlugin(cache !== undefined),
@@ -197,13 +217,13 @@ export function createGateway(options: GatewayOptions): Gateway {
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     meter,
     margin: toMarginFunction(options.margin),
-    recentOutputs: new Map(),
+    recentOutputs: new RecentOutputs(),
     billsListPrice: options.billing?.cachedTokens === 'list',
     showsMargin: options.headers?.margin !== false,
     log,
     limits,
     policies,
-    bodyLimits: bodyLimitsOf({ limits, runtime }),
+    bodyLimits: bodyLimitsOf(limits, runtime),
     bodyCapacity: new BodyCapacity({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after }),
     eventCapacity: new EventCapacity(streams || {}),
     detached,

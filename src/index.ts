@@ -13,7 +13,8 @@
  */
 export { createGateway, type Gateway } from './gateway.ts'
 export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
-export type { Limits, Policies } from './kernel/limits.ts'
+export type { Limits } from './kernel/limits.ts'
+export type { Policies } from './kernel/policies.ts'
 export type { AdminOptions } from './kernel/admin-access.ts'
 export type { CacheMetrics, MetricsReports } from './plugins/metrics/prometheus.ts'
 export type { MetricsSummary, ShadowTier, ShadowTierSummary } from './plugins/metrics/metrics.ts'

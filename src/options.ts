@@ -28,7 +28,7 @@ import type {
   PassthroughName,
   PassthroughOptions,
 } from './plugins/passthrough/parse-passthrough.ts'
-import type { Limits, Policies } from './kernel/limits.ts'
+import type { Limits } from './kernel/limits.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
 import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 import type { LogRecord } from './plugins/request-log/request-log.ts'
@@ -36,6 +36,7 @@ import type { BatchOptions } from './plugins/batches/batch-worker.ts'
 import { checkSavings, type SavingsOptions } from './plugins/savings/options.ts'
 import { checkStreams, type StreamsOptions } from './plugins/recordings/options.ts'
 import type { AdminOptions } from './kernel/admin-access.ts'
+import type { Policies } from './kernel/policies.ts'
 
 /** The request for which a margin is computed. */
 export interface MarginRequest {

@@ -14,8 +14,8 @@ export interface Tokenizer {
 export interface Meter {
   readonly tokenizer: Tokenizer
   /** Caches the estimates of the messages and tools. Yields to the event loop. */
-  prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
-  /** Call `prepare` first. Otherwise, estimating a long prompt blocks the event loop. */
+  cacheEstimates(prompt: Prompt, signal?: AbortSignal): Promise<void>
+  /** Call `cacheEstimates` first. Otherwise, estimating a long prompt blocks the event loop. */
   estimatePrompt(prompt: Prompt): number
   /** Content other than text, and the overhead of messages and tools, are estimated by fixed rules. */
   countPrompt(prompt: Prompt, signal?: AbortSignal): Promise<number>

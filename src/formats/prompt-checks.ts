@@ -141,3 +141,7 @@ function containsReference(value: Json | undefined, name = ''): boolean {
   if (Array.isArray(value)) return (value as readonly Json[]).some((element) => containsReference(element))
   return isJsonObject(value) && Object.entries(value).some(([key, field]) => containsReference(field, key))
 }
+
+export function isBackground({ native }: Prompt): boolean {
+  return native.dialect === 'responses' && native.value['background'] === true
+}

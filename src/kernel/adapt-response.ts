@@ -4,7 +4,8 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { setMembers } from '../core/splice-json.ts'
-import { hexDigitsOf, type Parsed, type Planned } from './exchange.ts'
+import { type Parsed, type Planned } from './exchange.ts'
+import { hexDigitsOf } from './request-id.ts'
 
 /** Fields of the request that a response repeats, and their values where the request does not set them. */
 const ECHOED_FIELDS: Readonly<Record<string, Json>> = {

@@ -1,3 +1,7 @@
+/**
+ * Authenticates operators, as authenticate.ts does callers. Not on the way of model requests: part of the kernel because the
+ * endpoints of three plugins (admin, audit, metrics) need it, and plugins do not import each other.
+ */
 import { GatewayError } from '../core/errors.ts'
 import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
@@ -5,7 +9,6 @@ import { isSameSecret } from '../governance/virtual-key.ts'
 import { lazyBody, shareBody, toWebRequest } from '../http/web-handler.ts'
 import { isTrueWithin } from '../core/async.ts'
 import { readBearer } from './authenticate.ts'
-
 import { IncomingCall, type Call, type Handler } from './call.ts'
 import { sendJson, noStoreHeaders } from './response-headers.ts'
 import type { Services } from './services.ts'

@@ -3,8 +3,9 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { RateStatus } from '../governance/limits.ts'
-import { type Authenticated, type Exchange, waitForStore } from './exchange.ts'
+import { type Authenticated, type Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
+import { waitForStore } from './wait-for-store.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 

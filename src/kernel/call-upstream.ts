@@ -6,9 +6,9 @@ import { type Prompt, LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
 import type { Called, Planned, ResolvedModel, UpstreamPlan } from './exchange.ts'
-import { headersToForward } from './measure.ts'
 import type { Services } from './services.ts'
 import type { Translate } from './translation.ts'
+import { headersToForward } from './version-headers.ts'
 
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Called> {
   const { plan, prompt } = planned
@@ -95,7 +95,7 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 
 async function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Called> {
   // The headers contain an estimated bill. A long prompt is counted while the request waits for the upstream.
-  const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
+  const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepareCounts?.() : undefined
   const { createStream, waitForStream } = await loadStreaming()
   const { routes } = planned.resolved
   let opened: Called | undefined

@@ -1,15 +1,24 @@
-import {
-  type Bill,
-  makeBill,
-  makeHitBill,
-  reductionPercent,
-  savings,
-  savingsPercent,
-  withoutMargin,
-} from '../billing/bill.ts'
+/**
+ * The bill of each ending of a request. Usage that the call cannot have had is cut.
+ *
+ * | ending                                               | bills                                                | made by             |
+ * | ---------------------------------------------------- | ---------------------------------------------------- | ------------------- |
+ * | a complete response                                  | prompt and output, as the upstream reports them      | `billFor`           |
+ * | the same, if the upstream reports no usage           | the expected prompt, and the output counted here     | `billForIncomplete` |
+ * | a stream that fails after its first output           | the prompt, and the output up to then                | `billForIncomplete` |
+ * | a stream that is stopped by a plugin or a disconnect | the prompt, and the output up to then                | `billForIncomplete` |
+ * | a disconnect before the response has begun           | the last call, if the vendor charges for it;         | `billForDisconnect` |
+ * |                                                      | otherwise all small models that were called          |                     |
+ * | a failure before any output                          | the small models that a header requested             | `billForFailure`    |
+ * | a canceled batch item                                | the same; the item is retried                        | `billForFailure`    |
+ * | a rejection before the request was planned           | nothing                                              | settle.ts           |
+ * | a response of the cache, or of a plugin              | nothing                                              | the plugin's replay |
+ *
+ * Closing the gateway counts as a disconnect of all its callers. The operator pays what the vendors charge beyond a bill.
+ */
+import { type Bill, makeBill } from '../billing/bill.ts'
 import type { Completion } from '../core/completion.ts'
 import type { MaybePromise } from '../core/async.ts'
-import type { Json } from '../core/json.ts'
 import {
   add,
   type CacheWrites,
@@ -21,16 +30,13 @@ import {
   promptTokens,
   scale,
   subtract,
-  toDollars,
   toNanoUsd,
   type Usage,
   ZERO,
 } from '../core/money.ts'
 import type { Meter, Route } from '../core/ports.ts'
 import { stemOf, textOfPart } from '../core/prompt.ts'
-import type { WriteMetrics } from '../formats/format.ts'
-import type { Responded, Planned, Size, UpstreamPlan } from './exchange.ts'
-import type { Services } from './services.ts'
+import type { Responded, Planned, UpstreamPlan } from './exchange.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
@@ -41,7 +47,7 @@ export interface BilledResponse {
 }
 
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
-  return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counts.prepare?.() : undefined
+  return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counts.prepareCounts?.() : undefined
 }
 
 export function billFor(responded: Responded, response: BilledResponse, meter: Meter): Bill {
@@ -49,7 +55,7 @@ export function billFor(responded: Responded, response: BilledResponse, meter: M
   if (plan.kind === 'replay') return plan.bill
   const { usage } = response
   if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, response)) {
-    return billOf(responded, plan, { route: routeOf(responded), usage, isEstimated: false })
+    return billOf(responded, plan, { route: servingRoute(responded), usage, isEstimated: false })
   }
   return billForIncomplete(responded, response, meter)
 }
@@ -66,7 +72,7 @@ export function billForIncomplete(responded: Responded, response: BilledResponse
   if (plan.kind === 'replay') return plan.bill
   const { parts, unmappedText = '' } = response.completion()
   const countedOutput = countUpTo(grant.outputTokens * size.outputs, [...parts.map(textOfPart), unmappedText], meter)
-  const route = routeOf(responded)
+  const route = servingRoute(responded)
   const reported = withPromptTokens(response.usage ?? NO_USAGE, () => expectedPrompt(responded, plan, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
   return billOf(responded, plan, { route, usage, isEstimated: true })
@@ -202,7 +208,7 @@ function withModelPrices(bill: Bill, { planned: { grant }, route, models }: Mode
 }
 
 /** Vendors of the messages format cache only what the caller marks. */
-function cachesReceivedPrompt({ provider }: Route, writes: CacheWrites): boolean {
+export function cachesReceivedPrompt({ provider }: Route, writes: CacheWrites): boolean {
   return provider.dialect !== 'messages' || writes !== 'none'
 }
 
@@ -235,57 +241,7 @@ function writeField(
   return writes === '1h' && provider.dialect === 'messages' ? 'cacheWrite1hTokens' : 'cacheWriteTokens'
 }
 
-export function routeOf({ route, resolved }: Planned): Route {
+/** The route that has served the request, or the first one if none has. */
+export function servingRoute({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
-}
-
-/** Computes the values only when they are written, because not every response contains them. */
-export function metricsWriter(bill: Bill, { showsMargin }: Pick<Services, 'showsMargin'>): WriteMetrics {
-  return (kind) => {
-    const theoreticalCost = toDollars(bill.theoretical)
-    const actualCost = toDollars(bill.actual)
-    const billed_amount = toDollars(bill.billed)
-    if (kind === 'summary') {
-      if (!showsMargin) return { billed_amount }
-      return { savings_percent: savingsPercent(bill), original_cost: theoreticalCost, your_cost: actualCost }
-    }
-    const details = {
-      original_tokens: bill.originalTokens,
-      optimized_tokens: bill.optimizedTokens,
-      tokens_saved: bill.originalTokens - bill.optimizedTokens,
-      reduction_pct: reductionPercent(bill),
-      strategy: bill.strategy,
-      cache: bill.cache,
-      theoretical_cost: theoreticalCost,
-      actual_cost: actualCost,
-      billed_amount,
-      savings_usd: toDollars(savings(bill)),
-      profit_margin: bill.margin,
-    }
-    return showsMargin ? details : withoutMargin<Json>(details)
-  }
-}
-
-interface HitResponse {
-  readonly promptTokens: number
-  readonly usage: Usage | undefined
-  readonly spent: NanoUsd
-}
-
-export function hitBill(
-  { resolved, margin, size }: Pick<Planned, 'resolved' | 'margin'> & { readonly size: Pick<Size, 'billedCacheWrites'> },
-  { promptTokens, usage, spent }: HitResponse,
-): Bill {
-  const [route] = resolved.routes
-  const writes = size.billedCacheWrites(route)
-  // The gateway's own markers may have earned the discount of the stored response.
-  const isCachedByVendor = writes !== undefined && cachesReceivedPrompt(route, writes)
-  return makeHitBill({
-    price: route.model.price,
-    margin,
-    originalTokens: promptTokens,
-    completionTokens: usage?.outputTokens ?? 0,
-    spent,
-    cached: usage !== undefined && isCachedByVendor ? { usage, writes } : undefined,
-  })
 }

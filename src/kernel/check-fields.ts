@@ -7,7 +7,7 @@ import { modelsOfTools, type Part, type Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork } from '../formats/prompt-checks.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
-import type { Policies } from './limits.ts'
+import type { Policies } from './policies.ts'
 
 interface Checked {
   readonly prompt: Prompt

@@ -3,10 +3,10 @@ import type { HttpHandler, HttpRequest } from '../core/http.ts'
 import { CLIENT_FORMATS } from '../formats/dialects.ts'
 import type { Endpoint } from '../http/router.ts'
 import { IncomingCall, type Call, type Handler } from './call.ts'
-import { requestIdOf } from './exchange.ts'
 import { trackRequests } from './request-tracker.ts'
 import { modelHandler } from './run.ts'
 import type { Services } from './services.ts'
+import { requestIdOf } from './request-id.ts'
 
 /** @param onRequest Called for each request. */
 export function createHandler(services: Services, basePath: string, onRequest: () => void): HttpHandler {
@@ -14,8 +14,8 @@ export function createHandler(services: Services, basePath: string, onRequest: (
   const route = createRoutes(services, basePath)
 
   async function respondWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
-    const { sendFailure } = await import('./fallback-handler.ts')
-    await sendFailure(call, error, services)
+    const { rejectCall } = await import('./fallback-handler.ts')
+    await rejectCall(call, error, services)
   }
 
   return (request, sink) => {

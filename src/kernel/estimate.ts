@@ -2,7 +2,7 @@
 import type { Bill } from '../billing/bill.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { formatUsd, type NanoUsd, NO_USAGE } from '../core/money.ts'
-import { billOf, expectedPrompt, routeOf } from './charge.ts'
+import { billOf, expectedPrompt, servingRoute } from './charge.ts'
 import type { Responded, Planned } from './exchange.ts'
 import type { Services } from './services.ts'
 import { responseHeaders } from './response-headers.ts'
@@ -31,9 +31,9 @@ export function maxAmountOf({ plan, grant }: Planned): NanoUsd {
 export function expectedBill(planned: Planned, { recentOutputs }: History): Bill {
   const { plan, key, resolved } = planned
   if (plan.kind === 'replay') return plan.bill
-  const recent = recentOutputs.get(key.id)?.get(resolved.name)
+  const recent = recentOutputs.of(key.id, resolved.name)
   const outputTokens = Math.min(medianOf(recent) ?? DEFAULT_OUTPUT, reservedOutputOf(planned))
-  const route = routeOf(planned)
+  const route = servingRoute(planned)
   const usage = { ...expectedPrompt(planned, plan, route), outputTokens }
   return billOf(planned, plan, { route, usage, isEstimated: true })
 }
@@ -43,14 +43,14 @@ export function billForReservedLength(planned: Planned): Bill {
   const { plan } = planned
   if (plan.kind === 'replay') return plan.bill
   const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens: reservedOutputOf(planned) }
-  return billOf(planned, plan, { route: routeOf(planned), usage, isEstimated: true })
+  return billOf(planned, plan, { route: servingRoute(planned), usage, isEstimated: true })
 }
 
 function reservedOutputOf({ size, grant }: Planned): number {
   return grant.outputTokens * size.outputs
 }
 
-function medianOf(outputs: readonly number[] = []): number | undefined {
+function medianOf(outputs: readonly number[]): number | undefined {
   const sorted = outputs.toSorted((a, b) => a - b)
   const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]]
   return low === undefined || high === undefined ? undefined : Math.round((low + high) / 2)

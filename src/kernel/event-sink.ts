@@ -3,7 +3,7 @@ import type { EventChunk, EventSink } from '../streams/event-buffer.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
-import { asFailure } from './settle.ts'
+import { asFailure } from './failures.ts'
 
 export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'content-type': 'text/event-stream; charset=utf-8',

@@ -8,7 +8,7 @@ import type { Services } from './services.ts'
 import { compactClient } from '../formats/responses/client.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
-export { sendFailure } from './failure-response.ts'
+export { rejectCall } from './reject-call.ts'
 
 export async function createFallbackHandler(
   modelEndpoints: readonly Endpoint<Handler>[],

@@ -1,5 +1,7 @@
-import type { FailureKind } from '../core/errors.ts'
+import type { FailureKind, GatewayError } from '../core/errors.ts'
 import type { NanoUsd } from '../core/money.ts'
+import type { Bill } from '../billing/bill.ts'
+import type { Completion } from '../core/completion.ts'
 
 export interface FinishedBill {
   readonly originalTokens: number
@@ -53,4 +55,12 @@ const MAX_NAME_LENGTH = 200
 
 export function truncateName(name: string | undefined): string | null {
   return name === undefined ? null : name.slice(0, MAX_NAME_LENGTH)
+}
+
+export interface RequestOutcome {
+  readonly status: number
+  readonly bill?: Bill
+  /** Absent if the response is incomplete. */
+  readonly completion?: () => Completion
+  readonly failure?: GatewayError
 }

@@ -1,5 +1,6 @@
 import type { BodyLimits } from '../core/http.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
+import type { Runtime } from '../core/ports.ts'
 
 /** Limits on requests. */
 export interface Limits {
@@ -42,33 +43,17 @@ export interface Limits {
   readonly heartbeatMs: number
 }
 
-/** How to handle requests that the gateway cannot price, translate or account for exactly. */
-export interface Policies {
-  /**
-   * How to handle requests that make the vendor read content outside their body or run tools, such as server tools, MCP
-   * servers, and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse`
-   * responds with 403. `allow` reserves only the cost of the body and the response, so a request can exceed the budget.
-   * @default 'reserve'
-   */
-  readonly vendorTools: 'reserve' | 'refuse' | 'allow'
-  /**
-   * How to handle fields that make the vendor charge more than the list price, such as `service_tier: 'priority'`.
-   * `refuse` responds with 400. `allow` bills the list price; the operator pays the difference. @default 'refuse'
-   */
-  readonly surcharges: 'refuse' | 'allow'
-  /**
-   * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
-   * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'
-   */
-  readonly onUntranslatable: 'refuse' | 'drop'
-  /**
-   * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
-   * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
-   * and bills them when the store is available again. See docs/operating.md for exceptions. @default 'refuse'
-   */
-  readonly onStoreFailure: 'refuse' | 'allow'
-}
-
 export interface RequestBodyLimits extends BodyLimits {
   readonly json: ParseLimits
+}
+
+export function bodyLimitsOf(limits: Limits, { after }: Pick<Runtime, 'after'>): RequestBodyLimits {
+  const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
+  return { maxBytes, readMs, after, json: { ...parseLimits(limits), textBytes } }
+}
+
+export function parseLimits(limits: Limits): ParseLimits {
+  const { jsonDepth: depth, jsonKeys: keys, jsonObjectKeys: objectKeys } = limits
+  const { jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
+  return { depth, keys, objectKeys, numbers, syntaxBytes }
 }

@@ -1,7 +1,8 @@
-import type { MaybePromise } from '../core/async.ts'
-import type { CacheWrites } from '../core/money.ts'
+/** How large a prompt is: what limits and budgets reserve for it, and the most that may be billed for it. */
+import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
-import type { Model, Provider, Route, Timeouts, Vocabulary } from '../core/ports.ts'
+import type { CacheWrites } from '../core/money.ts'
+import type { Meter, Model, Route, Runtime, Timeouts, Vocabulary } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { FieldCosts } from '../formats/field-costs.ts'
 import { findVendorWork, NO_FIELD_COSTS } from '../formats/prompt-checks.ts'
@@ -14,9 +15,42 @@ import {
 } from '../tokens/estimate.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
-import type { Authenticated, ResolvedModel, Size, TokenCounter } from './exchange.ts'
-import type { Services } from './services.ts'
-import { canceledError } from './settle.ts'
+import { canceledError } from './failures.ts'
+import { headersToForward } from './version-headers.ts'
+import type { Policies } from './policies.ts'
+
+/** In tokens. */
+export interface Size {
+  /** Blocks the event loop for a long prompt, unless `prepareEstimate` has computed it. */
+  readonly estimate: number
+  /** Yields to the event loop while counting. Never rejects. */
+  prepareEstimate(): MaybePromise<void>
+  /** True if the body may be so long that its digest must be computed in slices. */
+  readonly mayContainLargeMedia: boolean
+  /** For token limits: an upper bound for text, and typical numbers for images. */
+  readonly bound: number
+  needsEstimate(route: Route): boolean
+  tokensToReserve(route: Route): number
+  /** Returns the cache writes that the caller may be billed. Undefined if bills use the list price of all tokens. */
+  billedCacheWrites(route: Route): CacheWrites | undefined
+  /** Returns the maximum number of prompt tokens that the route's upstream can plausibly report. */
+  maxReportableTokens(route: Route): number
+  /** Number of outputs that the vendor generates and bills. */
+  readonly outputs: number
+  /** Returns the output tokens that the vendor may bill in addition to the output limit. */
+  extraOutputTokens(model: Model): number
+  /** Ids of models that the vendor may call for the request besides its own, at their own prices. @default none */
+  readonly otherModels?: readonly string[] | undefined
+  counterFor(route: Route): TokenCounter | undefined
+  /** Resolves with a local count for token limits. */
+  count(): Promise<number>
+}
+
+export interface TokenCounter {
+  /** Resolves with undefined if the vendor's count fails. */
+  readonly count: () => Promise<number | undefined>
+  readonly callsUpstream: boolean
+}
 
 /** A body of at most this size, in bytes, contains no string that needs a digest. See core/cache.ts. */
 const MAX_SMALL_BODY_BYTES = 256 * 1024
@@ -26,6 +60,20 @@ const MAX_SYNCHRONOUS_BYTES = 65_536
 /** A vendor's usage can exceed the result of its token-count endpoint by a few tokens. */
 const COUNT_SLACK_TOKENS = 16
 
+/** What `PromptSize` uses of the services. */
+interface SizeServices {
+  readonly meter: Meter
+  readonly billsListPrice: boolean
+  readonly policies: Policies
+  readonly runtime: Runtime
+  readonly timeouts: Timeouts
+}
+
+interface Received {
+  readonly request: Pick<HttpRequest, 'header'>
+  readonly cancellation: Cancellation
+}
+
 interface MeasuredPrompt {
   readonly prompt: Prompt
   /** Upper bound on the size of the serialized body. */
@@ -34,12 +82,13 @@ interface MeasuredPrompt {
   readonly costs?: FieldCosts
 }
 
+/** Counts on demand, because most requests need only the bound by bytes. */
 export class PromptSize implements Size {
   otherModels: readonly string[] | undefined = undefined
   readonly #prompt: Prompt
   readonly #bytes: number
-  readonly #exchange: Authenticated
-  readonly #services: Services
+  readonly #received: Received
+  readonly #services: SizeServices
   #weight: PromptWeight | undefined
   #estimate: number | undefined
   #prepared: Promise<void> | undefined
@@ -47,10 +96,10 @@ export class PromptSize implements Size {
   #localCount: Promise<number> | undefined
   readonly #costs: FieldCosts
 
-  constructor({ prompt, bytes, costs = NO_FIELD_COSTS }: MeasuredPrompt, exchange: Authenticated, services: Services) {
+  constructor({ prompt, bytes, costs = NO_FIELD_COSTS }: MeasuredPrompt, received: Received, services: SizeServices) {
     this.#prompt = prompt
     this.#bytes = bytes
-    this.#exchange = exchange
+    this.#received = received
     this.#services = services
     this.#costs = costs
   }
@@ -59,10 +108,10 @@ export class PromptSize implements Size {
     return (this.#estimate ??= this.#services.meter.estimatePrompt(this.#prompt))
   }
 
-  prepare(): MaybePromise<void> {
+  prepareEstimate(): MaybePromise<void> {
     if (this.#estimate !== undefined || this.#promptWeight.bytes <= MAX_SYNCHRONOUS_BYTES) return undefined
     // After a failure, `estimate` counts again. A rejection would be unhandled while the caller awaits something else.
-    return (this.#prepared ??= this.#services.meter.prepare(this.#prompt).catch(() => {}))
+    return (this.#prepared ??= this.#services.meter.cacheEstimates(this.#prompt).catch(() => {}))
   }
 
   get mayContainLargeMedia(): boolean {
@@ -115,7 +164,7 @@ export class PromptSize implements Size {
         : async () => withTokensOutsideText(Math.ceil((await this.#countLocally('o200k')) * tokenFactor))
     if (route.provider.countTokens !== undefined) {
       const count = async (): Promise<number | undefined> => {
-        const counted = await countByVendor(this.#prompt, route, this.#exchange, this.#services)
+        const counted = await countByVendor(this.#prompt, route, this.#received, this.#services)
         return counted === undefined ? countWithFactor?.() : counted + COUNT_SLACK_TOKENS
       }
       return { count, callsUpstream: true }
@@ -137,7 +186,7 @@ export class PromptSize implements Size {
   }
 
   /** Throws for fields that the operator does not allow. */
-  checkFields({ routes }: ResolvedModel): Promise<void> | undefined {
+  checkFields({ routes }: { readonly routes: readonly Route[] }): Promise<void> | undefined {
     const { surcharge } = this.#costs
     if (!this.#asksForVendorWork && surcharge === undefined && this.#promptWeight.document !== true) return undefined
     const checked = { prompt: this.#prompt, costs: this.#costs, routes, policies: this.#services.policies }
@@ -150,7 +199,7 @@ export class PromptSize implements Size {
 
   #countLocally(tokenizer: Vocabulary): Promise<number> {
     const { meter } = this.#services
-    const count = (): Promise<number> => meter.countBody(this.#prompt, tokenizer, this.#exchange.cancellation.signal)
+    const count = (): Promise<number> => meter.countBody(this.#prompt, tokenizer, this.#received.cancellation.signal)
     return tokenizer === 'o200k' ? (this.#localCount ??= count()) : count()
   }
 
@@ -177,8 +226,8 @@ function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
 export async function countByVendor(
   prompt: Prompt,
   { model, provider }: Route,
-  { cancellation, request }: Authenticated,
-  { runtime, timeouts }: Services,
+  { cancellation, request }: Received,
+  { runtime, timeouts }: Pick<SizeServices, 'runtime' | 'timeouts'>,
 ): Promise<number | undefined> {
   const { signal } = cancellation
   const totalMs = Math.min(timeouts.totalMs, COUNT_TIMEOUT_MS)
@@ -190,46 +239,4 @@ export async function countByVendor(
     if (cancellation.isCanceled) throw canceledError(error)
     return undefined
   }
-}
-
-const VERSION_HEADER = 'anthropic-version'
-const FORMAT_HEADERS = [VERSION_HEADER, 'anthropic-beta'] as const
-
-export function headersToForward(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
-  let forwarded: Record<string, string> | undefined
-  for (const name of FORMAT_HEADERS) {
-    const value = request.header(name)
-    if (value !== undefined) (forwarded ??= {})[name] = value
-  }
-  return forwarded ?? NO_HEADERS
-}
-
-/** Returns the client's headers that change the response of this provider, or an empty string if they are the default. */
-export function varyHeadersOf(
-  request: Pick<HttpRequest, 'header'>,
-  { varyHeaders }: Pick<Provider, 'varyHeaders'>,
-): string {
-  let text = ''
-  for (const name of FORMAT_HEADERS) {
-    if (varyHeaders !== undefined && !(name in varyHeaders)) continue
-    const value = request.header(name)
-    if (value !== undefined && value !== varyHeaders?.[name]) text += `${name}: ${value}\n`
-  }
-  return text
-}
-
-const NO_HEADERS: Readonly<Record<string, string>> = {}
-
-/** The first version of the Anthropic API that rejects sampling parameters. */
-const VERSION_WITHOUT_SAMPLING = '2026-10-21'
-
-/** True if the version that the provider sends for this request rejects sampling parameters. */
-export function rejectsSampling(
-  { dialect, varyHeaders }: Pick<Provider, 'dialect' | 'varyHeaders'>,
-  request: Pick<HttpRequest, 'header'>,
-): boolean {
-  if (dialect !== 'messages') return false
-  const isForwarded = varyHeaders === undefined || VERSION_HEADER in varyHeaders
-  const version = isForwarded ? (request.header(VERSION_HEADER) ?? varyHeaders?.[VERSION_HEADER]) : undefined
-  return version !== undefined && version >= VERSION_WITHOUT_SAMPLING
 }

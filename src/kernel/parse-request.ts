@@ -12,24 +12,20 @@ import type { JsonObject } from '../core/json.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
-import { checkPromptLength, fieldCostsOf } from '../formats/prompt-checks.ts'
+import { checkPromptLength, fieldCostsOf, isBackground } from '../formats/prompt-checks.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess, type VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
+import { readCacheDirectives } from '../http/cache-directives.ts'
 import { utf8Length } from '../tokens/estimate.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './resolve-model.ts'
-import {
-  type Authenticated,
-  type Exchange,
-  isBackground,
-  type Parsed,
-  type ResolvedModel,
-  waitForStore,
-} from './exchange.ts'
-import { PromptSize, rejectsSampling } from './measure.ts'
-import type { Limits, RequestBodyLimits } from './limits.ts'
-import type { CompletedBody, Services } from './services.ts'
+import { type Authenticated, type Exchange, type Parsed, type ResolvedModel } from './exchange.ts'
+import { PromptSize } from './measure.ts'
+import type { Services } from './services.ts'
+import { rejectsSampling } from './version-headers.ts'
+import { waitForStore } from './wait-for-store.ts'
+import type { CompletedBody } from './hooks.ts'
 
 /** What parsing adds to an exchange. */
 export type ParsedParts = Pick<Parsed, 'requestBody' | 'prompt' | 'resolved' | 'size' | 'margin'>
@@ -46,7 +42,7 @@ export function parsePrompt(
 ): MaybePromise<ParsedParts> {
   const { format, key } = exchange
   const { turns } = format
-  const completing = (turns && services.hooks.completeBody[0]?.(turns, key, parsed)) ?? parsed
+  const completing = (turns && services.hooks.completeBody?.(turns, key, parsed)) ?? parsed
   return chain(waitForStore<CompletedBody>(exchange, completing, services), (completed) => {
     if (exchange.needsPauses) return readWithPauses(exchange, { parsed, completed }, services)
     const receivedPrompt = format.readPrompt(completed.body, completed.received)
@@ -138,17 +134,6 @@ export function readBytes(
   })
 }
 
-export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): RequestBodyLimits {
-  const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
-  return { maxBytes, readMs, after: runtime.after, json: { ...parseLimits(limits), textBytes } }
-}
-
-export function parseLimits(limits: Limits): ParseLimits {
-  const { jsonDepth: depth, jsonKeys: keys, jsonObjectKeys: objectKeys } = limits
-  const { jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
-  return { depth, keys, objectKeys, numbers, syntaxBytes }
-}
-
 /** @param route Absent if a passthrough request names no listed model. */
 export function marginOf(
   services: Pick<Services, 'margin'>,
@@ -216,5 +201,6 @@ export function checkHeaders(
   exchange.isSteered = true
   checkSteeringNames(request.headerNames())
   readFlag(request, 'X-Svc-Detach')
+  readCacheDirectives((name) => request.header(name))
   for (const check of hooks.checkHeaders) check(request, endpoint)
 }

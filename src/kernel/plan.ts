@@ -2,17 +2,11 @@ import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { Attempts } from '../upstream/attempts.ts'
-import type {
-  Optimization,
-  Planned,
-  PromptCounts,
-  RecallMiss,
-  RecallResult,
-  Reserved,
-  Size,
-  UpstreamPlan,
-} from './exchange.ts'
+import type { Planned, Reserved, UpstreamPlan } from './exchange.ts'
 import type { Services } from './services.ts'
+import type { Size } from './measure.ts'
+import type { RecallMiss, RecallResult } from './lookup.ts'
+import type { Optimization, PromptCounts } from './optimization.ts'
 
 type PlanOf = Pick<Planned, 'plan'>
 
@@ -103,8 +97,8 @@ class UnchangedPrompt implements Optimization, PromptCounts {
     this.spent = spent
   }
 
-  prepare(): MaybePromise<void> {
-    return this.#size.prepare()
+  prepareCounts(): MaybePromise<void> {
+    return this.#size.prepareEstimate()
   }
 
   get original(): number {

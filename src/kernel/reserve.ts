@@ -8,8 +8,9 @@ import {
   type Reservation,
   type WaitForStore,
 } from '../governance/reservation.ts'
-import { type Authenticated, type Grant, type Parsed, waitForStore } from './exchange.ts'
+import { type Authenticated, type Grant, type Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
+import { waitForStore } from './wait-for-store.ts'
 
 /** What a stage adds that reserves. */
 export interface Granted {
@@ -21,7 +22,7 @@ export interface Granted {
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Granted> {
   const { resolved, size } = parsed
   // If a prompt may exceed a model's context window, its worst-case cost depends on the estimate.
-  const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
+  const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepareEstimate() : undefined
   return isPromise(prepared)
     ? prepared.then(() => reserveQuote(parsed, quote(parsed), services))
     : reserveQuote(parsed, quote(parsed), services)

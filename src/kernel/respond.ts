@@ -1,11 +1,14 @@
 import type { Completion } from '../core/completion.ts'
 import { type MaybePromise, chain, isPromise } from '../core/async.ts'
-import { type Responded, createWriteContext, requestsJsonByInstruction } from './exchange.ts'
-import type { Services, WholeResponse } from './services.ts'
-import { billFor, metricsWriter, prepareBill } from './charge.ts'
+import { type Responded } from './exchange.ts'
+import type { Services } from './services.ts'
+import { billFor, prepareBill } from './charge.ts'
 import { settle } from './settle.ts'
 import { loadStreaming } from './call-upstream.ts'
 import { responseHeaders, baseHeaders, sendJson } from './response-headers.ts'
+import { createWriteContext, requestsJsonByInstruction } from './write-context.ts'
+import type { WholeResponse } from './hooks.ts'
+import { metricsWriter } from './svc-metrics.ts'
 
 export function respond(responded: Responded, services: Services): MaybePromise<undefined> {
   const { response } = responded
@@ -37,9 +40,8 @@ function sendCompleteResponse(
 ): MaybePromise<undefined> {
   const { format, sink, plugins } = responded
   const { onUnfinished, onResponse } = services.hooks
-  const [settleLater] = onUnfinished
-  if (settleLater !== undefined && format.turns?.isUnfinished(completion) === true) {
-    return settleLater(responded, completion, services).then(() => undefined)
+  if (onUnfinished !== undefined && format.turns?.isUnfinished(completion) === true) {
+    return onUnfinished(responded, completion, services).then(() => undefined)
   }
   const bill = billFor(responded, { usage: completion.usage, completion: () => completion }, services.meter)
   const writeMetrics = metricsWriter(bill, services)

@@ -12,7 +12,8 @@ import { plan } from './plan.ts'
 import { reserve } from './reserve.ts'
 import { respond } from './respond.ts'
 import type { RequestHook, Services } from './services.ts'
-import { asFailure, canceledError, endWithoutResponse } from './settle.ts'
+import { endWithoutResponse } from './settle.ts'
+import { asFailure, canceledError } from './failures.ts'
 
 /** @param authenticateStage Batch items use the key of their batch. */
 export function modelStages(
@@ -123,5 +124,5 @@ export function modelHandler(format: ClientFormat, services: Services): Handler 
 
 export function createExchange({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
   const isDetached = hasFlag(request, 'x-svc-detach')
-  return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
+  return new Exchange({ id, startedAt, request, sink, format }, { hasClient: true, isDetached })
 }

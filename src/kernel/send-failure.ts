@@ -2,9 +2,10 @@
 import { failureStatus, type GatewayError } from '../core/errors.ts'
 import { failureHeaders } from '../formats/failures.ts'
 import type { RateStatus } from '../governance/limits.ts'
-import { type Exchange, waitForStore } from './exchange.ts'
+import { type Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 import { baseHeaders, sendJson } from './response-headers.ts'
+import { waitForStore } from './wait-for-store.ts'
 
 export async function sendFailure(exchange: Exchange, failure: GatewayError, services: Services): Promise<void> {
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))

@@ -1,43 +1,35 @@
-/**
- * What the stages of a request use, and the port of the built-in plugins. It has the hooks of `Plugin` (plugin.ts), which
- * is its form for users: plugins/custom calls users' hooks with frozen copies and deadlines, and checks what they return.
- * The kernel imports no plugin. gateway.ts has the list of plugins; its order is the order of the hooks.
- */
-import type { Bill } from '../billing/bill.ts'
 import type { Completion } from '../core/completion.ts'
 import type { MaybePromise } from '../core/async.ts'
-import type { GatewayError } from '../core/errors.ts'
 import type { LogEventFields } from '../core/failure-log.ts'
-import type { HeaderRecord, HttpRequest } from '../core/http.ts'
-import type { JsonObject } from '../core/json.ts'
+import type { HttpRequest } from '../core/http.ts'
 import type { Meter, Provider, Route, Runtime, SmallModel, Timeouts } from '../core/ports.ts'
-import type { Message, ReceivedBody } from '../core/prompt.ts'
+import type { Message } from '../core/prompt.ts'
 import type { SettledEntry } from '../core/store.ts'
-import type { TurnFormat, WriteMetrics } from '../formats/format.ts'
+import type { TurnFormat } from '../formats/format.ts'
 import type { Ledger } from '../governance/ledger.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { BodyCapacity } from '../http/body.ts'
 import type { Endpoint } from '../http/router.ts'
 import type { EventCapacity } from '../streams/capacity.ts'
-import type { EventBuffer } from '../streams/event-buffer.ts'
 import type { DetachedWork } from '../streams/shared-work.ts'
 import type { Upstream } from '../upstream/attempts.ts'
 import type { Handler } from './call.ts'
-import type {
-  Responded,
-  Authenticated,
-  Exchange,
-  Parsed,
-  RecallResult,
-  RequestOutcome,
-  ResolvedModel,
-  Reserved,
-  UpstreamPlan,
-} from './exchange.ts'
-import type { FinishedRequest } from './finished-request.ts'
-import type { Limits, Policies, RequestBodyLimits } from './limits.ts'
-import type { PromptChange } from './plugin.ts'
+import type { Responded, Authenticated, Exchange, Parsed, ResolvedModel, Reserved, UpstreamPlan } from './exchange.ts'
+import type { FinishedRequest, RequestOutcome } from './finished-request.ts'
+import type { Limits, RequestBodyLimits } from './limits.ts'
+import type { RecentOutputs } from './recent-outputs.ts'
 import type { RequestTracker } from './request-tracker.ts'
+import type { Policies } from './policies.ts'
+import type { RecallResult } from './lookup.ts'
+import type {
+  ChangeableInputs,
+  ReadBody,
+  CompletedBody,
+  WholeResponse,
+  StreamedResponse,
+  StreamObserver,
+  FailedResponse,
+} from './hooks.ts'
 
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
@@ -53,12 +45,6 @@ export interface EventLog {
   info(event: string, fields: LogEventFields): void
 }
 
-/**
- * The output tokens of the last answered requests by key id and model name, oldest first. Each map has its least recently
- * used entry first. Each process has its own.
- */
-export type RecentOutputs = Map<string, Map<string, number[]>>
-
 /** What the stages of a request use. */
 export interface Services {
   readonly findKey: FindKey
@@ -70,7 +56,6 @@ export interface Services {
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly meter: Meter
   readonly margin: (key: VirtualKey, modelName: string, route: Route | undefined) => number
-  /** The expected amounts of a stream depend on them. */
   readonly recentOutputs: RecentOutputs
   /** True if the theoretical cost ignores the vendor's prompt cache. */
   readonly billsListPrice: boolean
@@ -146,66 +131,27 @@ export interface BuiltInPlugin {
 /** Resolves with false if it has answered the request. */
 export type RequestHook<Current extends Exchange> = (current: Current, services: Services) => MaybePromise<boolean>
 
-export interface ChangeableInputs {
-  /** Throws if plugins could not read the inputs. */
-  checkReadable(): void
-  /** Throws for an invalid change. */
-  read(change: PromptChange): readonly Message[]
-}
-
-export interface ReadBody {
-  readonly body: JsonObject
-  /** Absent if the body must be serialized again. */
-  readonly received?: ReceivedBody | undefined
-}
-
-export interface CompletedBody extends ReadBody {
-  /** Present if only some providers have what the body refers to. */
-  readonly restrictRoutes?: (resolved: ResolvedModel) => ResolvedModel
-}
-
-export interface WholeResponse {
-  /** Headers that are repeated when the response is replayed. */
-  readonly headers: Readonly<HeaderRecord>
-  readonly body: string
-  readonly id: string
-  readonly writeMetrics?: WriteMetrics
-}
-
-export interface StreamedResponse {
-  /** Headers that are repeated when the response is replayed. */
-  readonly headers: Readonly<HeaderRecord>
-  readonly buffer: EventBuffer
-}
-
-/** Follows one stream. */
-export interface StreamObserver {
-  /** Called with each chunk from the one that contains the id of the response. */
-  onChunk?(id: string): void
-  /** Settles later and returns true if the vendor continues to generate a response whose stream has been interrupted. */
-  takeOver?(id: string, streamedBill: () => Bill | undefined): boolean
-  /** Receives the data of the last event of a complete stream. */
-  onComplete?(lastData: string | undefined): void
-}
-
-export interface FailedResponse {
-  readonly failure: GatewayError
-  readonly headers: Readonly<HeaderRecord>
-  readonly body: string
-}
-
-type HookName = keyof BuiltInPlugin
+/** Hooks that only one plugin can have, because their result is not passed on to another. */
+type SingleHook = 'completeBody' | 'onUnfinished'
+type ListedHook = Exclude<keyof BuiltInPlugin, SingleHook>
 
 /** For each hook, the functions of all plugins in order. An empty array is the whole cost of a feature that is off. */
-export type Hooks = { readonly [Name in HookName]: readonly NonNullable<BuiltInPlugin[Name]>[] }
+export type Hooks = { readonly [Name in ListedHook]: readonly NonNullable<BuiltInPlugin[Name]>[] } & {
+  readonly [Name in SingleHook]: BuiltInPlugin[Name] | undefined
+}
 
 export function collectHooks(plugins: readonly BuiltInPlugin[]): Hooks {
-  const all = <Name extends HookName>(name: Name): readonly NonNullable<BuiltInPlugin[Name]>[] =>
+  const all = <Name extends ListedHook>(name: Name): readonly NonNullable<BuiltInPlugin[Name]>[] =>
     plugins.flatMap((plugin) => plugin[name] ?? [])
+  const only = <Name extends SingleHook>(name: Name): BuiltInPlugin[Name] | undefined => {
+    const found = plugins.filter((plugin) => plugin[name] !== undefined)
+    if (found.length > 1) throw new Error(`Two built-in plugins have the hook ${name}; expected at most one.`)
+    return found[0]?.[name]
+  }
   return {
     endpoints: all('endpoints'),
     checkHeaders: all('checkHeaders'),
-    completeBody: all('completeBody'),
+    completeBody: only('completeBody'),
     onRequest: all('onRequest'),
     deduplicate: all('deduplicate'),
     checkRequest: all('checkRequest'),
@@ -214,7 +160,7 @@ export function collectHooks(plugins: readonly BuiltInPlugin[]): Hooks {
     onLookup: all('onLookup'),
     optimizePrompt: all('optimizePrompt'),
     checkResponse: all('checkResponse'),
-    onUnfinished: all('onUnfinished'),
+    onUnfinished: only('onUnfinished'),
     onResponse: all('onResponse'),
     storesEvents: all('storesEvents'),
     onStream: all('onStream'),

@@ -1,3 +1,7 @@
+/**
+ * The small model of a route, which the cache's verifier and the savings call. Part of the kernel because a dry run is: it
+ * must not call one, whichever plugin asks.
+ */
 import type { Meter, Route, SmallModel } from '../core/ports.ts'
 import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'

@@ -8,27 +8,27 @@ import { EventBuffer } from '../streams/event-buffer.ts'
 import { ResponseTranslator } from '../upstream/response-translator.ts'
 import { upstreamError, isResponseSource } from '../upstream/attempts.ts'
 import { createChunkSource, createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
-import { billFor, billForIncomplete, metricsWriter } from './charge.ts'
+import { billFor, billForIncomplete } from './charge.ts'
 import { eventSinkOf, STREAM_HEADERS } from './event-sink.ts'
 import { estimateHeaders } from './estimate.ts'
 import {
   type ModelResponse,
   type Responded,
   type Called,
-  createWriteContext,
   MAX_HEADER_WAIT_MS,
   type OpenedStream,
   type Planned,
-  type PromptCounts,
-  type RequestOutcome,
-  requestsJsonByInstruction,
-  type ResponseStop,
-  type StoppableWriter,
-  type WrittenExchange,
 } from './exchange.ts'
-import { asFailure, canceledError, endWithoutResponse, settle } from './settle.ts'
-import type { Services, StreamObserver } from './services.ts'
+import { endWithoutResponse, settle } from './settle.ts'
+import type { Services } from './services.ts'
 import { baseHeaders } from './response-headers.ts'
+import { asFailure, canceledError } from './failures.ts'
+import { createWriteContext, requestsJsonByInstruction, type WrittenExchange } from './write-context.ts'
+import type { RequestOutcome } from './finished-request.ts'
+import type { ResponseStop, StoppableWriter } from './plugin-run.ts'
+import type { PromptCounts } from './optimization.ts'
+import type { StreamObserver } from './hooks.ts'
+import { metricsWriter } from './svc-metrics.ts'
 
 export function createStream(
   planned: Planned,
@@ -56,7 +56,7 @@ export async function openLater(
   counts: PromptCounts,
   callLater: () => Promise<Called>,
 ): Promise<Extract<ModelResponse, { readonly kind: 'opening' }>> {
-  await counts.prepare?.()
+  await counts.prepareCounts?.()
   const opening = callLater().then(openedOf)
   // `respond` handles the error, but runs later.
   opening.catch(() => {})

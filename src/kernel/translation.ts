@@ -6,8 +6,8 @@ import { runWithPauses } from '../core/steps.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
 import type { Planned, UpstreamPlan } from './exchange.ts'
-import { rejectsSampling } from './measure.ts'
 import type { Services } from './services.ts'
+import { rejectsSampling } from './version-headers.ts'
 
 export type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 

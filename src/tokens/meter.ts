@@ -101,7 +101,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return sum
   }
 
-  const prepare = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
+  const cacheEstimates = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
     for (const item of [...prompt.messages, ...prompt.tools]) {
       const known = sizesByItem.get(item)
       if (known !== undefined && hasEstimate(known)) continue
@@ -116,11 +116,11 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
 
   return {
     tokenizer,
-    prepare,
+    cacheEstimates,
     estimatePrompt: (prompt) => sumOf(prompt, estimate),
     countPrompt,
     async countNearThresholds(prompt, thresholds, signal) {
-      await prepare(prompt, signal)
+      await cacheEstimates(prompt, signal)
       const estimated = sumOf(prompt, estimate)
       const uncertainThresholds = thresholds.filter((threshold) => estimated < threshold * CERTAIN_MULTIPLE)
       if (uncertainThresholds.length === 0) return estimated

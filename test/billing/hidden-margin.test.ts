@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hideStoredMargin } from '../../src/kernel/stored-margin.ts'
+import { hideStoredMargin } from '../../src/streams/stored-margin.ts'
 import { createGateway, readBill, type Gateway, type LogRecord } from '../../src/index.ts'
 import { extractive } from '../../src/testing.ts'
 import {

@@ -32,7 +32,7 @@ function createProcess(entries: Map<string, string>): Run {
   const waterfall = createWaterfall({ ...options, agents: true, keep: 0 })
   return async (job) => {
     await waterfall.passUnchanged(job, 1e9)
-    await meter.prepare(job.prompt)
+    await meter.cacheEstimates(job.prompt)
     const result = await waterfall({ ...job, tokens: meter.estimatePrompt(job.prompt) })
     await result.reportSent?.()
     return result

@@ -424,7 +424,7 @@ describe.each([chatClient, messagesClient, responsesClient])('a shared $dialect 
   const dialect = DIALECTS[format === chatClient ? 'chat' : format === messagesClient ? 'messages' : 'responses']
 
   it('is followed in a bounded number of steps, whatever it contains', async () => {
-    const size = { prepare: () => undefined, estimate: 1, billedCacheWrites: () => undefined }
+    const size = { prepareEstimate: () => undefined, estimate: 1, billedCacheWrites: () => undefined }
     const resolved = { name: 'm', routes: [] as never }
     await fc.assert(
       fc.asyncProperty(streamText(dialect), cuts, async (text, at) => {

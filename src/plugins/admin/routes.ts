@@ -6,7 +6,6 @@ import { createAdminInput } from './parse-records.ts'
 import type { AdminRecords, RecordMethods } from './admin-records.ts'
 import { checkJsonHeaders } from '../../http/body.ts'
 import type { Endpoint } from '../../http/router.ts'
-import { parseLimits } from '../../kernel/parse-request.ts'
 import type { Services } from '../../kernel/services.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { parseDigits } from '../../governance/page-query.ts'
@@ -15,6 +14,7 @@ import { findCallerKey } from '../../kernel/authenticate.ts'
 import { baseHeaders, noStoreHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { createGate, type Gate } from '../../kernel/admin-access.ts'
 import type { AdminOptions } from '../../kernel/admin-access.ts'
+import { parseLimits } from '../../kernel/limits.ts'
 
 interface AdminDependencies {
   readonly records: () => Promise<AdminRecords>

@@ -4,14 +4,16 @@ import { Cancellation, type MaybePromise } from '../../core/async.ts'
 import { type FailureKind, GatewayError } from '../../core/errors.ts'
 import type { SettledEntry, Store } from '../../core/store.ts'
 import type { RequestUsage, Reservation } from '../../governance/reservation.ts'
-import { Exchange, type PostponedSettlement, requestIdOf, type RequestOutcome } from '../../kernel/exchange.ts'
+import { Exchange, type PostponedSettlement } from '../../kernel/exchange.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { modelStages } from '../../kernel/run.ts'
 import type { FindKeyById, Services } from '../../kernel/services.ts'
 import { unbilledUsage } from '../../kernel/settle.ts'
-import { CollectedResponse, internalRequest } from '../../kernel/internal-request.ts'
+import { CollectedResponse, internalRequest } from '../../http/internal-request.ts'
 import { checkValid } from '../../kernel/authenticate.ts'
 import { messagesClient } from '../../formats/messages/client.ts'
+import { requestIdOf } from '../../kernel/request-id.ts'
+import type { RequestOutcome } from '../../kernel/finished-request.ts'
 
 export interface ItemProcessor {
   /** Resolves with undefined if the item is done, was released, or belongs to another worker. */
@@ -174,7 +176,7 @@ function createExchange(
     sink,
     format: messagesClient,
   }
-  return new Exchange(start, { isConnected: false, isDetached: false, cancellation, settlement })
+  return new Exchange(start, { hasClient: false, isDetached: false, cancellation, settlement })
 }
 
 function rejectStream({ params }: StoredRequest): void {

@@ -11,14 +11,15 @@ import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../../http/body.ts'
 import type { Endpoint, Method } from '../../http/router.ts'
 import type { Services } from '../../kernel/services.ts'
-import { checkHeaders, parseLimits } from '../../kernel/parse-request.ts'
-import { hideStoredMargin } from '../../kernel/stored-margin.ts'
+import { checkHeaders } from '../../kernel/parse-request.ts'
+import { hideStoredMargin } from '../../streams/stored-margin.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { readLimit } from '../../http/page-limit.ts'
 import { findCallerKey } from '../../kernel/authenticate.ts'
 import { baseHeaders, sendWithRateStatus } from '../../kernel/response-headers.ts'
+import { parseLimits } from '../../kernel/limits.ts'
 
 // The endpoints and the worker are loaded together, with the first request.
 export { createBatchProcessing } from './batch-worker.ts'

@@ -21,16 +21,12 @@ import type { EventChunk, EventSink } from '../../streams/event-buffer.ts'
 import { createStreamSearch, type LiveStream, publishStream, type StreamLocation } from '../../streams/live-stream.ts'
 import type { Leader, SharedResponse } from './single-flight.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
-import { hitBill } from '../../kernel/charge.ts'
 import { newResponseId } from '../../kernel/adapt-response.ts'
-import {
-  type ResponseKeeper,
-  type PublishedResponse,
-  type ReplayPlan,
-  type Reserved,
-  type Size,
-} from '../../kernel/exchange.ts'
+import { type Reserved } from '../../kernel/exchange.ts'
 import type { Services } from '../../kernel/services.ts'
+import type { Size } from '../../kernel/measure.ts'
+import type { ResponseKeeper, PublishedResponse, ReplayPlan } from '../../kernel/lookup.ts'
+import { hitBill } from './hit-bill.ts'
 
 export function publishToOtherProcesses(
   live: PublishedResponse,
@@ -79,7 +75,7 @@ export type FollowStream = typeof followStream
  */
 export async function followStream(
   reserved: Pick<Reserved, 'format' | 'id' | 'resolved' | 'margin' | 'cancellation'> & {
-    readonly size: Pick<Size, 'prepare' | 'estimate' | 'billedCacheWrites'>
+    readonly size: Pick<Size, 'prepareEstimate' | 'estimate' | 'billedCacheWrites'>
   },
   miss: Pick<CacheMiss, 'countAsHit' | 'spent'>,
   { live, leader }: FollowedStream,
@@ -99,7 +95,7 @@ export async function followStream(
     throw cancellation.reason
   }
   if (!hasContent) return undefined
-  await reserved.size.prepare()
+  await reserved.size.prepareEstimate()
   miss.countAsHit()
   const replay: ReplayPlan = {
     kind: 'replay',

@@ -14,21 +14,22 @@ import {
   type SharedResponse,
   type SingleFlight,
 } from './single-flight.ts'
-import { hitBill } from '../../kernel/charge.ts'
-import {
-  type ResponseKeeper,
-  MAX_HEADER_WAIT_MS,
-  type PublishedResponse,
-  type ReplayPlan,
-  type RequestOutcome,
-  type Reserved,
-} from '../../kernel/exchange.ts'
+import { MAX_HEADER_WAIT_MS, type Reserved } from '../../kernel/exchange.ts'
 import type { FollowStream } from './follow.ts'
-import { varyHeadersOf } from '../../kernel/measure.ts'
-import type { Recalled, RecallMiss, RecallResult } from '../../kernel/exchange.ts'
 import { smallModelOf } from '../../kernel/small-model.ts'
 import type { Services } from '../../kernel/services.ts'
 import { readCacheDirectives } from '../../http/cache-directives.ts'
+import { varyHeadersOf } from '../../kernel/version-headers.ts'
+import type { RequestOutcome } from '../../kernel/finished-request.ts'
+import type {
+  Recalled,
+  RecallMiss,
+  RecallResult,
+  ResponseKeeper,
+  PublishedResponse,
+  ReplayPlan,
+} from '../../kernel/lookup.ts'
+import { hitBill } from './hit-bill.ts'
 
 type ResponseLeader = Leader<SharedResponse, PublishedResponse>
 type ResponseRole = FlightRole<SharedResponse, PublishedResponse>

@@ -39,7 +39,7 @@ export async function changePrompt(
   const { dialect, settings = before.settings } = before.native
   const upstreamFormat = await UPSTREAM_FORMATS[dialect]()
   const written = upstreamFormat.writePrompt(
-    { ...prepare(before, messages), settings, stream: before.native.value['stream'] === true },
+    { ...toWritable(before, messages), settings, stream: before.native.value['stream'] === true },
     before.model,
   ).body
   const bytes = typeof written === 'string' ? new TextEncoder().encode(written) : written
@@ -242,7 +242,7 @@ function parseInput(input: string): JsonObject {
 }
 
 /** Prepares changes that the writers of a format do not expect from a received prompt. */
-function prepare(before: Prompt, messages: readonly Message[]): Prompt {
+function toWritable(before: Prompt, messages: readonly Message[]): Prompt {
   const { dialect, value } = before.native
   const prompt = { ...before, messages }
   if (dialect === 'messages') return { ...prompt, messages: joinSystem(messages, value) }

@@ -4,7 +4,7 @@ import { failureStatus, GatewayError } from '../../core/errors.ts'
 import type { Plugin } from '../../kernel/plugin.ts'
 import type { Exchange } from '../../kernel/exchange.ts'
 import type { Services } from '../../kernel/services.ts'
-import { canceledError } from '../../kernel/settle.ts'
+import { canceledError } from '../../kernel/failures.ts'
 
 const DEFAULT_TIMEOUT_MS = 1_000
 

@@ -8,7 +8,7 @@ import { NO_USAGE, ZERO } from '../../core/money.ts'
 import type { Route } from '../../core/ports.ts'
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import type { StreamWriter } from '../../formats/format.ts'
-import { checkPromptLength, fieldCostsOf } from '../../formats/prompt-checks.ts'
+import { checkPromptLength, fieldCostsOf, isBackground } from '../../formats/prompt-checks.ts'
 import { ONE_REQUEST } from '../../governance/reservation.ts'
 import type {
   AttemptResult,
@@ -26,25 +26,20 @@ import { type AttemptRecord, Attempts } from '../../upstream/attempts.ts'
 import { respond } from '../../kernel/respond.ts'
 import { changePrompt, checkParts, readChange } from './change-prompt.ts'
 import { billFor, prepareBill } from '../../kernel/charge.ts'
-import {
-  type Responded,
-  type Authenticated,
-  type Exchange,
-  isBackground,
-  type Parsed,
-  type PluginRun,
-  type RequestOutcome,
-  requestsJsonByInstruction,
-  type ReplayPlan,
-  type Reserved,
-} from '../../kernel/exchange.ts'
+import { type Responded, type Authenticated, type Exchange, type Parsed, type Reserved } from '../../kernel/exchange.ts'
 import { PromptSize } from '../../kernel/measure.ts'
 import { callHook, failureOf, reportHookFailure } from './plugin-calls.ts'
-import { canceledError, settle } from '../../kernel/settle.ts'
-import type { ChangeableInputs, Services } from '../../kernel/services.ts'
+import { settle } from '../../kernel/settle.ts'
+import type { Services } from '../../kernel/services.ts'
 import { FINISH_REASONS, transformCompletion, TransformerChain, TransformingWriter } from './transform-response.ts'
 import { callUpstream } from '../../kernel/call-upstream.ts'
 import { reserveQuote } from '../../kernel/reserve.ts'
+import { canceledError } from '../../kernel/failures.ts'
+import { requestsJsonByInstruction } from '../../kernel/write-context.ts'
+import type { RequestOutcome } from '../../kernel/finished-request.ts'
+import type { PluginRun } from '../../kernel/plugin-run.ts'
+import type { ReplayPlan } from '../../kernel/lookup.ts'
+import type { ChangeableInputs } from '../../kernel/hooks.ts'
 
 /** Responds itself and resolves with false if a plugin replies. */
 export async function onRequest(parsed: Parsed, services: CustomServices): Promise<boolean> {
@@ -476,7 +471,7 @@ class ExchangeView implements PluginExchange {
   }
 
   get isConnected(): boolean {
-    return this.#exchange.subscribers !== undefined
+    return this.#exchange.hasClient
   }
 
   get startedAt(): number {

@@ -11,8 +11,8 @@ import {
 import type { GatewayError } from '../../core/errors.ts'
 import type { Part } from '../../core/prompt.ts'
 import type { StreamWriter, WriteMetrics } from '../../formats/format.ts'
-import type { ResponseStop } from '../../kernel/exchange.ts'
 import type { ContentPart, Plugin, ResponseTransformer, TransformedPart } from '../../kernel/plugin.ts'
+import type { ResponseStop } from '../../kernel/plugin-run.ts'
 
 /** Returns the failure of the response, or undefined if it continues without the transformer. */
 export type OnTransformerFailure = (plugin: Plugin, cause: unknown) => GatewayError | undefined

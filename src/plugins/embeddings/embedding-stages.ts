@@ -13,8 +13,8 @@ import type { PromptChange } from '../../kernel/plugin.ts'
 import { upstreamWindowOf, utf8Length } from '../../tokens/estimate.ts'
 import { embeddingRoutes, routeName } from '../../kernel/resolve-model.ts'
 import { billFor } from '../../kernel/charge.ts'
-import type { Authenticated, Exchange, Parsed, Planned, Reserved, Size, TokenCounter } from '../../kernel/exchange.ts'
-import { PromptSize } from '../../kernel/measure.ts'
+import type { Authenticated, Exchange, Parsed, Planned, Reserved } from '../../kernel/exchange.ts'
+import { PromptSize, type Size, type TokenCounter } from '../../kernel/measure.ts'
 import { checkHeaders, marginOf, type ParsedParts, readJson } from '../../kernel/parse-request.ts'
 import { planUnchanged } from '../../kernel/plan.ts'
 import { keepResponse } from '../../kernel/respond.ts'
@@ -43,7 +43,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body, received)
     const prompt = promptOf(embedding)
-    await services.meter.prepare(prompt, authenticated.cancellation.signal)
+    await services.meter.cacheEstimates(prompt, authenticated.cancellation.signal)
     const candidates = services.resolve(embedding.model, key)
     const routeNames = candidates.routes.map(routeName)
     checkAccess(key, { modelName: candidates.name, routeNames, fields: body, maxTokens: undefined })
@@ -84,7 +84,7 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
       return inputTokens + meter.estimatePrompt(prompt)
     },
     // `parseEmbedding` has already estimated the texts.
-    prepare: () => undefined,
+    prepareEstimate: () => undefined,
     mayContainLargeMedia: size.mayContainLargeMedia,
     bound,
     needsEstimate: () => false,
@@ -171,7 +171,7 @@ async function withTexts(
   const { received: _received, ...others } = parsed.embedding
   const embedding = { ...others, inputs, native: { ...others.native, input: inputs } }
   const prompt = promptOf(embedding)
-  await services.meter.prepare(prompt, parsed.cancellation.signal)
+  await services.meter.cacheEstimates(prompt, parsed.cancellation.signal)
   const size = new PromptSize({ prompt, bytes: utf8Length(JSON.stringify(embedding.native)) }, parsed, services)
   return { embedding, prompt, size: measureInputs(embedding, prompt, size, services.meter) }
 }

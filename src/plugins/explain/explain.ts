@@ -5,18 +5,19 @@ import { describeFailure } from '../../formats/failures.ts'
 import type { Forecast, LimitBalance } from '../../governance/balances.ts'
 import { quote } from '../../kernel/reserve.ts'
 import { expectedBill, maxAmountOf } from '../../kernel/estimate.ts'
-import { type Parsed, type Plan, type Planned, waitForStore } from '../../kernel/exchange.ts'
+import { type Parsed, type Plan, type Planned } from '../../kernel/exchange.ts'
 import { isSentUnchanged, plan } from '../../kernel/plan.ts'
-import { observeEnd } from '../../kernel/settle.ts'
 
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import type { Services } from '../../kernel/services.ts'
+import { waitForStore } from '../../kernel/wait-for-store.ts'
+import { observeEnd } from '../../kernel/observe-end.ts'
 
 /** Calls no upstream, uses no quota, and does not change the cache, its statistics or the state of the tiers. */
 export async function explain(received: Parsed, services: Services, hasCache: boolean): Promise<false> {
   for (const changePrompt of services.hooks.changePrompt) await changePrompt(received, services)
   received.isDryRun = true
-  await received.size.prepare()
+  await received.size.prepareEstimate()
   const forecasting = services.ledger.forecast(received.key, quote(received, false))
   const forecast = await waitForStore(received, forecasting, services)
   const reserved = Object.assign(received, { grant: forecast })

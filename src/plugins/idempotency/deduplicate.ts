@@ -16,12 +16,13 @@ import {
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../../kernel/event-sink.ts'
 import { type Exchange, MAX_HEADER_WAIT_MS, type Parsed } from '../../kernel/exchange.ts'
-import type { FailedResponse, Services, StreamedResponse, WholeResponse } from '../../kernel/services.ts'
+import type { Services } from '../../kernel/services.ts'
 import { rateOf } from '../../kernel/send-failure.ts'
 import { endWithoutResponse } from '../../kernel/settle.ts'
-import { hideStoredMargin } from '../../kernel/stored-margin.ts'
+import { hideStoredMargin } from '../../streams/stored-margin.ts'
 import { withoutMargin } from '../../billing/bill.ts'
 import { baseHeaders } from '../../kernel/response-headers.ts'
+import type { FailedResponse, StreamedResponse, WholeResponse } from '../../kernel/hooks.ts'
 
 /** Accepts only printable ASCII, because clients encode other characters in headers differently. */
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/

@@ -11,9 +11,10 @@ import { type Authenticated, type ResolvedModel } from '../../kernel/exchange.ts
 import { type Granted, reserveQuote } from '../../kernel/reserve.ts'
 import { marginOf } from '../../kernel/parse-request.ts'
 import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './parse-passthrough.ts'
-import { asFailure, canceledError, settle } from '../../kernel/settle.ts'
+import { settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { responseHeaders, baseHeaders } from '../../kernel/response-headers.ts'
+import { asFailure, canceledError } from '../../kernel/failures.ts'
 
 type ReservedPassthrough = Authenticated & Granted & { readonly resolved: ResolvedModel }
 

@@ -20,14 +20,12 @@ export function recordingsPlugin(
       log.failure('a response could not be recorded', cause, { request_id: responded.id })
     load().then(write).catch(report)
   }
-  /** Batch items, which have no subscribers, store their results themselves. */
-  const isRecorded = ({ format, subscribers, request }: Responded): boolean => {
-    if (streams === false || subscribers === undefined || format.responseId === undefined) return false
+  /** Batch items have no client, and store their results themselves. */
+  const isRecorded = ({ format, hasClient, request }: Responded): boolean => {
+    if (streams === false || !hasClient || format.responseId === undefined) return false
     return readCacheDirectives((name) => request.header(name)).allowsWrite
   }
   return {
-    // Also if the cache is disabled.
-    checkHeaders: (request) => void readCacheDirectives((name) => request.header(name)),
     endpoints: async (services) => {
       const [recordings, { replayStream }] = await Promise.all([load(), import('./replay-stream.ts')])
       return [{ method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(recordings, services) }]

@@ -17,7 +17,7 @@ import { readSteeringHeaders, type Steering, type Tier } from './tier.ts'
 import { memoryStore } from '../../stores/memory.ts'
 import { createMeter, createTokenizer } from '../../tokens/meter.ts'
 import { checkSavings, createPromptMarker, createSavings, type SavingsOptions } from './options.ts'
-import { internalRequest } from '../../kernel/internal-request.ts'
+import { internalRequest } from '../../http/internal-request.ts'
 
 export type { ExplainedPlan, LoggedBody, LoggedRequest }
 

@@ -12,11 +12,12 @@ import { billOf } from '../../kernel/charge.ts'
 import { simulateSmallModel } from '../../kernel/small-model.ts'
 import { Exchange, type Parsed, type Planned, type UpstreamPlan } from '../../kernel/exchange.ts'
 import { type ReadRequest, withPath } from './explain-input.ts'
+import { RecentOutputs } from '../../kernel/recent-outputs.ts'
 import { parsePrompt } from '../../kernel/parse-request.ts'
 import { isSentUnchanged, planUnchanged } from '../../kernel/plan.ts'
 import { type PromptSavings, shortenAndMark } from './plugin.ts'
 import type { Services } from '../../kernel/services.ts'
-import { CollectedResponse, internalRequest } from '../../kernel/internal-request.ts'
+import { CollectedResponse, internalRequest } from '../../http/internal-request.ts'
 import { quote } from '../../kernel/reserve.ts'
 
 /** A way to handle the requests. */
@@ -255,7 +256,7 @@ const KEY: VirtualKey = {
 async function parse({ body, format, at }: ReadRequest, services: Services): Promise<Parsed> {
   const request = internalRequest('', {}, JSON.stringify(body))
   const start = { id: 'explain', startedAt: at, request, sink: new CollectedResponse(), format }
-  const exchange = new Exchange(start, { isConnected: false, isDetached: false })
+  const exchange = new Exchange(start, { hasClient: false, isDetached: false })
   const maxSerializedBytes = utf8Length(JSON.stringify(body))
   const authenticated = Object.assign(exchange, { key: KEY })
   return Object.assign(authenticated, await parsePrompt(authenticated, { body, maxSerializedBytes }, services))
@@ -266,11 +267,11 @@ function isolate(services: Services, meter: Meter, clock: { readonly now: number
   return {
     ...services,
     meter,
-    hooks: { ...services.hooks, completeBody: [] },
+    hooks: { ...services.hooks, completeBody: undefined },
     smallModel: (route) => simulateSmallModel(services.smallModel(route), meter),
     margin: () => 1,
     policies: { ...services.policies, vendorTools: 'allow', surcharges: 'allow' },
-    recentOutputs: new Map(),
+    recentOutputs: new RecentOutputs(),
     runtime: { ...services.runtime, now: () => clock.now },
   }
 }

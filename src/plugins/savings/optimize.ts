@@ -20,7 +20,7 @@ export async function addCacheMarkers(
   { log }: Pick<Services, 'log'>,
 ): Promise<UpstreamPlan> {
   try {
-    await plan.counts.prepare?.()
+    await plan.counts.prepareCounts?.()
     const { model } = resolved.routes[0]
     const request = { prompt: plan.prompt, model, tokens: plan.counts.sent, owner: key.id, now: startedAt }
     const marked = await markPrompt(request)
@@ -63,7 +63,7 @@ export async function optimize(
     Object.assign(plan.optimization, passed)
     return plan
   }
-  await services.meter.prepare(prompt, cancellation.signal)
+  await services.meter.cacheEstimates(prompt, cancellation.signal)
   const rewritten = await waterfall({ ...request, tokens: size.estimate })
   const { rewrite, tokens, spent } = rewritten
   return {

@@ -10,9 +10,10 @@ import { type Responded } from '../../kernel/exchange.ts'
 import { keepResponse } from '../../kernel/respond.ts'
 import { storingProvider } from './storing-provider.ts'
 import type { Turns } from './turns.ts'
-import { asFailure, endWithoutResponse, settle } from '../../kernel/settle.ts'
+import { endWithoutResponse, settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { asFailure } from '../../kernel/failures.ts'
 
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000

@@ -12,7 +12,7 @@ import { type Call, type Handler, pathId } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 
 import { baseHeaders, sendJson, noStoreHeaders } from '../../kernel/response-headers.ts'
-import { hideStoredMargin } from '../../kernel/stored-margin.ts'
+import { hideStoredMargin } from '../../streams/stored-margin.ts'
 
 /** Answers a request for a response that the gateway itself stores. */
 /** Returns the JSON text of the response. */

@@ -4,12 +4,15 @@ import type { Completion } from '../../core/completion.ts'
 import type { Store } from '../../core/store.ts'
 import type { Endpoint } from '../../http/router.ts'
 import type { Handler } from '../../kernel/call.ts'
-import { type Responded, createWriteContext, isBackground } from '../../kernel/exchange.ts'
-import type { Services, StreamObserver } from '../../kernel/services.ts'
+import { type Responded } from '../../kernel/exchange.ts'
+import type { Services } from '../../kernel/services.ts'
 import { respondInBackground, settleInBackground } from './background.ts'
 import { responseEndpoints } from './routes.ts'
 import { storingProvider } from './storing-provider.ts'
 import { createTurns, type Turns } from './turns.ts'
+import { createWriteContext } from '../../kernel/write-context.ts'
+import type { StreamObserver } from '../../kernel/hooks.ts'
+import { isBackground } from '../../formats/prompt-checks.ts'
 
 export interface StoredResponses {
   readonly turns: Turns

@@ -11,8 +11,8 @@ import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { toResolvedModel } from '../../kernel/resolve-model.ts'
 import { type Responded, type ResolvedModel } from '../../kernel/exchange.ts'
 import { storingProvider } from './storing-provider.ts'
-import type { CompletedBody, ReadBody } from '../../kernel/services.ts'
 import { MAX_ITEMS } from '../../formats/responses/request-reader.ts'
+import type { CompletedBody, ReadBody } from '../../kernel/hooks.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS

@@ -183,7 +183,7 @@ it.each([
       cancellation: new Cancellation(),
       margin: 1,
       resolved: { name: 'chat/large', routes: [{ provider, model }] },
-      size: { estimate: 1, prepare: () => undefined, billedCacheWrites: () => undefined },
+      size: { estimate: 1, prepareEstimate: () => undefined, billedCacheWrites: () => undefined },
     },
     { countAsHit: () => {}, spent: ZERO },
     { live },

@@ -5,12 +5,12 @@ import type { WriteFailure } from '../formats/format.ts'
 import type { RateStatus } from '../governance/limits.ts'
 import { type Call } from './call.ts'
 import type { Services } from './services.ts'
-import { asFailure, INTERNAL_FAILURE, routeOf } from './settle.ts'
 import { rateStatusOfCaller } from './authenticate.ts'
 import { baseHeaders, sendJson, noStoreHeaders } from './response-headers.ts'
+import { asFailure, INTERNAL_FAILURE, requestLine } from './failures.ts'
 
 /** Responds to a call whose endpoint is unknown, or whose handler threw. */
-export async function sendFailure(
+export async function rejectCall(
   { id, request, sink }: Pick<Call, 'id' | 'request' | 'sink'>,
   error: unknown,
   services: Services,
@@ -34,7 +34,7 @@ export async function sendFailure(
 /** Omits the route if reading the address of the request is what failed. */
 function readableRoute(request: HttpRequest): { route?: string } {
   try {
-    return { route: routeOf(request) }
+    return { route: requestLine(request) }
   } catch {
     return {}
   }

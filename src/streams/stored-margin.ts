@@ -1,4 +1,5 @@
-import { type EventSink, textOf } from '../streams/event-buffer.ts'
+/** Stored responses may contain the margin of their request, which a gateway with `headers.margin: false` does not show. */
+import { type EventSink, textOf } from './event-buffer.ts'
 
 const METRICS = /"svc_metrics":\{[^{}]*\}/g
 const MARGIN_MEMBER =

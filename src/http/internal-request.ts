@@ -1,3 +1,4 @@
+/** A request that the gateway sends to itself, such as an item of a batch, and the sink of its response. */
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 
 export function internalRequest(path: string, headers: Readonly<Record<string, string>>, body: string): HttpRequest {
