@@ -1,6 +1,6 @@
 import { expects, integerFrom, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isSafeId, type PageQuery } from './stored-records.ts'
+import { isSafeId, type PageQuery } from './record-table.ts'
 
 /** Selects a page of a list. */
 export interface PageOptions {

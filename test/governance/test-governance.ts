@@ -1,11 +1,6 @@
 import { toNanoUsd, type NanoUsd } from '../../src/core/money.ts'
 import type { Store } from '../../src/core/store.ts'
-import {
-  createKeyLookup,
-  createSharedLimits,
-  type KeyLookup,
-  type SharedLimits,
-} from '../../src/governance/stored-records.ts'
+import { KeyLookup, createSharedLimits, type SharedLimits } from '../../src/governance/stored-records.ts'
 import { type AdminInput, createAdminInput } from '../../src/plugins/admin/parse-records.ts'
 import { createKeyring, type Keyring } from '../../src/plugins/admin/keyring.ts'
 import { Ledger } from '../../src/governance/ledger.ts'
@@ -40,7 +35,7 @@ export function createTestGovernance(
   const store = options.store ?? memoryStore({ now })
   const uuid = (): string => crypto.randomUUID()
   const shared = createSharedLimits({ store, now })
-  const lookup = createKeyLookup({ store, now })
+  const lookup = new KeyLookup({ store, now })
   return {
     clock,
     store,

@@ -18,7 +18,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { fromWire, toWireName } from '../../core/field-names.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { DURATION_CODES } from '../../core/store.ts'
-import { SAFE_ID } from '../../governance/stored-records.ts'
+import { SAFE_ID } from '../../governance/record-table.ts'
 import { isTimestamp, TIMESTAMP_FORMAT } from '../../governance/timestamps.ts'
 import { hashSecret, PLAN_NAMES, prefixOfSecret, UNLIMITED } from '../../governance/virtual-key.ts'
 import type {

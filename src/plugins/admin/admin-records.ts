@@ -24,7 +24,8 @@ import {
 import type { ParsedConfiguration } from './admin-input.ts'
 import { createAdminInput, type ParsedKeyChange } from './parse-records.ts'
 import { changeAllowance, type Keyring, optionalField, toKeyRecord, toListedKey } from './keyring.ts'
-import type { RecordTable, SharedLimits } from '../../governance/stored-records.ts'
+import type { RecordTable } from '../../governance/record-table.ts'
+import type { SharedLimits } from '../../governance/stored-records.ts'
 import {
   type BudgetStatus,
   createUsageReports,

@@ -5,7 +5,7 @@ import type { Settlement, Store } from '../../core/store.ts'
 import type { AdminRecords, InProcessRecords } from './admin-records.ts'
 import { parseConfiguration } from './admin-input.ts'
 import { Ledger } from '../../governance/ledger.ts'
-import { createKeyLookup, createSharedLimits } from '../../governance/stored-records.ts'
+import { createSharedLimits, KeyLookup } from '../../governance/stored-records.ts'
 import type { FindKey, FindKeyById } from '../../kernel/services.ts'
 
 export interface Governance extends InProcessRecords {
@@ -35,7 +35,7 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
   const configured = parseConfiguration(configuration ?? {})
   const cacheOptions = { servesStale: allowsUnreservedRequests, cacheMs: keyCacheMs }
   const shared = createSharedLimits({ store, now, ...cacheOptions })
-  const lookup = createKeyLookup({ store, now, ...cacheOptions })
+  const lookup = new KeyLookup({ store, now, ...cacheOptions })
   const load = lazy(async () => {
     const { applyConfiguration, createAdminRecords, createKeyring, inProcessRecords } =
       await import('./admin-records.ts')

@@ -4,14 +4,8 @@ import type { DurationCode, Store } from '../../core/store.ts'
 import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
 import type { HashedKey } from './admin-input.ts'
 import type { ParsedKeyChange } from './parse-records.ts'
-import {
-  HASH_PREFIX,
-  type KeyLookup,
-  type Page,
-  type PageQuery,
-  type RecordTable,
-  type SharedLimits,
-} from '../../governance/stored-records.ts'
+import type { Page, PageQuery, RecordTable } from '../../governance/record-table.ts'
+import { HASH_PREFIX, type KeyLookup, type SharedLimits } from '../../governance/stored-records.ts'
 import {
   type Allowance,
   createSecret,
@@ -110,7 +104,14 @@ export function createKeyring(dependencies: {
     return after
   }
 
-  return { read: keys.read, create, update, remove, page: keys.page, configure }
+  return {
+    read: (id) => keys.read(id),
+    create,
+    update,
+    remove,
+    page: (query) => keys.page(query),
+    configure,
+  }
 }
 
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {

@@ -1,5 +1,5 @@
 import { GatewayError } from '../../core/errors.ts'
-import { isSafeId } from '../../governance/stored-records.ts'
+import { isSafeId } from '../../governance/record-table.ts'
 import type { Store } from '../../core/store.ts'
 import type { AuditQuery } from './audit.ts'
 import { readAudit, readPage } from './audit-query.ts'
