@@ -199,3 +199,9 @@ export function editDistance(left: string, right: string): number {
   }
   return previous.at(-1) ?? 0
 }
+
+/** A field that is undefined, such as one from an unset environment variable, has its default. */
+export function withDefaults<Options extends object>(defaults: Options, options: Partial<Options> = {}): Options {
+  const defined = Object.entries(options).filter(([, value]) => value !== undefined)
+  return { ...defaults, ...Object.fromEntries(defined) }
+}

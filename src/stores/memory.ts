@@ -1,4 +1,4 @@
-import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/check-options.ts'
+import { functionCheck, checkOptions, optionsOf, integerFrom, withDefaults } from '../core/check-options.ts'
 import { quotaExceededError, type Store, type WriteOptions } from '../core/store.ts'
 import { ExpiryQueue, OrderedKeys, Pool, type PoolEntry, storeFullError } from './memory/collections.ts'
 import { createTallies, MemoryCounters } from './memory/counters.ts'
@@ -16,7 +16,6 @@ import {
   shareOf,
   type StoreClock,
   type ValuePool,
-  withDefaults,
 } from './store-rules.ts'
 
 /** Limits of a memory store. */

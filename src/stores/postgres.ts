@@ -1,5 +1,5 @@
 import type { ResponseStore } from '../core/cache.ts'
-import { checkOptions, expects, type OptionCheck, optionsOf } from '../core/check-options.ts'
+import { checkOptions, expects, type OptionCheck, optionsOf, withDefaults } from '../core/check-options.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import {
   DEFAULT_BULK_LIMITS,
@@ -17,7 +17,7 @@ import {
   toText,
 } from './durable-store.ts'
 import { migratePostgres, type RunQuery } from './postgres/schema.ts'
-import { createStoreClock, type StoreClock, withDefaults, withTime } from './store-rules.ts'
+import { createStoreClock, type StoreClock, withTime } from './store-rules.ts'
 import { RESPONSE_CHECKS, createResponseStore, type ResponseStoreOptions } from './response-store.ts'
 
 /** Options for `postgresStore()`. */

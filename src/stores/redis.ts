@@ -1,5 +1,5 @@
 import type { ResponseStore } from '../core/cache.ts'
-import { checkFlag, checkOptions, expects, type OptionCheck, optionsOf } from '../core/check-options.ts'
+import { checkFlag, checkOptions, expects, type OptionCheck, optionsOf, withDefaults } from '../core/check-options.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import {
   type BulkLimits,
@@ -18,7 +18,7 @@ import {
 import { OPERATION_SCRIPTS } from './redis/counter-scripts.ts'
 import { createShardedCounters } from './redis/sharded-counters.ts'
 import { READ_SETTINGS, type RunScript } from './redis/value-scripts.ts'
-import { createStoreClock, type StoreClock, withDefaults, withTime } from './store-rules.ts'
+import { createStoreClock, type StoreClock, withTime } from './store-rules.ts'
 import { RESPONSE_CHECKS, createResponseStore, type ResponseStoreOptions } from './response-store.ts'
 
 /** Options for `redisStore()`. */

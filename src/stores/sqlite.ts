@@ -1,4 +1,4 @@
-import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/check-options.ts'
+import { checkOptions, numberFrom, objectWith, oneOf, optionsOf, withDefaults } from '../core/check-options.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult, Store, Tally } from '../core/store.ts'
 import { DEFAULT_BULK_LIMITS, type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
 import { createSql, migrateSqlite, NEVER, numberIn, type Sql, type SqliteDatabase, textIn } from './sqlite/database.ts'
@@ -16,7 +16,6 @@ import {
   LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
   type StoreClock,
-  withDefaults,
 } from './store-rules.ts'
 
 /** Options for `sqliteStore()`. */

@@ -108,11 +108,6 @@ export const checkPool: OptionCheck = optionsOf({ entries: integerFrom(0), bytes
   'bytes',
 ])
 
-export function withDefaults<Options extends object>(defaults: Options, options: Partial<Options> = {}): Options {
-  const defined = Object.entries(options).filter(([, value]) => value !== undefined)
-  return { ...defaults, ...Object.fromEntries(defined) }
-}
-
 export type PoolSize = PoolLimit
 
 export type ValuePool = 'durable' | 'owned' | 'expiring'

@@ -1,6 +1,7 @@
 import type OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chatClient } from '../../src/formats/chat/client.ts'
+import type { Thresholds } from '../../src/plugins/savings/tier.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { prose } from '../plugins/savings/conversation.ts'
 import { CHAT_MODEL, startStage, type Stage } from '../support/stage.ts'
@@ -64,6 +65,14 @@ describe('savings: { keep: 0, agents: true }', () => {
   it.each(SIZES)('starts a tier at %d tokens in a conversation with tools', async (tokens, strategy) => {
     const body = { messages: await conversationOf(tokens, tokens + 1), tools: [TOOL] }
     expect(await strategyOf('triggers', body)).toMatch(strategy)
+  })
+
+  it('starts tier 4 at the default size if its threshold is undefined, as from an unset variable', async () => {
+    const thresholdTokens: Partial<Thresholds> = {}
+    Reflect.set(thresholdTokens, 'family', undefined)
+    stages.set('undefined', await startStage({ reply: () => SUMMARY, savings: { keep: 0, thresholdTokens } }))
+
+    expect(await strategyOf('undefined', { messages: await conversationOf(21_000, 11) })).toMatch(/^Family-Lock/)
   })
 
   it('tries tier 3 above 80,000 tokens if tier 2 is removed', async () => {

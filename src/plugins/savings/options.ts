@@ -8,6 +8,7 @@ import {
   oneOf,
   type OptionCheck,
   optionsOf,
+  withDefaults,
 } from '../../core/check-options.ts'
 import type { Embedder } from '../../core/cache.ts'
 import type { Meter, Runtime, Model } from '../../core/ports.ts'
@@ -122,7 +123,7 @@ export const checkSavings: OptionCheck = optionsOf({
 } satisfies Record<keyof SavingsOptions, OptionCheck>)
 
 export interface SavingsDependencies {
-  readonly store: Store
+  readonly store: Pick<Store, 'get' | 'set'>
   readonly meter: Meter
   readonly runtime: Runtime
   /** True if verdicts must state what each tier would keep. */
@@ -135,9 +136,10 @@ export function createDryRun(
   dependencies: SavingsDependencies,
 ): { readonly waterfall: Waterfall; readonly markPrompt: MarkPrompt | undefined } {
   const { embedder: _, ...options } = savings
+  const { store } = dependencies
   const dryDependencies = {
     ...dependencies,
-    store: { ...dependencies.store, set: () => Promise.resolve() },
+    store: { get: (key: string) => store.get(key), set: () => Promise.resolve() },
     explains: true,
   }
   return {
@@ -181,13 +183,13 @@ export function createSavings(
 
 function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: SavingsDependencies): Waterfall {
   const { shadowShare: _, promptCache: __, ...others } = options
-  const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholdTokens }
-  const minThreshold = Math.min(...Object.values(thresholds))
+  const thresholdTokens = withDefaults(DEFAULT_THRESHOLDS, options.thresholdTokens)
+  const minThreshold = Math.min(...Object.values(thresholdTokens))
   const hasCustomTiers = options.tiers !== undefined
   const load = lazy(async () => {
     const { createWaterfall } = await import('./optimize.ts')
     const { now, after } = runtime
-    return createWaterfall({ ...others, ...dependencies, now, after, yieldToEventLoop })
+    return createWaterfall({ ...others, ...dependencies, thresholdTokens, now, after, yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<WaterfallResult> => (await load())(job)
   const isTooSmall: Waterfall['isTooSmall'] = ({ model, steering }, maxTokens) => {

@@ -5,7 +5,10 @@ import { costOf, promptTokens, NO_USAGE } from '../../../src/core/money.ts'
 import type { Message, Prompt } from '../../../src/core/prompt.ts'
 import { anthropic, openaiCompatible } from '../../../src/index.ts'
 import { createMemory } from '../../../src/plugins/savings/memory.ts'
+import { createDryRun } from '../../../src/plugins/savings/options.ts'
 import { markForCache } from '../../../src/plugins/savings/prompt-cache.ts'
+import { manualRuntime } from '../../support/manual-runtime.ts'
+import { noNetwork } from '../../support/no-network.ts'
 import { cases, fc } from '../../support/properties.ts'
 import { sendRequest, CHAT, MESSAGE } from '../../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../../support/stage.ts'
@@ -275,4 +278,34 @@ describe('the block of a shortened prompt', () => {
     const isMarked = ({ parts }: Message) => parts.some(({ native }) => native?.value['cache_control'] !== undefined)
     expect(marked?.prompt.messages.map(isMarked)).toEqual([true, true, false, false, false])
   })
+})
+
+it('the markers of an explanation are chosen by what a store that is a class contains, and nothing is written to it', async () => {
+  class ClassStore {
+    readonly #values = new Map<string, string>()
+    writes = 0
+    get(key: string): string | undefined {
+      return this.#values.get(key)
+    }
+    async set(key: string, value: string): Promise<void> {
+      this.writes += 1
+      this.#values.set(key, value)
+    }
+  }
+  const store = new ClassStore()
+  const runtime = manualRuntime(noNetwork, { now: START + 1000 })
+  const first = [user(prose(1, 6000))]
+  const requestOf = (messages: readonly Message[], now: number) => {
+    const prompt = promptOf(messages)
+    return { prompt, model: CACHED, tokens: meter.estimatePrompt(prompt), owner: 'k', now }
+  }
+  await markForCache(createMemory({ store, now: () => START }), requestOf(first, START))
+  expect(store.writes).toBe(1)
+
+  const next = [...first, assistant('Yes.'), user('And?'), assistant('No.'), user('Why?')]
+  const { markPrompt } = createDryRun({}, { store, meter, runtime })
+  const marked = await markPrompt?.(requestOf(next, START + 1000))
+
+  expect(marked?.markerCount).toBeGreaterThan(0)
+  expect(store.writes).toBe(1)
 })
