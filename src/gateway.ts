@@ -1,5 +1,5 @@
 import { withDefaults } from './core/check-options.ts'
-import type { HttpHandler } from './core/http.ts'
+import type { HttpHandler, HttpHandling } from './core/http.ts'
 import type { Runtime } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import { createGovernance } from './plugins/admin/governance.ts'
@@ -9,6 +9,8 @@ import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/au
 import { auditPlugin } from './plugins/audit/plugin.ts'
 import { createBatches } from './plugins/batches/plugin.ts'
 import { createCache } from './plugins/cache/plugin.ts'
+import { checkContext } from './plugins/customers/context.ts'
+import { createIdentify } from './plugins/customers/plugin.ts'
 import { customPlugins } from './plugins/custom/plugin.ts'
 import { embeddingsPlugin } from './plugins/embeddings/plugin.ts'
 import { explainPlugin } from './plugins/explain/plugin.ts'
@@ -28,6 +30,7 @@ import type { ShadowObserver } from './plugins/savings/shadow.ts'
 import { statusPlugin } from './plugins/status/plugin.ts'
 import { storedResponsesPlugin } from './plugins/stored-responses/plugin.ts'
 import { tokenCountsPlugin } from './plugins/token-counts/plugin.ts'
+import type { CallerContext } from './governance/caller.ts'
 import { BodyCapacity } from './http/body.ts'
 import { lazyFetch } from './http/lazy-fetch.ts'
 import type { FetchHandler } from './http/web-handler.ts'
@@ -59,6 +62,12 @@ import { createMeter, createTokenizer } from './tokens/meter.ts'
 import { asFailure } from './kernel/failures.ts'
 import { bodyLimitsOf } from './kernel/limits.ts'
 
+/** A gateway for one caller. */
+export interface BoundGateway {
+  readonly fetch: FetchHandler
+  readonly handle: HttpHandler
+}
+
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
   /**
@@ -69,6 +78,15 @@ export interface Gateway {
   readonly fetch: FetchHandler
   /** The handler for servers without Web-standard objects, such as the Node adapters. Never throws. */
   readonly handle: HttpHandler
+  /**
+   * Returns the gateway for one caller whom the application has identified. Requests need no virtual key then; a key that
+   * is sent applies as well. Throws `invalid-request` for an invalid context. See docs/customers.md.
+   *
+   * @example
+   * const gateway = createGateway({ providers: [openai()], plans: { pro: { budgets: [{ limitUsd: 20, window: '1M' }] } } })
+   * const { fetch } = gateway.with({ customer: 'acme', user: 'u_17', session: 'run_42' })
+   */
+  readonly with: (context: CallerContext) => BoundGateway
   /** Virtual keys: the secrets that authenticate callers, with their limits. */
   readonly keys: Keys
   /** Budgets that several keys share by `budgetId`. */
@@ -210,6 +228,14 @@ export function createGateway(options: GatewayOptions): Gateway {
   const detached = new DetachedWork({ after })
   const services: Services = {
     findKey,
+    identify: createIdentify({
+      store,
+      now,
+      cacheMs: options.keyCacheMs,
+      servesStale: servesWithoutStore,
+      plans: options.plans ?? {},
+      customers: options.customers ?? {},
+    }),
     resolve: createResolve(directory, runtime.random),
     provider: directory.provider,
     ledger,
@@ -258,6 +284,13 @@ export function createGateway(options: GatewayOptions): Gateway {
   return {
     fetch: lazyFetch({ handle }),
     handle,
+    with: (context) => {
+      checkContext(context, 'gateway.with')
+      const { tags } = context
+      const own = { ...context, ...(tags !== undefined && { tags: { ...tags } }) }
+      const bound: HttpHandling = { handle: (request, sink) => handle(request, sink, own) }
+      return { ...bound, fetch: lazyFetch(bound) }
+    },
     keys,
     budgets,
     rateLimits,

@@ -21,6 +21,7 @@ import type { WireForm } from './core/field-names.ts'
 import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { Plugin } from './kernel/plugin.ts'
+import { checkCustomers, checkPlans, type CustomerPlan, type CustomersOptions } from './plugins/customers/options.ts'
 import type { GovernanceConfiguration } from './plugins/admin/admin-api.ts'
 import { fetchTransport } from './http/transport-fetch.ts'
 import type {
@@ -139,6 +140,10 @@ export interface GatewayOptions extends Partial<Policies> {
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that are created or updated at startup. */
   readonly governance?: GovernanceConfiguration | WireForm<GovernanceConfiguration>
+  /** What customers of each plan may spend, by the name of the plan. See docs/customers.md. @default no plans */
+  readonly plans?: Readonly<Record<string, CustomerPlan>>
+  /** How customers are created. */
+  readonly customers?: CustomersOptions
   /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions | undefined
   /** Recordings that let clients resume a stream. `false` switches them off. @default on, for one hour */
@@ -248,6 +253,8 @@ const checkGateway = optionsOf(
     savings: falseOr(checkSavings),
     cache: falseOr(checkCache),
     governance: unchecked,
+    plans: checkPlans,
+    customers: checkCustomers,
     admin: optionsOf({
       key: expects('a string of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
       authorize: functionCheck('authorize(request)'),

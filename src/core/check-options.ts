@@ -1,7 +1,7 @@
 import { GatewayError } from './errors.ts'
 import { isJsonObject } from './json.ts'
 
-interface OptionProblem {
+export interface OptionProblem {
   readonly path: string
   readonly text: string
 }

@@ -8,6 +8,8 @@ export type FailureKind =
   | 'unauthenticated'
   | 'budget-exceeded'
   | 'model-not-allowed'
+  /** The key or the customer may not do this. */
+  | 'not-permitted'
   | 'tools-disabled'
   | 'max-tokens-exceeded'
   | 'not-found'
@@ -102,6 +104,7 @@ const FAILURE_STATUSES: Readonly<Record<FailureKind, number>> = {
   unauthenticated: 401,
   'budget-exceeded': 402,
   'model-not-allowed': 403,
+  'not-permitted': 403,
   'tools-disabled': 403,
   'max-tokens-exceeded': 403,
   'not-found': 404,

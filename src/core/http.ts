@@ -66,6 +66,10 @@ const STEERING_HEADERS = [
   'X-Svc-Cache-Threshold',
   'X-Svc-Explain',
   'X-Svc-Detach',
+  'X-Svc-Customer',
+  'X-Svc-User',
+  'X-Svc-Session',
+  'X-Svc-Tags',
 ] as const
 
 type SteeringHeader = (typeof STEERING_HEADERS)[number]

@@ -9,6 +9,7 @@ const FAILURE_DEFAULTS: Readonly<Record<FailureKind, { readonly type: string; re
   unauthenticated: { type: 'authentication_error', code: 'invalid_api_key' },
   'budget-exceeded': { type: 'budget_exceeded_error', code: 'budget_exceeded' },
   'model-not-allowed': { type: 'permission_error', code: 'model_not_allowed' },
+  'not-permitted': { type: 'permission_error', code: 'not_permitted' },
   'tools-disabled': { type: 'permission_error', code: 'tools_disabled' },
   'max-tokens-exceeded': { type: 'permission_error', code: 'max_tokens_exceeded' },
   'not-found': { type: 'invalid_request_error' },

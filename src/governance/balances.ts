@@ -1,23 +1,21 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { DURATION_CODES, type Level, periodOf, type Store } from '../core/store.ts'
+import { DURATION_CODES, type DurationCode, type Level, type Period, periodOf, type Store } from '../core/store.ts'
+import type { Caller } from './caller.ts'
+import { counterName, type Limit, limitError, MAX_CLOCK_ROLLBACK_MS, type RateStatus, rateStatus } from './limits.ts'
+import { claimsFor, coveredOutputTokens, type Quote, type Recount, recountFor } from './reservation.ts'
+import type { SharedLimits } from './stored-records.ts'
 import {
+  billedTallyName,
   CARRY_OVER_CACHE_MS,
   type CarriedLimits,
   type CarryOver,
-  billedTallyName,
-  counterName,
-  hourFieldName,
-  type Limit,
-  limitError,
   currentLimits,
-  MAX_CLOCK_ROLLBACK_MS,
-  type RateStatus,
-  rateStatus,
-} from './limits.ts'
-import { claimsFor, coveredOutputTokens, type Quote, type Recount, recountFor } from './reservation.ts'
-import type { SharedLimits } from './stored-records.ts'
-import type { VirtualKey } from './virtual-key.ts'
+  earlierSteps,
+  hourFieldName,
+  limitsOfLevel,
+  needsCarryOver,
+} from './windows.ts'
 
 export interface Forecast {
   readonly rate: RateStatus
@@ -34,13 +32,15 @@ export interface LimitBalance {
   readonly claimedAmount: number
 }
 
-export async function forecast(key: VirtualKey, quote: Quote, context: ForecastContext): Promise<Forecast> {
+export async function forecast(caller: LimitedCaller, quote: Quote, context: ForecastContext): Promise<Forecast> {
   for (let current = quote; ;) {
-    const { recount, ...result } = await tryForecast(key, current, context)
+    const { recount, ...result } = await tryForecast(caller, current, context)
     if (recount === undefined) return result
     current = await recount.run()
   }
 }
+
+type LimitedCaller = Pick<Caller, 'key' | 'levels'>
 
 interface ForecastContext {
   readonly expiresAfterMs: number
@@ -50,14 +50,16 @@ interface ForecastContext {
 }
 
 async function tryForecast(
-  key: VirtualKey,
+  { key, levels: callerLevels }: LimitedCaller,
   quote: Quote,
   context: ForecastContext,
 ): Promise<Forecast & { readonly recount: Recount | undefined }> {
   const at = context.now()
   const { expiresAfterMs } = context
   const addCarryOver = createCarryOver(context.store, { expiresAfterMs, toleratesFailure: false })
-  const carried = await addCarryOver(await currentLimits(key, context.shared, at), at)
+  const ofKey = await currentLimits(key, context.shared, at)
+  const ofLevels = callerLevels.flatMap((level) => limitsOfLevel(level, at, expiresAfterMs))
+  const carried = await addCarryOver([...ofKey, ...ofLevels], at)
   const limitClaims = claimsFor(carried.limits, quote)
   const { limits, claims, worstCost, minGrant, tokens } = limitClaims
   const levels = limits.length === 0 ? [] : await context.store.levels(limits.map((limit) => limit.counter))
@@ -86,7 +88,13 @@ async function tryForecast(
   }
 }
 
-export type BudgetWindow = Pick<Limit, 'counter' | 'owner' | 'every' | 'period'>
+/** A calendar window of a budget. */
+export interface BudgetWindow {
+  readonly counter: string
+  readonly owner: string
+  readonly every: DurationCode
+  readonly period: Period
+}
 
 interface WindowSpending extends Level {
   /** The part of `spent` that is missing from the counter. */
@@ -115,37 +123,55 @@ export function readSpent(
   })
 }
 
-/** Must be called before `readSpent`. A settlement between the reads is then counted twice instead of missed. */
+/**
+ * Amounts that running requests hold, but not in this window, because they began before the budget got it. Must be called
+ * before `readSpent`. A settlement between the reads is then counted twice instead of missed.
+ */
 function readHeldInOtherWindows(
   store: Pick<Store, 'levels'>,
   windows: readonly BudgetWindow[],
   now: number,
   expiresAfterMs: number,
 ): MaybePromise<readonly number[]> {
-  const counters = windows.map((window) => countersOfOtherWindows(window, now - expiresAfterMs, now))
-  return chain(store.levels(counters.flat()), (levels) => {
+  const plans = windows.map((window) => {
+    const codes = DURATION_CODES.filter((code) => code !== window.every)
+    const others = codes.map((code) => ({
+      // Requests that began with both windows hold the same amount in both.
+      isShared: windows.some(({ owner, every }) => owner === window.owner && every === code),
+      counters: countersOfWindow(window.owner, code, now - expiresAfterMs, now),
+    }))
+    return { own: window.counter, others }
+  })
+  const counters = plans.flatMap(({ own, others }) => [own, ...others.flatMap((other) => other.counters)])
+  return chain(store.levels(counters), (levels) => {
     let offset = 0
-    return counters.map(({ length }) =>
-      levels.slice(offset, (offset += length)).reduce((sum, { held }) => sum + held, 0),
-    )
+    const nextHeld = (count: number): number =>
+      levels.slice(offset, (offset += count)).reduce((sum, { held }) => sum + held, 0)
+    return plans.map(({ others }) => {
+      const own = nextHeld(1)
+      let total = 0
+      let largestExcess = 0
+      for (const { isShared, counters } of others) {
+        const held = nextHeld(counters.length)
+        if (isShared) largestExcess = Math.max(largestExcess, held - own)
+        else total += held
+      }
+      return total + largestExcess
+    })
   })
 }
 
-function countersOfOtherWindows({ owner, every }: BudgetWindow, from: number, now: number): readonly string[] {
+function countersOfWindow(owner: string, code: DurationCode, from: number, now: number): readonly string[] {
   const counters: string[] = []
-  for (const code of DURATION_CODES) {
-    if (code === every) continue
-    for (let { start, end } = periodOf(from, code); start <= now; { start, end } = periodOf(end, code)) {
-      counters.push(counterName('budget', owner, code, { start, end }))
-    }
+  for (let { start, end } = periodOf(from, code); start <= now; { start, end } = periodOf(end, code)) {
+    counters.push(counterName('budget', owner, code, { start }))
   }
   return counters
 }
 
-const MAX_CACHED_OWNERS = 10_000
+const MAX_CACHED_COUNTERS = 10_000
 
 interface CachedAmounts {
-  readonly counter: string
   readonly carried: number
   readonly held: number
   readonly validUntil: number
@@ -157,28 +183,28 @@ interface CarryOverOptions {
   readonly toleratesFailure: boolean
 }
 
+/**
+ * A calendar budget lacks what was billed before it was added. A rolling window lacks its earlier steps. A budget for some
+ * models lacks what they cost before it was added, because tallies for it do not exist.
+ */
 export function createCarryOver(
   store: Pick<Store, 'levels' | 'tallies'>,
   { expiresAfterMs, toleratesFailure }: CarryOverOptions,
 ): CarryOver {
-  /** Keyed by owner, because the amount of an earlier window is outdated when a budget returns to that window. */
   const cache = new Map<string, CachedAmounts>()
+  /** The windows of each owner. When they change, its cached amounts are outdated. */
+  const windowsByOwner = new Map<string, string>()
 
-  /** Keeps the greater amount, because settlements between the reads of tallies and counters lower the new one. */
+  /** Keeps the greater amount of a budget, because settlements between the reads of tallies and counters lower the new one. */
   function cacheAmounts(limit: Limit, newCarried: number, held: number, now: number): void {
-    const carried = Math.max(newCarried, cachedAmounts(limit)?.carried ?? 0)
-    if (cache.size >= MAX_CACHED_OWNERS) cache.clear()
-    cache.set(limit.owner, {
-      counter: limit.counter,
-      carried,
-      held,
-      validUntil: held === 0 ? now + CARRY_OVER_CACHE_MS : now,
-    })
+    const known = limit.window.type === 'rolling' ? 0 : (cachedAmounts(limit)?.carried ?? 0)
+    const carried = Math.max(newCarried, known)
+    if (cache.size >= MAX_CACHED_COUNTERS) cache.clear()
+    cache.set(limit.counter, { carried, held, validUntil: held === 0 ? now + CARRY_OVER_CACHE_MS : now })
   }
 
-  function cachedAmounts({ kind, owner, counter }: Limit): CachedAmounts | undefined {
-    const cached = kind === 'budget' ? cache.get(owner) : undefined
-    return cached?.counter === counter ? cached : undefined
+  function cachedAmounts(limit: Limit): CachedAmounts | undefined {
+    return needsCarryOver(limit) ? cache.get(limit.counter) : undefined
   }
 
   function addCarriedAmounts(limits: readonly Limit[]): CarriedLimits {
@@ -193,23 +219,74 @@ export function createCarryOver(
   }
 
   function refresh(limits: readonly Limit[], outdated: readonly Limit[], now: number): MaybePromise<CarriedLimits> {
-    return chain(readHeldInOtherWindows(store, outdated, now, expiresAfterMs), (held) =>
-      chain(readSpent(store, outdated, now), (spent) => {
-        for (const [index, limit] of outdated.entries()) {
-          cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
-        }
-        return addCarriedAmounts(limits)
-      }),
-    )
+    const rolling = outdated.filter(({ window }) => window.type === 'rolling')
+    const budgets = outdated.flatMap((limit) => calendarBudget(limit) ?? [])
+    return chain(readEarlierSteps(store, rolling), (steps) => {
+      for (const [index, limit] of rolling.entries()) {
+        const { spent = 0, held = 0 } = steps[index] ?? {}
+        cacheAmounts(limit, spent, held, now)
+      }
+      if (budgets.length === 0) return addCarriedAmounts(limits)
+      return chain(readHeldInOtherWindows(store, budgets, now, expiresAfterMs), (held) =>
+        chain(readSpent(store, budgets, now), (spent) => {
+          for (const [index, { limit }] of budgets.entries()) {
+            cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
+          }
+          return addCarriedAmounts(limits)
+        }),
+      )
+    })
+  }
+
+  function forgetChangedOwners(limits: readonly Limit[]): void {
+    for (const [owner, counters] of budgetsByOwner(limits)) {
+      const names = counters.map(({ window }) => (window.type === 'calendar' ? window.every : '')).join()
+      if (windowsByOwner.get(owner) === names) continue
+      for (const { counter } of counters) cache.delete(counter)
+      if (windowsByOwner.size >= MAX_CACHED_COUNTERS) windowsByOwner.clear()
+      windowsByOwner.set(owner, names)
+    }
   }
 
   return (limits, now) => {
-    const outdated = limits.filter((limit) => limit.kind === 'budget' && (cachedAmounts(limit)?.validUntil ?? 0) <= now)
+    forgetChangedOwners(limits)
+    const outdated = limits.filter((limit) => needsCarryOver(limit) && (cachedAmounts(limit)?.validUntil ?? 0) <= now)
     if (outdated.length === 0) return addCarriedAmounts(limits)
     const refreshed = refresh(limits, outdated, now)
     return toleratesFailure && isPromise(refreshed) ? refreshed.catch(() => addCarriedAmounts(limits)) : refreshed
   }
 }
+
+function budgetsByOwner(limits: readonly Limit[]): ReadonlyMap<string, readonly Limit[]> {
+  const groups = new Map<string, Limit[]>()
+  for (const limit of limits) {
+    if (limit.kind !== 'budget' || !needsCarryOver(limit)) continue
+    const group = groups.get(limit.owner)
+    if (group === undefined) groups.set(limit.owner, [limit])
+    else group.push(limit)
+  }
+  return groups
+}
+
+export function calendarBudget(limit: Limit): (BudgetWindow & { readonly limit: Limit }) | undefined {
+  const { counter, owner, window, period } = limit
+  return window.type === 'calendar' ? { counter, owner, every: window.every, period, limit } : undefined
+}
+
+function readEarlierSteps(store: Pick<Store, 'levels'>, limits: readonly Limit[]): MaybePromise<readonly Level[]> {
+  if (limits.length === 0) return []
+  const counters = limits.map(earlierSteps)
+  return chain(store.levels(counters.flat()), (levels) => {
+    let offset = 0
+    return counters.map(({ length }) =>
+      levels
+        .slice(offset, (offset += length))
+        .reduce((sum, { spent, held }) => ({ spent: sum.spent + spent, held: sum.held + held }), NO_LEVEL),
+    )
+  })
+}
+
+const NO_LEVEL: Level = { spent: 0, held: 0 }
 
 /** Near midnight, may include the tally of the next day, because the clock may have been set back. */
 function billedTallies(

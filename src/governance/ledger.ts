@@ -9,15 +9,8 @@ import {
   type Store,
 } from '../core/store.ts'
 import type { Forecast } from './balances.ts'
-import {
-  type CarryOver,
-  createKeyWindows,
-  type KeyWindows,
-  type Limit,
-  limitError,
-  type RateStatus,
-  rateStatus,
-} from './limits.ts'
+import type { Caller } from './caller.ts'
+import { limitError, type RateStatus, rateStatus } from './limits.ts'
 import {
   claimsFor,
   coveredOutputTokens,
@@ -38,7 +31,8 @@ import {
   type SettlementsOptions,
 } from './settlements.ts'
 import type { SharedLimits } from './stored-records.ts'
-import type { VirtualKey } from './virtual-key.ts'
+import { UsageRows } from './usage-rows.ts'
+import { type CarryOver, createWindows, needsCarryOver, type Windows } from './windows.ts'
 
 interface LedgerOptions {
   readonly store: Store
@@ -52,6 +46,8 @@ interface LedgerOptions {
   readonly allowsUnreservedRequests?: boolean
 }
 
+type LimitedCaller = Pick<Caller, 'key' | 'levels' | 'context'>
+
 export class Ledger {
   readonly #options: LedgerOptions
   readonly #store: Store
@@ -60,11 +56,12 @@ export class Ledger {
   readonly #expiresAfterMs: number
   readonly #allowsUnreservedRequests: boolean
   readonly #settlements: Settlements
-  readonly #windowsOf: ReturnType<typeof createKeyWindows>
+  readonly #windowsOf: ReturnType<typeof createWindows>
   readonly #loadCarryOver: () => Promise<CarryOver>
   #carryOver: CarryOver | undefined
   #idPrefix: string | undefined
   #idCount = 0
+  readonly #usageRows = new UsageRows()
 
   constructor(options: LedgerOptions) {
     this.#options = options
@@ -79,10 +76,11 @@ export class Ledger {
       const { createCarryOver } = await import('./balances.ts')
       return (this.#carryOver = createCarryOver(store, { expiresAfterMs, toleratesFailure: allowsUnreservedRequests }))
     })
-    this.#windowsOf = createKeyWindows(shared, (limits, at) => {
-      if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
+    const carryOver: CarryOver = (limits, at) => {
+      if (!limits.some(needsCarryOver)) return { limits, isFinal: true }
       return this.#carryOver?.(limits, at) ?? this.#loadCarryOver().then((loaded) => loaded(limits, at))
-    })
+    }
+    this.#windowsOf = createWindows(shared, carryOver, expiresAfterMs)
   }
 
   /** The random prefix makes ids unique across processes. A UUID per id would be slower. */
@@ -91,32 +89,32 @@ export class Ledger {
   }
 
   /** A failed request still counts against the request limits, because it may have called an upstream. */
-  reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (call) => call): MaybePromise<Reservation> {
-    return chain(this.#tryReserve({ key, quote, wait }), (outcome) =>
-      'reservation' in outcome ? outcome.reservation : this.#reserveRecounted(key, outcome, wait),
+  reserve(caller: LimitedCaller, quote: Quote, wait: WaitForStore = (call) => call): MaybePromise<Reservation> {
+    return chain(this.#tryReserve({ caller, quote, wait }), (outcome) =>
+      'reservation' in outcome ? outcome.reservation : this.#reserveRecounted(caller, outcome, wait),
     )
   }
 
-  async #reserveRecounted(key: VirtualKey, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
+  async #reserveRecounted(caller: LimitedCaller, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
     let requestStatus: RateStatus | undefined
     for (let { recount, error } = rejection; ;) {
       if (recount === undefined) throw error
-      if (recount.callsUpstream) requestStatus ??= await this.#chargeRecount(key, wait)
-      const outcome = await this.#tryReserve({ key, quote: await recount.run(), requestStatus, wait })
+      if (recount.callsUpstream) requestStatus ??= await this.#chargeRecount(caller, wait)
+      const outcome = await this.#tryReserve({ caller, quote: await recount.run(), requestStatus, wait })
       if ('reservation' in outcome) return outcome.reservation
       ;({ recount, error } = outcome)
     }
   }
 
-  #tryReserve({ key, quote, requestStatus, wait }: Attempt): MaybePromise<Outcome> {
+  #tryReserve({ caller, quote, requestStatus, wait }: Attempt): MaybePromise<Outcome> {
     const at = this.#now()
-    return chain(wait(this.#windowsOf(key, at)), (windows) => {
+    return chain(wait(this.#windowsOf(caller, at)), (windows) => {
       const limits =
         requestStatus === undefined ? windows.limits : windows.limits.filter(({ kind }) => kind !== 'requests')
       const limitClaims = claimsFor(limits, quote)
       const { claims, minGrant } = limitClaims
       const reservationId = this.#nextId()
-      const context = { quote, requestStatus, at, windows, limits, limitClaims, reservationId }
+      const context = { caller, quote, requestStatus, at, windows, limitClaims, reservationId }
       const pendingResult = this.#reserveInStore(
         { reservationId, claims, minGrant, expiresAfterMs: this.#expiresAfterMs },
         wait,
@@ -160,11 +158,20 @@ export class Ledger {
   }
 
   #createReservation(
-    { quote, windows, limits, limitClaims, reservationId }: ReservationContext,
+    { caller, quote, windows, limitClaims, reservationId }: ReservationContext,
     { rate, grantedCost, reserveRequest }: Grant,
   ): Reservation {
+    const limits = limitClaims.applied
     const settlementFor = (usage: RequestUsage, entries: readonly SettledEntry[] = []): Settlement =>
-      buildSettlement({ reservationId, windows, limits, usage: sanitizeUsage(usage, grantedCost), entries })
+      buildSettlement({
+        reservationId,
+        caller,
+        windows,
+        limits,
+        usage: sanitizeUsage(usage, grantedCost),
+        entries,
+        rows: this.#usageRows,
+      })
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
       isReserved: reserveRequest === undefined,
@@ -177,9 +184,9 @@ export class Ledger {
     }
   }
 
-  async #chargeRecount(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
+  async #chargeRecount(caller: LimitedCaller, wait: WaitForStore): Promise<RateStatus> {
     const at = this.#now()
-    const { limits, claims } = claimsFor((await wait(this.#windowsOf(key, at))).limits, ONE_REQUEST)
+    const { limits, claims } = claimsFor((await wait(this.#windowsOf(caller, at))).limits, ONE_REQUEST)
     if (limits.length === 0) return rateStatus([], [], { now: at, exceeded: undefined })
     const reservationId = this.#nextId()
     const result = await this.#reserveInStore({ reservationId, claims, expiresAfterMs: this.#expiresAfterMs }, wait)
@@ -211,10 +218,10 @@ export class Ledger {
     }
   }
 
-  status(key: VirtualKey | undefined): MaybePromise<RateStatus> {
+  status(caller: LimitedCaller | undefined): MaybePromise<RateStatus> {
     const at = this.#now()
-    if (key === undefined) return { limit: 0, remaining: 0, resetAt: periodOf(at, '1h').end }
-    return chain(this.#windowsOf(key, at), (windows) => {
+    if (caller === undefined) return { limit: 0, remaining: 0, resetAt: periodOf(at, '1h').end }
+    return chain(this.#windowsOf(caller, at), (windows) => {
       const limits = windows.limits.filter((limit) => limit.kind === 'requests')
       const pendingLevels = limits.length === 0 ? [] : this.#store.levels(limits.map((limit) => limit.counter))
       return chain(pendingLevels, (levels) => {
@@ -224,9 +231,9 @@ export class Ledger {
     })
   }
 
-  async forecast(key: VirtualKey, quote: Quote): Promise<Forecast> {
+  async forecast(caller: LimitedCaller, quote: Quote): Promise<Forecast> {
     const { forecast } = await import('./balances.ts')
-    return forecast(key, quote, {
+    return forecast(caller, quote, {
       store: this.#store,
       shared: this.#shared,
       now: this.#now,
@@ -244,7 +251,7 @@ export class Ledger {
 }
 
 interface Attempt {
-  readonly key: VirtualKey
+  readonly caller: LimitedCaller
   readonly quote: Quote
   /** Set once a recount has been charged to the request limits. */
   readonly requestStatus?: RateStatus | undefined
@@ -266,11 +273,11 @@ interface Rejection {
 type Outcome = { readonly reservation: Reservation } | Rejection
 
 interface ReservationContext {
+  readonly caller: LimitedCaller
   readonly quote: Quote
   readonly requestStatus: RateStatus | undefined
   readonly at: number
-  readonly windows: KeyWindows
-  readonly limits: readonly Limit[]
+  readonly windows: Windows
   readonly limitClaims: LimitClaims
   readonly reservationId: string
 }

@@ -1,85 +1,36 @@
-import { chain, type MaybePromise } from '../core/async.ts'
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { formatUsd, toNanoUsd } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf } from '../core/store.ts'
-import type { SharedLimits } from './stored-records.ts'
-import {
-  type Allowance,
-  type Budget,
-  effectiveRateLimits,
-  type RateLimit,
-  UNLIMITED,
-  type VirtualKey,
-} from './virtual-key.ts'
+import type { LevelName, LimitWindow } from './caller.ts'
+import { UNLIMITED } from './virtual-key.ts'
 
 /** The unit of a limit: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
 
+/** A limit in its current window, or in the current step of a rolling window. */
 export interface Limit {
   readonly kind: LimitKind
+  readonly level: LimitLevelName
   readonly label: string
   readonly max: number
-  readonly every: DurationCode
+  readonly window: LimitWindow
   readonly period: Period
   readonly counter: string
+  /** When the counter may be deleted, in milliseconds since 1970. */
+  readonly expiresAt: number
   readonly owner: string
-  /** Amount spent or held in this window that the counter lacks. @default 0 */
+  /**
+   * Amount spent or held in this window that the counter lacks: that of the earlier steps of a rolling window, or what
+   * was billed before a budget was added or its window changed. @default 0
+   */
   readonly carriedAmount?: number
+  /** The models to which the limit applies. @default all models */
+  readonly models?: readonly string[]
+  /** The counter is completed with the digest of the last turn. @default false */
+  readonly isPerTurn?: boolean
 }
 
-interface SharedRecords {
-  readonly rateLimit: RateLimit | undefined
-  readonly budget: Budget | undefined
-}
-
-const NO_SHARED_RECORDS: SharedRecords = { rateLimit: undefined, budget: undefined }
-
-function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedRecords> {
-  if (rateLimitId === undefined && budgetId === undefined) return NO_SHARED_RECORDS
-  const foundRateLimit = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
-  return chain(foundRateLimit, (rateLimit) => {
-    const budget = budgetId === undefined ? undefined : shared.budgets.find(budgetId)
-    return chain(budget, (record) => ({ rateLimit, budget: record }))
-  })
-}
-
-export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
-  return chain(findShared(key, shared), (records) => limitsOfKey(key, records, now))
-}
-
-/** The limit of a key whose shared record was deleted. */
-const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
-
-function limitsOfKey(key: VirtualKey, { rateLimit: rate, budget }: SharedRecords, now: number): readonly Limit[] {
-  const { rateLimitId, budgetId } = key
-  const ownLimits = effectiveRateLimits(key)
-  const limits: Limit[] = []
-  const add = (kind: LimitKind, owner: string, label: string, allowance: Allowance | undefined): void => {
-    if (allowance === undefined) return
-    const { max, every } = allowance
-    const period = periodOf(now, every)
-    limits.push({ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) })
-  }
-  const owner = keyOwner(key.id)
-  add('requests', owner, 'The request limit of this key', ownLimits.requests)
-  add('tokens', owner, 'The token limit of this key', ownLimits.tokens)
-  if (rateLimitId !== undefined) {
-    const record: RateLimit = rate ?? { id: rateLimitId, name: rateLimitId, requests: NO_ALLOWANCE }
-    const name = quotedName(rate, rateLimitId)
-    add('requests', sharedOwner(rateLimitId), `The shared request limit ${name}`, record.requests)
-    add('tokens', sharedOwner(rateLimitId), `The shared token limit ${name}`, record.tokens)
-  }
-  add('budget', owner, 'The budget of this key', key.budget)
-  if (budgetId !== undefined) {
-    const name = quotedName(budget, budgetId)
-    add('budget', sharedOwner(budgetId), `The shared budget ${name}`, budget?.limit ?? NO_ALLOWANCE)
-  }
-  return limits
-}
-
-function quotedName(record: { readonly name: string } | undefined, id: string): string {
-  return record === undefined ? `${JSON.stringify(id)} (which no longer exists)` : JSON.stringify(record.name)
-}
+export type LimitLevelName = LevelName | 'key' | 'shared'
 
 export function keyOwner(id: string): string {
   return `key:${id}`
@@ -89,9 +40,9 @@ export function sharedOwner(id: string): string {
   return `shared:${id}`
 }
 
-/** Each window has its own counter, so counters are never reset. */
-export function counterName(kind: LimitKind, owner: string, every: DurationCode, period: Period): string {
-  return `${kind}:${owner}:${every}:${period.start}`
+/** Each calendar window has its own counter, so counters are never reset. */
+export function counterName(kind: LimitKind, owner: string, every: string, { start }: Pick<Period, 'start'>): string {
+  return `${kind}:${owner}:${every}:${start}`
 }
 
 const MINUTE_MS = 60_000
@@ -99,8 +50,8 @@ const MINUTE_MS = 60_000
 export const MAX_CLOCK_ROLLBACK_MS: number = 120 * MINUTE_MS
 
 /** Counters outlive their windows, because settlements may be late and the clock may be set back. */
-export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
-  return period.end + (every === '1m' ? 15 * MINUTE_MS : MAX_CLOCK_ROLLBACK_MS)
+export function lateTimeOf(every: DurationCode): number {
+  return every === '1m' ? 15 * MINUTE_MS : MAX_CLOCK_ROLLBACK_MS
 }
 
 /** The values of `X-RateLimit-*`. */
@@ -111,7 +62,10 @@ export interface RateStatus {
   readonly resetAt: number
 }
 
-/** Reports the exceeded request or token limit, or else the request limit with the fewest remaining requests. */
+/**
+ * Reports the exceeded request or token limit, or else the request limit with the fewest remaining requests. Limits of
+ * parents are not reported, because other customers share them.
+ */
 export function rateStatus(
   limits: readonly Limit[],
   levels: readonly number[],
@@ -121,7 +75,8 @@ export function rateStatus(
   let remaining = Infinity
   let index = 0
   for (const limit of limits) {
-    const limitRemaining = Math.max(0, limit.max - (levels[index++] ?? 0))
+    const limitRemaining = Math.max(0, limit.max - (limit.carriedAmount ?? 0) - (levels[index++] ?? 0))
+    if (limit.level === 'parent') continue
     const isExceeded = limit === exceeded && limit.kind !== 'budget'
     if (!isExceeded && (limit.kind !== 'requests' || limitRemaining >= remaining)) continue
     reported = limit
@@ -140,6 +95,19 @@ const WINDOW_NAMES: Readonly<Record<DurationCode, string>> = {
   '1M': 'month',
 }
 
+const ROLLING_NAMES: Readonly<Record<DurationCode, string>> = {
+  '1m': 'within 60 seconds',
+  '1h': 'within 60 minutes',
+  '1d': 'within 24 hours',
+  '1w': 'within 7 days',
+  '1M': 'within 30 days',
+}
+
+function windowText(window: LimitWindow): string {
+  if (window.type === 'idle') return 'per session'
+  return window.type === 'rolling' ? ROLLING_NAMES[window.every] : `per ${WINDOW_NAMES[window.every]}`
+}
+
 interface LimitErrorContext {
   readonly rate: RateStatus
   readonly now: number
@@ -149,129 +117,52 @@ interface LimitErrorContext {
 }
 
 /** The message does not contain the amount used, because other keys may share the limit. */
-export function limitError(limit: Limit, { rate, now, tokens, isCounted = true }: LimitErrorContext): GatewayError {
-  const { kind, label, max } = limit
-  const retryAt = new Date(limit.period.end).toISOString()
-  const window = WINDOW_NAMES[limit.every]
-  const zeroRemedy = max === 0 ? 'Raise the limit, or assign another limit to the key.' : undefined
-  if (kind === 'budget') {
-    const remedy = zeroRemedy ?? `Lower max_tokens, retry after ${retryAt}, or raise the limit.`
-    return new GatewayError(
-      'budget-exceeded',
-      `${label} is exceeded: this request could cost more than the amount that remains of ${formatUsd(toNanoUsd(max))} per ${window}. ${remedy}`,
-      { rate },
-    )
-  }
+export function limitError(limit: Limit, context: LimitErrorContext): GatewayError {
+  const { kind, level, label, max } = limit
+  const { rate } = context
+  if (kind !== 'budget') return rateError(limit, context)
+  const of = level === 'parent' ? 'the limit' : formatUsd(toNanoUsd(max))
+  const message = `${label} is exceeded: this request could cost more than the amount that remains of ${of} ${windowText(limit.window)}.`
+  return new GatewayError('budget-exceeded', `${message} ${budgetRemedy(limit)}`, { rate })
+}
+
+function budgetRemedy({ level, max, window, period }: Limit): string {
+  if (max === 0) return zeroRemedy(level)
+  if (window.type === 'idle') return `Lower max_tokens, start a new session, or raise the limit.`
+  return `Lower max_tokens, retry after ${new Date(period.end).toISOString()}, or raise the limit.`
+}
+
+function zeroRemedy(level: LimitLevelName): string {
+  return level === 'key' || level === 'shared'
+    ? 'Raise the limit, or assign another limit to the key.'
+    : 'Raise the limit.'
+}
+
+function rateError(limit: Limit, { rate, now, tokens, isCounted = true }: LimitErrorContext): GatewayError {
+  const { kind, level, label, max, window, period } = limit
   const isTooLarge = kind === 'tokens' && isCounted && tokens > max
+  const isSession = window.type === 'idle'
   const details: FailureDetails = {
     code: 'rate_limit_exceeded',
-    retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - now) / 1000)),
-    rate,
     // A later window would reject the request as well.
-    ...((max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
+    ...(max === 0 || isTooLarge || isSession ? { advice: { shouldRetry: 'false' } } : {}),
+    ...(!isSession && { retryAfterSeconds: Math.max(1, Math.ceil((period.end - now) / 1000)) }),
+    rate,
   }
-  const text =
-    kind === 'requests' ? `${max} requests` : `this prompt has up to ${tokens} tokens, more than remain of the ${max}`
-  const remedy = zeroRemedy ?? (isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`)
-  return new GatewayError('rate-limited', `${label} is reached: ${text} per ${window}. ${remedy}`, details)
+  const of = level === 'parent' ? 'limit' : `${max}`
+  const requests = limit.isPerTurn === true ? `${max} requests with the same last turn` : `${of} requests`
+  const text = kind === 'requests' ? requests : `this prompt has up to ${tokens} tokens, more than remain of the ${of}`
+  return new GatewayError(
+    'rate-limited',
+    `${label} is reached: ${text} ${windowText(window)}. ${rateRemedy(limit, isTooLarge)}`,
+    details,
+  )
 }
 
-export interface KeyWindows {
-  /** Budgets are last. */
-  readonly limits: readonly Limit[]
-  readonly tallies: readonly TallyTarget[]
-}
-
-interface CachedWindows extends SharedRecords {
-  readonly windows: KeyWindows
-  /** Milliseconds since 1970. `until` is exclusive. */
-  readonly from: number
-  readonly until: number
-}
-
-export const CARRY_OVER_CACHE_MS = 60_000
-
-/** Limits with their carried amounts, which were billed or held before the budget was added or its window changed. */
-export interface CarriedLimits {
-  readonly limits: readonly Limit[]
-  /** False while requests that began in another window are running, because their settlements change the amounts. */
-  readonly isFinal: boolean
-}
-
-export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<CarriedLimits>
-
-/** Records are compared by identity, because a change creates a new object. */
-export function createKeyWindows(
-  shared: SharedLimits,
-  carryOver: CarryOver,
-): (key: VirtualKey, at: number) => MaybePromise<KeyWindows> {
-  const cache = new WeakMap<VirtualKey, CachedWindows>()
-  return (key, at) =>
-    chain(findShared(key, shared), (records) => {
-      const cached = cache.get(key)
-      const isValid = cached !== undefined && at >= cached.from && at < cached.until
-      if (isValid && cached.rateLimit === records.rateLimit && cached.budget === records.budget) return cached.windows
-      return chain(carryOver(limitsOfKey(key, records, at), at), ({ limits, isFinal }) => {
-        // The start of each day, week and month is also the start of an hour.
-        const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
-        const from = Math.max(...periods.map(({ start }) => start))
-        const until = Math.min(isFinal ? at + CARRY_OVER_CACHE_MS : at, ...periods.map(({ end }) => end))
-        const windows = { limits, tallies: tallyTargets(key, at) }
-        cache.set(key, { ...records, windows, from, until })
-        return windows
-      })
-    })
-}
-
-const DAY_MS = 86_400_000
-const DAILY_RETENTION_MS = 400 * DAY_MS
-const SHORT_RETENTION_MS = 2 * DAY_MS
-/** The longest window that needs the tallies of a shared budget is a month. */
-const BILLED_RETENTION_MS = 32 * DAY_MS
-
-export interface TallyTarget {
-  readonly name: string
-  /** `total`: all amounts. `models`: all amounts by model. `billed`: the billed amount only, for a shared budget. */
-  readonly kind: 'total' | 'models' | 'billed'
-  readonly hourField: string | undefined
-  readonly expiresAt: number
-}
-
-function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
-  const every = reportWindow(key)
-  const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
-  const targets = codes.flatMap((code): readonly TallyTarget[] => {
-    const { start, end } = periodOf(at, code)
-    const expiresAt = end + (code === '1d' ? DAILY_RETENTION_MS : SHORT_RETENTION_MS)
-    const hourField = code === '1d' ? hourFieldName(at) : undefined
-    return [
-      { name: totalTallyName(key.id, code, start), kind: 'total', hourField, expiresAt },
-      { name: modelTallyName(key.id, code, start), kind: 'models', hourField, expiresAt },
-    ]
-  })
-  if (key.budgetId === undefined) return targets
-  const { start, end } = periodOf(at, '1d')
-  const name = billedTallyName(sharedOwner(key.budgetId), start)
-  return [...targets, { name, kind: 'billed', hourField: hourFieldName(at), expiresAt: end + BILLED_RETENTION_MS }]
-}
-
-export function reportWindow(key: VirtualKey): DurationCode {
-  return key.budget?.every ?? '1M'
-}
-
-export function billedTallyName(owner: string, day: number): string {
-  const prefix = keyOwner('')
-  return owner.startsWith(prefix) ? totalTallyName(owner.slice(prefix.length), '1d', day) : `billed:${owner}:1d:${day}`
-}
-
-export function hourFieldName(at: number): string {
-  return `billed@${new Date(at).getUTCHours()}`
-}
-
-export function totalTallyName(id: string, code: DurationCode, start: number): string {
-  return `usage:${id}:${code}:${start}`
-}
-
-export function modelTallyName(id: string, code: DurationCode, start: number): string {
-  return `usage-by-model:${id}:${code}:${start}`
+function rateRemedy({ level, max, isPerTurn, window, period }: Limit, isTooLarge: boolean): string {
+  if (max === 0) return zeroRemedy(level)
+  if (isTooLarge) return 'Send a shorter prompt.'
+  if (isPerTurn === true) return 'Stop the loop, or change what is sent.'
+  if (window.type === 'idle') return 'Start a new session, or raise the limit.'
+  return `Retry after ${new Date(period.end).toISOString()}.`
 }

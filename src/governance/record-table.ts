@@ -1,7 +1,7 @@
 import type * as z from 'zod/mini'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/store.ts'
+import type { Store, WriteOptions } from '../core/store.ts'
 
 export interface PageQuery {
   readonly limit: number
@@ -71,8 +71,8 @@ export class RecordTable<T> {
   }
 
   /** Resolves with false if the id is already in use. */
-  insert(id: string, record: T): Promise<boolean> {
-    return this.#write(id, undefined, JSON.stringify(record))
+  insert(id: string, record: T, options?: WriteOptions): Promise<boolean> {
+    return this.#write(id, undefined, JSON.stringify(record), options)
   }
 
   async change(id: string, change: (record: T) => T): Promise<{ readonly before: T; readonly after: T }> {
@@ -117,10 +117,15 @@ export class RecordTable<T> {
     )
   }
 
-  async #write(id: string, expected: string | undefined, value: string | undefined): Promise<boolean> {
+  async #write(
+    id: string,
+    expected: string | undefined,
+    value: string | undefined,
+    options?: WriteOptions,
+  ): Promise<boolean> {
     const { store, prefix } = this.#options
     try {
-      return await store.swap(prefix + id, expected, value)
+      return await store.swap(prefix + id, expected, value, options)
     } finally {
       this.#changeCount += 1
       this.#cache.forget(id)

@@ -2,8 +2,10 @@ import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/ports.ts'
 import { type CacheWrites, costOfTokens, highestCostOf, scale, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
-import { counterExpiry, type Limit, type RateStatus } from './limits.ts'
-import { UNLIMITED, type VirtualKey } from './virtual-key.ts'
+import { glob } from '../core/glob.ts'
+import type { Caller } from './caller.ts'
+import type { Limit, RateStatus } from './limits.ts'
+import { UNLIMITED } from './virtual-key.ts'
 
 export interface Quote {
   /** For token limits. */
@@ -11,6 +13,10 @@ export interface Quote {
   readonly outputTokens: number
   /** Includes the prompt and the margin. Never decreases as `outputTokens` increases. */
   cost(outputTokens: number): NanoUsd
+  /** Names of the models that may answer, for limits of some models. @default no such limit applies */
+  readonly models?: readonly string[]
+  /** Returns a digest of the last turn, for limits on its repetition. @default no such limit applies */
+  turn?(): string
   /** Only the request limits of the key apply, because the call costs neither tokens nor money. @default false */
   readonly isRequestOnly?: boolean
   /** Prompt cost of the most expensive candidate that can be recounted. @default 0 */
@@ -39,6 +45,11 @@ export interface RequestUsage {
   readonly actual: NanoUsd
   readonly billed: NanoUsd
   readonly model: string
+  /** The provider that answered. @default none, for example for a response of the cache */
+  readonly provider?: string | undefined
+  /** For usage reports, where the caller's context has none: what the request itself says about its user and session. */
+  readonly attributedUser?: string | undefined
+  readonly attributedSession?: string | undefined
 }
 
 export interface Reservation {
@@ -76,6 +87,8 @@ export interface QuoteOptions {
   /** Number of outputs, each with these tokens. */
   readonly outputs: number
   readonly margin: number
+  readonly models: readonly string[]
+  readonly turn: () => string
 }
 
 /** Quotes the cost of the most expensive candidate, because any candidate may answer. */
@@ -92,6 +105,14 @@ class WorstCaseQuote implements Quote {
   constructor(options: QuoteOptions) {
     this.#options = options
     this.outputTokens = options.outputTokens
+  }
+
+  get models(): readonly string[] {
+    return this.#options.models
+  }
+
+  turn(): string {
+    return this.#options.turn()
   }
 
   get promptTokens(): number {
@@ -165,10 +186,10 @@ async function recountCandidate({ model, promptTokens, cacheWrites, count }: Quo
 export const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 export async function reserveOneRequest(
-  ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
-  key: VirtualKey,
+  ledger: { reserve(caller: Caller, quote: Quote): MaybePromise<Reservation> },
+  caller: Caller,
 ): Promise<RateStatus> {
-  const reservation = await ledger.reserve(key, ONE_REQUEST)
+  const reservation = await ledger.reserve(caller, ONE_REQUEST)
   await reservation.settle(NO_USAGE)
   return reservation.rate
 }
@@ -184,7 +205,9 @@ const NO_USAGE: RequestUsage = {
 }
 
 export interface LimitClaims {
-  /** In the order of `claims`. */
+  /** The limits that apply to the request. */
+  readonly applied: readonly Limit[]
+  /** Those that claim an amount, in the order of `claims`. */
   readonly limits: readonly Limit[]
   readonly claims: readonly Claim[]
   /** In nano-dollars. */
@@ -200,8 +223,8 @@ const MIN_OUTPUT = 16
 const MAX_UNCOUNTED_SHARE = 0.1
 
 /** A free request claims nothing from a budget above 0. A budget of 0 rejects it, unless it is request-only. */
-export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
-  const limits = quote.isRequestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
+export function claimsFor(allLimits: readonly Limit[], quote: Quote): LimitClaims {
+  const limits = allLimits.flatMap((limit) => applied(limit, quote) ?? [])
   const worstCost = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
   const tokens = hasKind('tokens', limits) ? Math.max(1, toAmount(quote.promptTokens)) : 1
   const minGrant = worstCost > 0 ? minGrantOf(quote, worstCost) : 0
@@ -212,7 +235,17 @@ export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaim
     claimedLimits.push(limit)
     claims.push(toClaim(limit, tokens, worstCost))
   }
-  return { limits: claimedLimits, claims, worstCost, minGrant: Math.max(1, minGrant), tokens }
+  return { applied: limits, limits: claimedLimits, claims, worstCost, minGrant: Math.max(1, minGrant), tokens }
+}
+
+/** Returns undefined if the limit does not apply to the request. */
+function applied(limit: Limit, quote: Quote): Limit | undefined {
+  const { kind, models, isPerTurn, counter } = limit
+  if (quote.isRequestOnly === true && kind !== 'requests') return undefined
+  if (models !== undefined && quote.models?.some((name) => models.some((pattern) => glob(pattern, name))) !== true)
+    return undefined
+  if (isPerTurn !== true) return limit
+  return quote.turn && { ...limit, counter: counter.replace(/:\d+$/, `-${quote.turn()}$&`) }
 }
 
 function minGrantOf(quote: Quote, worstCost: number): number {
@@ -238,9 +271,8 @@ function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {
 
 /** The amount is at least 1. Otherwise, a limit of 0 would accept free requests. */
 function toClaim(limit: Limit, tokens: number, worstCost: number): Claim {
-  const { counter, kind, carriedAmount = 0 } = limit
+  const { counter, kind, carriedAmount = 0, expiresAt } = limit
   const max = Math.max(0, limit.max - carriedAmount)
-  const expiresAt = counterExpiry(limit)
   if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worstCost), elastic: true }
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
 }

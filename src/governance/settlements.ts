@@ -2,8 +2,11 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { toNanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } from '../core/store.ts'
-import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './limits.ts'
+import type { Caller } from './caller.ts'
+import type { Limit } from './limits.ts'
 import { type RequestUsage, toAmount } from './reservation.ts'
+import { tagList, type UsageRow, type UsageRows } from './usage-rows.ts'
+import type { Windows } from './windows.ts'
 
 export interface SettlementCounts {
   readonly waiting: number
@@ -154,22 +157,25 @@ function isRejection(error: unknown): boolean {
 
 interface SettledRequest {
   readonly reservationId: string
+  readonly caller: Pick<Caller, 'key' | 'context'>
   /** The windows at the time of the reservation. */
-  readonly windows: KeyWindows
+  readonly windows: Windows
   readonly limits: readonly Limit[]
   readonly usage: RequestUsage
   readonly entries: readonly SettledEntry[]
+  readonly rows: UsageRows
 }
 
-export function buildSettlement({ reservationId, windows, limits, usage, entries }: SettledRequest): Settlement {
+export function buildSettlement(settled: SettledRequest): Settlement {
+  const { reservationId, limits, usage, entries } = settled
   const tokens = toAmount(usage.promptTokens + usage.completionTokens)
   const amounts = { requests: 1, tokens, budget: usage.billed }
   const charges: Charge[] = []
   for (const limit of limits) {
     const amount = amounts[limit.kind]
-    if (amount > 0) charges.push({ counter: limit.counter, amount, expiresAt: counterExpiry(limit) })
+    if (amount > 0) charges.push({ counter: limit.counter, amount, expiresAt: limit.expiresAt })
   }
-  return { reservationId, charges, tallies: buildTallies(windows.tallies, usage), entries }
+  return { reservationId, charges, tallies: buildTallies(settled), entries }
 }
 
 /** A billed amount that is not finite becomes the reserved amount. */
@@ -182,6 +188,9 @@ export function sanitizeUsage(usage: RequestUsage, reserved: number): RequestUsa
     actual: toNanoUsd(finiteOr(usage.actual, 0)),
     billed: toNanoUsd(finiteOr(usage.billed, reserved)),
     model: usage.model,
+    provider: usage.provider,
+    attributedUser: usage.attributedUser,
+    attributedSession: usage.attributedSession,
   }
 }
 
@@ -197,7 +206,7 @@ export const USAGE_FIELDS = ['requests', 'prompt', 'completion', 'saved', 'theor
 
 const MAX_MODEL_LENGTH = 200
 
-function buildTallies(targets: readonly TallyTarget[], usage: RequestUsage): readonly Tally[] {
+function buildTallies({ windows, caller, usage, rows }: SettledRequest): readonly Tally[] {
   const amounts: UsageSums = {
     requests: 1,
     prompt: usage.promptTokens,
@@ -207,18 +216,34 @@ function buildTallies(targets: readonly TallyTarget[], usage: RequestUsage): rea
     actual: usage.actual,
     billed: usage.billed,
   }
-  const byModel = hasUsage(usage) ? amountsByModel(usage.model, amounts) : undefined
+  const model = hasUsage(usage) ? usage.model.slice(0, MAX_MODEL_LENGTH) : ''
   const tallies: Tally[] = []
-  for (const { name, kind, hourField, expiresAt } of targets) {
-    if (kind === 'total') {
+  for (const target of windows.tallies) {
+    const { name, hourField, expiresAt } = target
+    if (target.kind === 'total') {
       tallies.push({ name, amounts: addHourField(amounts, hourField, usage.billed), expiresAt })
-    } else if (kind === 'models') {
-      if (byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
-    } else if (usage.billed > 0) {
-      tallies.push({ name, amounts: addHourField({ billed: usage.billed }, hourField, usage.billed), expiresAt })
+    } else if (target.kind === 'billed') {
+      if (usage.billed > 0)
+        tallies.push({ name, amounts: addHourField({ billed: usage.billed }, hourField, usage.billed), expiresAt })
+    } else if (target.kind === 'rows') {
+      const row = { ...rowOf(caller, usage), model }
+      const place = rows.place(target.owner, row, target.at)
+      tallies.push({ name: place.name, amounts: amountsByName(place.row, amounts), expiresAt })
+    } else if (model !== '') {
+      tallies.push({ name, amounts: amountsByName(model, amounts), expiresAt })
     }
   }
   return tallies
+}
+
+function rowOf({ key, context }: SettledRequest['caller'], usage: RequestUsage): Omit<UsageRow, 'model'> {
+  return {
+    user: context.user ?? usage.attributedUser ?? '',
+    session: context.session ?? usage.attributedSession ?? '',
+    key: key.id,
+    provider: usage.provider ?? '',
+    tags: tagList(context),
+  }
 }
 
 function addHourField(
@@ -230,25 +255,26 @@ function addHourField(
   return hourField === undefined || billed === 0 ? amounts : Object.assign({ [hourField]: billed }, amounts)
 }
 
-const MAX_CACHED_MODELS = 200
-const fieldNamesByModel = new Map<string, readonly (readonly [UsageField, string])[]>()
+const MAX_CACHED_NAMES = 500
+const fieldNamesByName = new Map<string, readonly (readonly [UsageField, string])[]>()
 
-function amountsByModel(model: string, amounts: UsageSums): Readonly<Record<string, number>> {
-  const byModel: Record<string, number> = {}
-  for (const [field, name] of modelFieldNames(model.slice(0, MAX_MODEL_LENGTH))) byModel[name] = amounts[field]
-  return byModel
+/** @param name A model or a row. */
+function amountsByName(name: string, amounts: UsageSums): Readonly<Record<string, number>> {
+  const named: Record<string, number> = {}
+  for (const [field, fieldName] of fieldNamesOf(name)) named[fieldName] = amounts[field]
+  return named
 }
 
-function modelFieldNames(model: string): readonly (readonly [UsageField, string])[] {
-  const cached = fieldNamesByModel.get(model)
+function fieldNamesOf(suffix: string): readonly (readonly [UsageField, string])[] {
+  const cached = fieldNamesByName.get(suffix)
   if (cached !== undefined) return cached
-  const names = USAGE_FIELDS.map((field) => [field, `${field} ${model}`] as const)
-  if (fieldNamesByModel.size >= MAX_CACHED_MODELS) fieldNamesByModel.clear()
-  fieldNamesByModel.set(model, names)
+  const names = USAGE_FIELDS.map((field) => [field, `${field} ${suffix}`] as const)
+  if (fieldNamesByName.size >= MAX_CACHED_NAMES) fieldNamesByName.clear()
+  fieldNamesByName.set(suffix, names)
   return names
 }
 
-/** Requests without usage are not counted by model, because callers can invent any number of model names. */
+/** Requests without usage have no model, because callers can invent any number of model names. */
 function hasUsage(usage: RequestUsage): boolean {
   return usage.promptTokens > 0 || usage.completionTokens > 0 || usage.theoretical > 0
 }

@@ -25,6 +25,8 @@ const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
   budgetId: z.exactOptional(z.string()),
   rateLimitId: z.exactOptional(z.string()),
   plan: z.exactOptional(z.enum(PLAN_NAMES)),
+  customer: z.exactOptional(z.string()),
+  trustsContext: z.exactOptional(z.boolean()),
   providers: z.array(z.object({ provider: z.string(), weight: z.number(), allowedModels: z.array(z.string()) })),
   permissions: z.object({
     allowedModels: z.exactOptional(z.array(z.string())),

@@ -27,6 +27,10 @@ export interface VirtualKey {
   readonly budgetId?: string
   readonly rateLimitId?: string
   readonly plan?: string
+  /** The customer for which every request of the key is made. */
+  readonly customer?: string
+  /** True if headers of the caller may name the customer, user, session and tags. @default false */
+  readonly trustsContext?: boolean
   readonly providers: readonly ProviderConfig[]
   readonly permissions: Permissions
 }
@@ -47,6 +51,8 @@ export interface ProviderConfig {
 export interface Permissions {
   /** `<provider>/<model_id>`, or names as in requests, exact or with a trailing `*`. @default all models */
   readonly allowedModels?: readonly string[]
+  /** Further lists, of a customer and its parents, each of which must contain the model. @default none */
+  readonly customerModels?: readonly (readonly string[])[]
   readonly maxTokens?: number
   readonly disableTools?: boolean
   /** Overrides `cache.similar`. */
@@ -143,10 +149,11 @@ const SEARCH_MODEL_SUFFIX = /:online$/
 
 /** A key with providers may use only the routes that they serve. Otherwise, an alias could reach another provider. */
 export function mayUse(key: VirtualKey, name: string, routeNames: readonly string[] = [name]): boolean {
-  const { allowedModels } = key.permissions
+  const { allowedModels, customerModels = [] } = key.permissions
   if (allowedModels === undefined && key.providers.length === 0) return true
   const isAllowed = (candidate: string): boolean =>
-    allowedModels === undefined || matchesModel(allowedModels, candidate)
+    (allowedModels === undefined || matchesModel(allowedModels, candidate)) &&
+    customerModels.every((models) => matchesModel(models, candidate))
   return routeNames.some((route) => (isAllowed(name) || isAllowed(route)) && isServed(key, route))
 }
 

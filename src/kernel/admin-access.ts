@@ -80,9 +80,9 @@ export function createGate(
 ): Gate {
   const authorize = createAuthorize(admin, runtime)
   const requireAdmin: Gate['requireAdmin'] = (handle) => async (call) => {
-    const { id, startedAt, sink, variables } = call
+    const { id, startedAt, sink, variables, context } = call
     const request = await authorize(call.request, bodyLimits)
-    return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
+    return handle(new IncomingCall({ id, startedAt, request, sink, context }, variables))
   }
   const respondWith: Gate['respondWith'] = (action, status = 200) =>
     requireAdmin(async (call) => sendJson(call.sink, status, noStoreHeaders(call), JSON.stringify(await action(call))))

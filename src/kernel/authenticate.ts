@@ -1,31 +1,60 @@
 import { chain, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
+import { APPLICATION_KEY, type Caller, callerOfKey, type StoredCaller } from '../governance/caller.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { RateStatus } from '../governance/limits.ts'
+import type { Call } from './call.ts'
 import { type Authenticated, type Exchange } from './exchange.ts'
-import type { Services } from './services.ts'
+import type { FindKeyById, Services } from './services.ts'
 import { waitForStore } from './wait-for-store.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
-export function authenticate(exchange: Exchange, services: Services): MaybePromise<Pick<Authenticated, 'key'>> {
-  const found = waitForStore(exchange, findCallerKey(exchange.request, services), services)
-  return chain(found, (key) => ({ key }))
+export function authenticate(
+  exchange: Exchange,
+  services: Services,
+): MaybePromise<Pick<Authenticated, 'key' | 'caller'>> {
+  const found = waitForStore(exchange, findCaller(exchange, services), services)
+  return chain(found, (caller) => ({ key: caller.key, caller }))
 }
 
-export function findCallerKey(
-  request: Pick<HttpRequest, 'header'>,
-  { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
-): MaybePromise<VirtualKey> {
+/** What identifies the maker of a request. */
+type Identifiable = Pick<Call, 'request' | 'context'> & {
+  /** False if the request has no header of the gateway. @default unknown */
+  readonly isSteered?: boolean
+}
+
+type IdentityServices = Pick<Services, 'findKey' | 'identify' | 'runtime'>
+
+/** Throws if the request has neither a valid key nor a context that names a customer or a user. */
+export function findCaller(
+  { request, context, isSteered = true }: Identifiable,
+  { findKey, identify, runtime }: IdentityServices,
+): MaybePromise<Caller> {
   const secret = readSecret(request)
   if (secret === undefined) {
+    if (context !== undefined) return identify({ key: undefined, context, request })
     throw new GatewayError(
       'unauthenticated',
       'The request has no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
     )
   }
-  return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
+  return chain(findKey(secret), (found) => {
+    const key = checkValid(found, runtime.now())
+    if (context === undefined && !isSteered && key.customer === undefined) return callerOfKey(key)
+    return identify({ key, context, request })
+  })
+}
+
+/** Identifies the caller of work that was stored. Its key or customer may have been deactivated since. */
+export async function findStoredCaller(
+  { keyId, context }: StoredCaller,
+  findKeyById: FindKeyById,
+  { identify, runtime }: IdentityServices,
+): Promise<Caller> {
+  const key = keyId === APPLICATION_KEY.id ? undefined : checkValid(await findKeyById(keyId), runtime.now())
+  return identify({ key, context, request: undefined })
 }
 
 export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
@@ -64,11 +93,11 @@ export function readBearer(request: Pick<HttpRequest, 'header'>): string | undef
 }
 
 export async function rateStatusOfCaller(
-  request: Pick<HttpRequest, 'header'>,
-  services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
+  identifiable: Identifiable,
+  services: IdentityServices & Pick<Services, 'ledger'>,
 ): Promise<RateStatus> {
   try {
-    return await services.ledger.status(await findCallerKey(request, services))
+    return await services.ledger.status(await findCaller(identifiable, services))
   } catch {
     return services.ledger.status(undefined)
   }

@@ -35,7 +35,7 @@ const NOT_CALLED: Omit<Called, 'response'> = { route: undefined, ignoredFields: 
 class RoutedCall implements UpstreamCall {
   readonly headers: UpstreamCall['headers']
   readonly cancellation: Cancellation
-  readonly keyId: string
+  readonly scope: string
   readonly startedAt: number
   readonly attempts: Attempts
   readonly #planned: Planned
@@ -48,7 +48,7 @@ class RoutedCall implements UpstreamCall {
     const headers = headersToForward(planned.request)
     this.headers = headers['anthropic-beta'] === undefined ? headers : withoutLongContext(headers, planned.resolved)
     this.cancellation = planned.cancellation
-    this.keyId = planned.key.id
+    this.scope = planned.caller.scope
     this.startedAt = planned.startedAt
     this.attempts = planned.plugins?.observeAttempts(plan.attempts) ?? plan.attempts
     this.#planned = planned

@@ -1,5 +1,6 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
+import type { CallerContext } from '../governance/caller.ts'
 import type { PathVariables } from '../http/router.ts'
 
 /** A request to an endpoint. */
@@ -10,6 +11,8 @@ export interface Call {
   readonly sink: ResponseSink
   readonly query: URLSearchParams
   readonly variables: PathVariables
+  /** What the application says about the caller. */
+  readonly context: CallerContext | undefined
 }
 
 /** Parses the query string on each read of `query`, because most endpoints do not use it. */
@@ -19,13 +22,15 @@ export class IncomingCall implements Call {
   readonly request: HttpRequest
   readonly sink: ResponseSink
   readonly variables: PathVariables
+  readonly context: CallerContext | undefined
 
-  constructor(start: Pick<Call, 'id' | 'startedAt' | 'request' | 'sink'>, variables: PathVariables) {
+  constructor(start: Pick<Call, 'id' | 'startedAt' | 'request' | 'sink' | 'context'>, variables: PathVariables) {
     this.id = start.id
     this.startedAt = start.startedAt
     this.request = start.request
     this.sink = start.sink
     this.variables = variables
+    this.context = start.context
   }
 
   get query(): URLSearchParams {

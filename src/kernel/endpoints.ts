@@ -1,5 +1,6 @@
 import { isPromise, lazy } from '../core/async.ts'
-import type { HttpHandler, HttpRequest } from '../core/http.ts'
+import type { HttpRequest, ResponseSink } from '../core/http.ts'
+import type { CallerContext } from '../governance/caller.ts'
 import { CLIENT_FORMATS } from '../formats/dialects.ts'
 import type { Endpoint } from '../http/router.ts'
 import { IncomingCall, type Call, type Handler } from './call.ts'
@@ -8,26 +9,32 @@ import { modelHandler } from './run.ts'
 import type { Services } from './services.ts'
 import { requestIdOf } from './request-id.ts'
 
+/** Answers a request, about whose caller the application may say more. Never throws. */
+export type ContextHandler = (request: HttpRequest, sink: ResponseSink, context?: CallerContext) => void
+
 /** @param onRequest Called for each request. */
-export function createHandler(services: Services, basePath: string, onRequest: () => void): HttpHandler {
+export function createHandler(services: Services, basePath: string, onRequest: () => void): ContextHandler {
   const { runtime } = services
   const route = createRoutes(services, basePath)
 
-  async function respondWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
+  async function respondWithFailure(
+    call: Pick<Call, 'id' | 'request' | 'sink' | 'context'>,
+    error: unknown,
+  ): Promise<void> {
     const { rejectCall } = await import('./fallback-handler.ts')
     await rejectCall(call, error, services)
   }
 
-  return (request, sink) => {
+  return (request, sink, context) => {
     let id = ''
     try {
       id = requestIdOf(runtime.uuid())
-      const start = { id, startedAt: runtime.now(), request, sink }
+      const start = { id, startedAt: runtime.now(), request, sink, context }
       onRequest()
       const done = route(request)(new IncomingCall(start, {}))
-      if (isPromise(done)) done.catch((error: unknown) => respondWithFailure({ id, request, sink }, error))
+      if (isPromise(done)) done.catch((error: unknown) => respondWithFailure({ id, request, sink, context }, error))
     } catch (error) {
-      void respondWithFailure({ id: id === '' ? requestIdOf(crypto.randomUUID()) : id, request, sink }, error)
+      void respondWithFailure({ id: id === '' ? requestIdOf(crypto.randomUUID()) : id, request, sink, context }, error)
     }
   }
 }

@@ -2,13 +2,14 @@
 import type { Completion } from '../core/completion.ts'
 import { Cancellation, type MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
-import type { HttpRequest, ResponseSink } from '../core/http.ts'
+import { type HttpRequest, mayHaveSteeringHeader, type ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation, RequestUsage } from '../governance/reservation.ts'
+import type { Caller, CallerContext } from '../governance/caller.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
 import { Subscribers } from '../streams/shared-work.ts'
@@ -28,6 +29,7 @@ export interface ExchangeStart {
   readonly request: HttpRequest
   readonly sink: ResponseSink
   readonly format: ClientFormat
+  readonly context?: CallerContext | undefined
 }
 
 export interface ExchangeCaller {
@@ -68,14 +70,18 @@ export class Exchange {
   /** Ends a stream with an error event. Set if its headers have left before the response is known. */
   endStream: ((failure: GatewayError) => void) | undefined = undefined
 
+  /** What the application says about the caller. */
+  readonly context: CallerContext | undefined
+  /** The key of the caller. */
   key: VirtualKey | undefined = undefined
+  caller: Caller | undefined = undefined
   /** The parsed body before earlier turns are inserted. */
   requestBody: JsonObject | undefined = undefined
   prompt: Prompt | undefined = undefined
   resolved: ResolvedModel | undefined = undefined
   size: Size | undefined = undefined
-  /** True if the request has headers that may steer a plugin. */
-  isSteered = false
+  /** True if the request has headers that may steer the gateway or a plugin. */
+  readonly isSteered: boolean
   margin = 0
   capacity: OccupiedCapacity | undefined = undefined
   /** What the request may use. */
@@ -106,6 +112,8 @@ export class Exchange {
     this.request = start.request
     this.sink = start.sink
     this.format = start.format
+    this.context = start.context
+    this.isSteered = mayHaveSteeringHeader(start.request.headerNames())
     this.cancellation = caller.cancellation ?? new Cancellation()
     this.isDetached = caller.isDetached
     this.settlement = caller.settlement
@@ -138,7 +146,7 @@ export class Exchange {
   }
 }
 
-export type Authenticated = Exchange & { readonly key: VirtualKey }
+export type Authenticated = Exchange & { readonly key: VirtualKey; readonly caller: Caller }
 
 export type Parsed = Authenticated & {
   readonly requestBody: JsonObject

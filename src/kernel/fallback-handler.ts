@@ -24,9 +24,9 @@ export async function createFallbackHandler(
     ...others,
   ])
   return (call) => {
-    const { id, startedAt, request, sink } = call
+    const { id, startedAt, request, sink, context } = call
     const { handle, variables } = findEndpoint(route, request, basePath)
-    return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
+    return handle(new IncomingCall({ id, startedAt, request, sink, context }, variables))
   }
 }
 

@@ -1,20 +1,15 @@
 import { checkMargin, MAX_MARGIN } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import {
-  checkSteeringNames,
-  type HttpRequest,
-  LARGE_BODY_BYTES,
-  mayHaveSteeringHeader,
-  readFlag,
-} from '../core/http.ts'
+import { checkSteeringNames, type HttpRequest, LARGE_BODY_BYTES, readFlag } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
 import { checkPromptLength, fieldCostsOf, isBackground } from '../formats/prompt-checks.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
-import { checkAccess, type VirtualKey } from '../governance/virtual-key.ts'
+import type { Caller } from '../governance/caller.ts'
+import { checkAccess } from '../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { readCacheDirectives } from '../http/cache-directives.ts'
 import { utf8Length } from '../tokens/estimate.ts'
@@ -40,9 +35,9 @@ export function parsePrompt(
   parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'> & Partial<ParsedBody>,
   services: Services,
 ): MaybePromise<ParsedParts> {
-  const { format, key } = exchange
+  const { format, caller } = exchange
   const { turns } = format
-  const completing = (turns && services.hooks.completeBody?.(turns, key, parsed)) ?? parsed
+  const completing = (turns && services.hooks.completeBody?.(turns, caller, parsed)) ?? parsed
   return chain(waitForStore<CompletedBody>(exchange, completing, services), (completed) => {
     if (exchange.needsPauses) return readWithPauses(exchange, { parsed, completed }, services)
     const receivedPrompt = format.readPrompt(completed.body, completed.received)
@@ -94,7 +89,7 @@ function resolveAndCheck(
     const size = new PromptSize({ prompt, bytes, costs }, exchange, services)
     // The vendor continues background work after the caller has disconnected.
     if (isBackground(prompt)) exchange.detach()
-    const margin = marginOf(services, key, resolved.name, resolved.routes[0])
+    const margin = marginOf(services, exchange.caller, resolved.name, resolved.routes[0])
     // Set before the result of the stage, for the record of a request that the checks refuse.
     exchange.resolved = resolved
     const parts = { requestBody: parsed.body, prompt, resolved, size, margin }
@@ -122,10 +117,10 @@ export function readBytes(
   exchange: Authenticated,
   { bodyLimits, bodyCapacity }: Pick<Services, 'bodyLimits' | 'bodyCapacity'>,
 ): MaybePromise<Uint8Array> {
-  const { request, key, cancellation } = exchange
+  const { request, caller, cancellation } = exchange
   const expectedSize = expectedBytes(request, bodyLimits.maxBytes)
   if (expectedSize > 0 && expectedSize <= LARGE_BODY_BYTES) return request.body(bodyLimits)
-  return chain(bodyCapacity.acquire(key.id, expectedSize, cancellation), (capacity) => {
+  return chain(bodyCapacity.acquire(caller.scope, expectedSize, cancellation), (capacity) => {
     exchange.capacity = capacity
     return chain(request.body(bodyLimits), (bytes) => {
       capacity.resize(bytes.byteLength)
@@ -137,11 +132,11 @@ export function readBytes(
 /** @param route Absent if a passthrough request names no listed model. */
 export function marginOf(
   services: Pick<Services, 'margin'>,
-  key: VirtualKey,
+  caller: Caller,
   modelName: string,
   route: Route | undefined,
 ): number {
-  const margin = services.margin(key, modelName, route)
+  const margin = caller.margin ?? services.margin(caller.key, modelName, route)
   if (Number.isFinite(margin) && margin >= 0 && margin <= MAX_MARGIN) return margin
   throw new GatewayError('internal', 'The margin is out of range. Contact the operator of the gateway.', {
     cause: new Error(`margin: ${checkMargin(margin, 'margin')?.text}`),
@@ -197,8 +192,7 @@ export function checkHeaders(
   { hooks }: Pick<Services, 'hooks'>,
 ): void {
   const { request } = exchange
-  if (!mayHaveSteeringHeader(request.headerNames())) return
-  exchange.isSteered = true
+  if (!exchange.isSteered) return
   checkSteeringNames(request.headerNames())
   readFlag(request, 'X-Svc-Detach')
   readCacheDirectives((name) => request.header(name))

@@ -11,7 +11,7 @@ import { asFailure, INTERNAL_FAILURE, requestLine } from './failures.ts'
 
 /** Responds to a call whose endpoint is unknown, or whose handler threw. */
 export async function rejectCall(
-  { id, request, sink }: Pick<Call, 'id' | 'request' | 'sink'>,
+  { id, request, sink, context }: Pick<Call, 'id' | 'request' | 'sink' | 'context'>,
   error: unknown,
   services: Services,
 ): Promise<void> {
@@ -23,7 +23,7 @@ export async function rejectCall(
       services.log.failure(INTERNAL_FAILURE, failure, { request_id: id, ...readableRoute(request) })
     }
     writeFailure = failureWriterFor(request)
-    rate = await rateStatusOfCaller(request, services)
+    rate = await rateStatusOfCaller({ request, context }, services)
   } catch {
     // The failure must be sent even if a call above throws, for example because the rate limits cannot be read.
   }

@@ -9,6 +9,8 @@ import {
   type WaitForStore,
 } from '../governance/reservation.ts'
 import { type Authenticated, type Grant, type Parsed } from './exchange.ts'
+import { digestLastTurn } from './last-turn.ts'
+import { routeName } from './resolve-model.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './wait-for-store.ts'
 
@@ -34,7 +36,7 @@ export function reserveQuote(
   services: Pick<Services, 'ledger' | 'runtime' | 'storeTimeoutMs'>,
 ): MaybePromise<Granted> {
   const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
-  return chain(services.ledger.reserve(authenticated.key, quoted, wait), (reservation) => {
+  return chain(services.ledger.reserve(authenticated.caller, quoted, wait), (reservation) => {
     authenticated.settlement?.accept(reservation)
     return { reservation, grant: reservation }
   })
@@ -68,5 +70,7 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     extraOutputTokens: size.extraOutputTokens(routes[0].model),
     outputs: size.outputs,
     margin,
+    models: [resolved.name, ...routes.map(routeName)],
+    turn: () => digestLastTurn(prompt),
   })
 }

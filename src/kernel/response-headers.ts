@@ -1,5 +1,5 @@
 import type { JsonObject } from '../core/json.ts'
-import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Caller } from '../governance/caller.ts'
 import type { Call } from './call.ts'
 import { type Bill, billHeaders, toHeaderText, withoutMargin } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
@@ -33,11 +33,11 @@ export function sendJson(sink: ResponseSink, status: number, headers: HeaderReco
 
 export async function sendWithRateStatus(
   call: Call,
-  key: VirtualKey,
+  caller: Caller,
   { ledger }: Pick<Services, 'ledger'>,
   body: JsonObject,
 ): Promise<void> {
-  const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(key)) }
+  const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(caller)) }
   sendJson(call.sink, 200, headers, JSON.stringify(body))
 }
 

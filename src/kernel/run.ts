@@ -18,7 +18,7 @@ import { asFailure, canceledError } from './failures.ts'
 /** @param authenticateStage Batch items use the key of their batch. */
 export function modelStages(
   { hooks }: Pick<Services, 'hooks'>,
-  authenticateStage: Stage<Exchange, Pick<Authenticated, 'key'>> = authenticate,
+  authenticateStage: Stage<Exchange, Pick<Authenticated, 'key' | 'caller'>> = authenticate,
 ): Stages<Exchange> {
   return Stages.begin(authenticateStage) // finds the key
     .next(parseRequest) //                  reads prompt and model, checks permissions
@@ -122,7 +122,7 @@ export function modelHandler(format: ClientFormat, services: Services): Handler 
   }
 }
 
-export function createExchange({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
+export function createExchange({ id, startedAt, request, sink, context }: Call, format: ClientFormat): Exchange {
   const isDetached = hasFlag(request, 'x-svc-detach')
-  return new Exchange({ id, startedAt, request, sink, format }, { hasClient: true, isDetached })
+  return new Exchange({ id, startedAt, request, sink, format, context }, { hasClient: true, isDetached })
 }

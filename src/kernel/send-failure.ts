@@ -17,11 +17,11 @@ export async function sendFailure(exchange: Exchange, failure: GatewayError, ser
 }
 
 export async function rateOf(exchange: Exchange, services: Services): Promise<RateStatus> {
-  const { grant, key } = exchange
+  const { grant, caller } = exchange
   if (grant !== undefined) return grant.rate
   const { ledger } = services
   try {
-    return await waitForStore(exchange, ledger.status(key), services)
+    return await waitForStore(exchange, ledger.status(caller), services)
   } catch {
     return ledger.status(undefined)
   }

@@ -6,6 +6,7 @@ import type { Meter, Provider, Route, Runtime, SmallModel, Timeouts } from '../c
 import type { Message } from '../core/prompt.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { TurnFormat } from '../formats/format.ts'
+import type { Caller, CallerContext } from '../governance/caller.ts'
 import type { Ledger } from '../governance/ledger.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { BodyCapacity } from '../http/body.ts'
@@ -35,6 +36,16 @@ export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
+/**
+ * Returns the caller of a request, with what its context, key and headers say about it. `request` is undefined for stored
+ * work, whose context is complete.
+ */
+export type Identify = (request: {
+  readonly key: VirtualKey | undefined
+  readonly context: CallerContext | undefined
+  readonly request: Pick<HttpRequest, 'header'> | undefined
+}) => MaybePromise<Caller>
+
 export type FindKeyById = (id: string) => Promise<VirtualKey | undefined>
 
 /** Writes to the log of the gateway. */
@@ -48,6 +59,7 @@ export interface EventLog {
 /** What the stages of a request use. */
 export interface Services {
   readonly findKey: FindKey
+  readonly identify: Identify
   readonly resolve: Resolve
   readonly provider: (name: string) => Provider | undefined
   readonly ledger: Pick<Ledger, 'reserve' | 'status' | 'forecast'>
@@ -85,7 +97,11 @@ export interface BuiltInPlugin {
   /** Throws for an invalid header. Called before the body is read, if the request has headers that may steer plugins. */
   readonly checkHeaders?: (request: Pick<HttpRequest, 'header'>, endpoint: { readonly canExplain: boolean }) => void
   /** Inserts what the body refers to, before it is read as a prompt. Called for formats that can refer to earlier turns. */
-  readonly completeBody?: (turns: TurnFormat, key: VirtualKey, received: ReadBody) => Promise<CompletedBody>
+  readonly completeBody?: (
+    turns: TurnFormat,
+    caller: Pick<Caller, 'scope'>,
+    received: ReadBody,
+  ) => Promise<CompletedBody>
   /** After parsing, before any work that costs money. Resolves with false if it has answered the request. */
   readonly onRequest?: RequestHook<Parsed>
   /** The same for a repetition of an earlier request. Runs after `onRequest`, and for embeddings. */

@@ -1,6 +1,7 @@
 /** Ends a request, once, however it ended: settles what it used and reports the end. charge.ts has the amounts. */
 import type { Bill } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { asObject } from '../core/json.ts'
 import { type NanoUsd, ZERO } from '../core/money.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
 import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
@@ -95,7 +96,8 @@ function settleReservation(
 }
 
 /** A cache hit uses no tokens, because no prompt is sent. */
-function usageOf({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
+function usageOf(exchange: ResolvedExchange, bill: Bill): RequestUsage {
+  const { resolved, route } = exchange
   const isHit = bill.cache === 'HIT'
   return {
     promptTokens: isHit ? 0 : bill.optimizedTokens,
@@ -105,7 +107,28 @@ function usageOf({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
     actual: bill.actual,
     billed: bill.billed,
     model: resolved.name,
+    provider: route?.provider.name,
+    ...attribution(exchange),
   }
+}
+
+const MAX_ATTRIBUTED_LENGTH = 128
+
+/** For usage reports only. A caller can invent these values, so no limit depends on them. */
+function attribution({
+  requestBody = {},
+  request,
+}: Exchange): Pick<RequestUsage, 'attributedUser' | 'attributedSession'> {
+  const { safety_identifier: identifier, user, metadata } = requestBody
+  const attributedUser = identifier ?? user ?? asObject(metadata)?.['user_id']
+  return {
+    attributedUser: shortId(attributedUser),
+    attributedSession: shortId(request.header('x-claude-code-session-id')),
+  }
+}
+
+function shortId(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value.slice(0, MAX_ATTRIBUTED_LENGTH) : undefined
 }
 
 /** The operator pays the actual cost of a request that is not billed. */

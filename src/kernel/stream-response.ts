@@ -144,7 +144,7 @@ class StreamResponse {
     const isStored =
       responded.plan.keeper?.share !== undefined ||
       services.hooks.storesEvents.some((storesEvents) => storesEvents(responded, services))
-    this.#buffer = new EventBuffer(isStored ? services.eventCapacity.reserve(responded.key.id) : undefined)
+    this.#buffer = new EventBuffer(isStored ? services.eventCapacity.reserve(responded.caller.scope) : undefined)
   }
 
   begin(): undefined {

@@ -19,7 +19,7 @@ export interface CircuitBreakerOptions {
 
 export interface CircuitRequest {
   readonly circuit: string
-  readonly keyId: string
+  readonly scope: string
   readonly now: number
   readonly hasAlternative: boolean
 }
@@ -32,14 +32,14 @@ export interface CircuitReport {
 export interface CircuitBreaker {
   readonly admit: (request: CircuitRequest) => CircuitPermit | undefined
   /** Includes half-open circuits. */
-  readonly isOpen: (circuit: string, keyId: string) => boolean
-  readonly waitMs: (circuit: string, keyId: string, now: number) => number
+  readonly isOpen: (circuit: string, scope: string) => boolean
+  readonly waitMs: (circuit: string, scope: string, now: number) => number
   readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
 }
 
 interface Opening {
   /** Undefined if open for all keys. */
-  readonly keyId: string | undefined
+  readonly scope: string | undefined
   /** When the circuit opened or the last probe failed. */
   openedAt: number
   probedAt: number
@@ -79,37 +79,37 @@ export function createCircuitBreaker(given: false | CircuitBreakerOptions = {}):
     return circuit
   }
 
-  function openingFor(circuit: Circuit | undefined, keyId: string): Opening | undefined {
+  function openingFor(circuit: Circuit | undefined, scope: string): Opening | undefined {
     const opening = circuit?.opening
-    return opening?.keyId === undefined || opening.keyId === keyId ? opening : undefined
+    return opening?.scope === undefined || opening.scope === scope ? opening : undefined
   }
 
-  function msUntilProbe(opening: Opening, { keyId, now, hasAlternative }: Omit<CircuitRequest, 'circuit'>): number {
+  function msUntilProbe(opening: Opening, { scope, now, hasAlternative }: Omit<CircuitRequest, 'circuit'>): number {
     const halfOpenInMs = Math.max(opening.openedAt, opening.probedAt) + openMs - now
     if (hasAlternative) return Math.max(0, halfOpenInMs)
-    const nextProbeInMs = (opening.probedAtByKey.get(keyId) ?? -Infinity) + probeEveryMs - now
+    const nextProbeInMs = (opening.probedAtByKey.get(scope) ?? -Infinity) + probeEveryMs - now
     return Math.max(0, Math.min(halfOpenInMs, nextProbeInMs))
   }
 
   function admit(request: CircuitRequest): CircuitPermit | undefined {
-    const { keyId, now } = request
+    const { scope, now } = request
     const circuit = getOrCreateCircuit(request.circuit)
-    const opening = openingFor(circuit, keyId)
+    const opening = openingFor(circuit, scope)
     if (opening !== undefined) {
       if (msUntilProbe(opening, request) > 0) return undefined
       opening.probedAt = now
-      setAsNewest(opening.probedAtByKey, keyId, now)
+      setAsNewest(opening.probedAtByKey, scope, now)
     }
-    circuit.window.markActive(keyId, now)
-    return new CircuitPermit(circuit, keyId, opening)
+    circuit.window.markActive(scope, now)
+    return new CircuitPermit(circuit, scope, opening)
   }
 
   return {
     admit,
-    isOpen: (name, keyId) => openingFor(circuits.get(name), keyId) !== undefined,
-    waitMs(name, keyId, now) {
-      const opening = openingFor(circuits.get(name), keyId)
-      return opening === undefined ? 0 : msUntilProbe(opening, { keyId, now, hasAlternative: false })
+    isOpen: (name, scope) => openingFor(circuits.get(name), scope) !== undefined,
+    waitMs(name, scope, now) {
+      const opening = openingFor(circuits.get(name), scope)
+      return opening === undefined ? 0 : msUntilProbe(opening, { scope, now, hasAlternative: false })
     },
     reports(now) {
       const reported = [...circuits].filter(([, { window, opening }]) => opening !== undefined || window.isActive(now))
@@ -128,13 +128,13 @@ function setAsNewest<T>(entries: Map<string, T>, name: string, value: T): void {
 /** Only the first call to any method has an effect, so that a request with its retries is counted once. */
 export class CircuitPermit {
   readonly #circuit: Circuit
-  readonly #keyId: string
+  readonly #scope: string
   readonly #probedOpening: Opening | undefined
   #isOver = false
 
-  constructor(circuit: Circuit, keyId: string, probedOpening: Opening | undefined) {
+  constructor(circuit: Circuit, scope: string, probedOpening: Opening | undefined) {
     this.#circuit = circuit
-    this.#keyId = keyId
+    this.#scope = scope
     this.#probedOpening = probedOpening
   }
 
@@ -146,13 +146,13 @@ export class CircuitPermit {
       circuit.opening = undefined
       circuit.window.clear()
     }
-    circuit.window.add(this.#keyId, 'succeeded', now)
+    circuit.window.add(this.#scope, 'succeeded', now)
   }
 
   recordFailure(now: number): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#circuit.window.add(this.#keyId, 'failed', now)
+    this.#circuit.window.add(this.#scope, 'failed', now)
     if (this.#probedOpening === undefined) updateOpening(this.#circuit, now)
     else this.#probedOpening.openedAt = now
   }
@@ -169,14 +169,14 @@ function updateOpening(circuit: Circuit, now: number): void {
   const scope = circuit.window.failureScope(now)
   if (scope === undefined) return
   const { opening } = circuit
-  if (opening !== undefined && (opening.keyId === undefined || opening.keyId === scope.keyId)) return
-  circuit.opening = { keyId: scope.keyId, openedAt: now, probedAt: -Infinity, probedAtByKey: new Map() }
+  if (opening !== undefined && (opening.scope === undefined || opening.scope === scope.scope)) return
+  circuit.opening = { scope: scope.scope, openedAt: now, probedAt: -Infinity, probedAtByKey: new Map() }
 }
 
 function reportOf({ opening }: Circuit, now: number, openMs: number): CircuitReport {
   if (opening === undefined) return { state: 'closed', isForAllKeys: true }
   const state = now - opening.openedAt < openMs ? 'open' : 'half-open'
-  return { state, isForAllKeys: opening.keyId === undefined }
+  return { state, isForAllKeys: opening.scope === undefined }
 }
 
 interface OutcomeCounts {
@@ -207,12 +207,12 @@ class FailureWindow {
     this.#windowMs = windowMs
   }
 
-  markActive(keyId: string, now: number): void {
-    this.#countsOf(keyId, now)
+  markActive(scope: string, now: number): void {
+    this.#countsOf(scope, now)
   }
 
-  add(keyId: string, outcome: 'succeeded' | 'failed', now: number): void {
-    this.#countsOf(keyId, now)[outcome] += 1
+  add(scope: string, outcome: 'succeeded' | 'failed', now: number): void {
+    this.#countsOf(scope, now)[outcome] += 1
   }
 
   isActive(now: number): boolean {
@@ -223,33 +223,33 @@ class FailureWindow {
     this.#slots = []
   }
 
-  /** Returns undefined unless the upstream is failing. `keyId` is undefined if several keys are active. */
-  failureScope(now: number): { readonly keyId: string | undefined } | undefined {
+  /** Returns undefined unless the upstream is failing. `scope` is undefined if several keys are active. */
+  failureScope(now: number): { readonly scope: string | undefined } | undefined {
     const countsByKey = new Map<string, OutcomeCounts>()
     for (const { counts } of this.#recent(now)) {
-      for (const [keyId, count] of counts) countsByKey.set(keyId, sumCounts([count, countsByKey.get(keyId)]))
+      for (const [scope, count] of counts) countsByKey.set(scope, sumCounts([count, countsByKey.get(scope)]))
     }
     const all = sumCounts(countsByKey.values())
     if (all.failed + all.succeeded < this.#minRequests || !reachesRate(this.#failureShare, all)) return undefined
     const [only] = countsByKey.keys()
-    if (countsByKey.size === 1) return { keyId: only }
+    if (countsByKey.size === 1) return { scope: only }
     const worst = [...countsByKey.values()].reduce((max, count) => (count.failed > max.failed ? count : max))
     const others = { succeeded: all.succeeded - worst.succeeded, failed: all.failed - worst.failed }
-    return reachesRate(this.#failureShare / OTHER_KEYS_DIVISOR, others) ? { keyId: undefined } : undefined
+    return reachesRate(this.#failureShare / OTHER_KEYS_DIVISOR, others) ? { scope: undefined } : undefined
   }
 
   #recent(now: number): readonly Slot[] {
     return this.#slots.filter((slot) => slot.startsAt > now - this.#windowMs)
   }
 
-  #countsOf(keyId: string, now: number): OutcomeCounts {
+  #countsOf(scope: string, now: number): OutcomeCounts {
     const startsAt = now - (now % (this.#windowMs / SLOT_COUNT))
     let slot = this.#slots.at(-1)
     if (slot?.startsAt !== startsAt) {
       slot = { startsAt, counts: new Map() }
       this.#slots = [...this.#recent(now), slot]
     }
-    const name = slot.counts.has(keyId) || slot.counts.size < MAX_KEYS ? keyId : SHARED_COUNT_KEY
+    const name = slot.counts.has(scope) || slot.counts.size < MAX_KEYS ? scope : SHARED_COUNT_KEY
     const counts = slot.counts.get(name) ?? { succeeded: 0, failed: 0 }
     slot.counts.set(name, counts)
     return counts

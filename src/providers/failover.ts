@@ -133,12 +133,12 @@ function beginFirstAttempt(
   const candidate = candidates[index]
   if (candidate === undefined) throw noProvider()
   const { breaker, runtime } = options
-  const { keyId } = call
+  const { scope } = call
   const circuit = circuitOf(candidate)
-  const hasAlternative = candidates.slice(index + 1).some((other) => !breaker.isOpen(circuitOf(other), keyId))
+  const hasAlternative = candidates.slice(index + 1).some((other) => !breaker.isOpen(circuitOf(other), scope))
   const now = runtime.now()
-  const permit = breaker.admit({ circuit, keyId, now, hasAlternative })
-  if (permit === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, keyId, now))
+  const permit = breaker.admit({ circuit, scope, now, hasAlternative })
+  if (permit === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, scope, now))
   return {
     options,
     call,

@@ -15,7 +15,7 @@ interface FailedAttempt {
     readonly tries: number
     readonly breaker: Pick<CircuitBreaker, 'isOpen'>
   }
-  readonly call: { readonly keyId: string; readonly cancellation: Cancellation }
+  readonly call: { readonly scope: string; readonly cancellation: Cancellation }
   readonly circuit: string
   readonly number: number
   readonly isLastCandidate: boolean
@@ -45,7 +45,7 @@ export async function waitForRetry(attempt: FailedAttempt, error: unknown, remai
   const { options, call, circuit, number } = attempt
   if (number >= options.tries || call.cancellation.isCanceled) return false
   // A probe is a single call. A circuit that opens also stops the retries of active requests.
-  if (options.breaker.isOpen(circuit, call.keyId)) return false
+  if (options.breaker.isOpen(circuit, call.scope)) return false
   const waitMs = retryDelayMs(attempt, error, options.runtime.random)
   if (waitMs === undefined || waitMs >= remainingMs) return false
   await pause(options.runtime, waitMs, call.cancellation)

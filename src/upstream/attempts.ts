@@ -23,7 +23,7 @@ export type CreateStream = (route: Route, response: AsyncIterable<StreamChunk> |
 export interface UpstreamRequest {
   readonly headers: Readonly<Record<string, string>>
   readonly cancellation: Cancellation
-  readonly keyId: string
+  readonly scope: string
   /** Start of `timeouts.totalMs`, in milliseconds since 1970. */
   readonly startedAt: number
   readonly attempts: Attempts

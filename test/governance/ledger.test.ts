@@ -1,3 +1,4 @@
+import { callerOfKey } from '../../src/governance/caller.ts'
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd, fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
@@ -28,7 +29,7 @@ describe('request limits', () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitRequests: 100 })
     const all = await Promise.allSettled(
-      Array.from({ length: 300 }, () => governance.ledger.reserve(key, quote(10, 10))),
+      Array.from({ length: 300 }, () => governance.ledger.reserve(callerOfKey(key), quote(10, 10))),
     )
     expect(all.filter((one) => one.status === 'fulfilled')).toHaveLength(100)
     const rejected = all.find((one) => one.status === 'rejected')
@@ -47,20 +48,22 @@ describe('request limits', () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitRequests: 5 })
     for (const remaining of [4, 3, 2, 1, 0]) {
-      const reservation = await governance.ledger.reserve(key, quote(1, 1))
+      const reservation = await governance.ledger.reserve(callerOfKey(key), quote(1, 1))
       expect(reservation.rate).toEqual({ limit: 5, remaining, resetAt: HOUR_END })
-      expect(await governance.ledger.status(key)).toEqual(reservation.rate)
+      expect(await governance.ledger.status(callerOfKey(key))).toEqual(reservation.rate)
       expect(await governance.reports.limits(key)).toMatchObject({ remainingRequests: remaining, requestLimit: 5 })
       await reservation.settle(usage(1, 1))
-      expect(await governance.ledger.status(key)).toEqual(reservation.rate)
+      expect(await governance.ledger.status(callerOfKey(key))).toEqual(reservation.rate)
     }
   })
 
   it('are not charged for a rejected request', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitRequests: 10, rateLimitTokens: 100, budgetLimitCents: 1 })
-    await expect(governance.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
-    await expect(governance.ledger.reserve(key, quote(1, 20, 1_000_000))).rejects.toMatchObject({
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(101, 1))).rejects.toMatchObject({
+      kind: 'rate-limited',
+    })
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(1, 20, 1_000_000))).rejects.toMatchObject({
       kind: 'budget-exceeded',
     })
     expect(await governance.reports.limits(key)).toMatchObject({
@@ -73,7 +76,7 @@ describe('request limits', () => {
   it('count a failed request that used no tokens', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitRequests: 10, rateLimitTokens: 100, budgetLimitCents: 1 })
-    const reservation = await governance.ledger.reserve(key, quote(50, 1, 1000))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(50, 1, 1000))
     await reservation.settle(usage(0, 0))
     expect(await governance.reports.limits(key)).toMatchObject({
       remainingRequests: 9,
@@ -89,15 +92,15 @@ describe('request limits', () => {
   ])('of zero in %s reject free requests too', async (field, kind) => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { [field]: 0 })
-    await expect(governance.ledger.reserve(key, quote(0, 0))).rejects.toMatchObject({ kind })
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(0, 0))).rejects.toMatchObject({ kind })
   })
 
   it('report the maximum safe integer without limits and 0 without a key', async () => {
     const governance = createTestGovernance({ at: NOON + 5 })
     const key = await createKey(governance, {})
     const unlimited = { limit: UNLIMITED, remaining: UNLIMITED, resetAt: HOUR_END }
-    expect(await governance.ledger.status(key)).toEqual(unlimited)
-    expect((await governance.ledger.reserve(key, quote(1, 1))).rate).toEqual(unlimited)
+    expect(await governance.ledger.status(callerOfKey(key))).toEqual(unlimited)
+    expect((await governance.ledger.reserve(callerOfKey(key), quote(1, 1))).rate).toEqual(unlimited)
     expect(await governance.ledger.status(undefined)).toEqual({ limit: 0, remaining: 0, resetAt: HOUR_END })
   })
 
@@ -110,15 +113,15 @@ describe('request limits', () => {
   ])('reset after the window %s at %s', async (every, end) => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitRequests: 1, rateLimitResetDuration: every })
-    const { rate, settle } = await governance.ledger.reserve(key, quote(1, 1))
+    const { rate, settle } = await governance.ledger.reserve(callerOfKey(key), quote(1, 1))
     await settle(usage(1, 1))
     expect(new Date(rate.resetAt).toISOString()).toBe(end)
     governance.clock.at = rate.resetAt - 1
-    await expect(governance.ledger.reserve(key, quote(1, 1))).rejects.toMatchObject({
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(1, 1))).rejects.toMatchObject({
       details: { retryAfterSeconds: 1 },
     })
     governance.clock.at = rate.resetAt
-    expect((await governance.ledger.reserve(key, quote(1, 1))).rate.remaining).toBe(0)
+    expect((await governance.ledger.reserve(callerOfKey(key), quote(1, 1))).rate.remaining).toBe(0)
   })
 })
 
@@ -126,8 +129,8 @@ describe('token limits', () => {
   it('reserve the prompt and settle the actual total', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitTokens: 100 })
-    const first = await governance.ledger.reserve(key, quote(60, 1000))
-    await expect(governance.ledger.reserve(key, quote(41, 1))).rejects.toMatchObject({
+    const first = await governance.ledger.reserve(callerOfKey(key), quote(60, 1000))
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(41, 1))).rejects.toMatchObject({
       kind: 'rate-limited',
       details: { rate: { limit: 100, remaining: 40, resetAt: HOUR_END } },
     })
@@ -140,16 +143,18 @@ describe('token limits', () => {
       tokenRemaining: 50,
       tokenResetAt: '2026-01-15T13:00:00.000Z',
     })
-    await (await governance.ledger.reserve(key, quote(50, 1))).settle(usage(50, 500))
-    await expect(governance.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+    await (await governance.ledger.reserve(callerOfKey(key), quote(50, 1))).settle(usage(50, 500))
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(0, 1))).rejects.toMatchObject({
+      kind: 'rate-limited',
+    })
   })
 
   it('advise a retry while the prompt is not counted, because it may fit in the next window', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitTokens: 100 })
-    await (await governance.ledger.reserve(key, quote(100, 1))).settle(usage(100, 0))
+    await (await governance.ledger.reserve(callerOfKey(key), quote(100, 1))).settle(usage(100, 0))
     const bound = quote(400, 1)
-    const error = governance.ledger.reserve(key, {
+    const error = governance.ledger.reserve(callerOfKey(key), {
       ...bound,
       recount: { tokens: { callsUpstream: false, run: async () => quote(90, 1) } },
     })
@@ -160,10 +165,13 @@ describe('token limits', () => {
   it('appear in the headers of a request that they reject; other requests show the request limit', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { rateLimitTokens: 100, rateLimitRequests: 7 })
-    const error = governance.ledger.reserve(key, quote(200, 1))
+    const error = governance.ledger.reserve(callerOfKey(key), quote(200, 1))
     await expect(error).rejects.toMatchObject({ details: { rate: { limit: 100, remaining: 100 } } })
     await expect(error).rejects.toThrow('Send a shorter prompt.')
-    expect((await governance.ledger.reserve(key, quote(10, 1))).rate).toMatchObject({ limit: 7, remaining: 6 })
+    expect((await governance.ledger.reserve(callerOfKey(key), quote(10, 1))).rate).toMatchObject({
+      limit: 7,
+      remaining: 6,
+    })
   })
 })
 
@@ -171,7 +179,7 @@ describe('budgets', () => {
   it('reserve the worst case and settle the actual amount', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budgetLimitCents: 100 })
-    const reservation = await governance.ledger.reserve(key, quote(100, 400, 1_000_000))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(100, 400, 1_000_000))
     expect(reservation.outputTokens).toBe(400)
     await reservation.settle(usage(100, 50, 150_000_000))
     expect(await governance.reports.limits(key)).toMatchObject({ remainingBudgetCents: 85, budgetLimitCents: 100 })
@@ -181,9 +189,11 @@ describe('budgets', () => {
   it('lower the output limit to what the remaining budget covers', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budgetLimitCents: 100 })
-    const reservation = await governance.ledger.reserve(key, quote(100, 5_000, 1_000_000))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(100, 5_000, 1_000_000))
     expect(reservation.outputTokens).toBe(900)
-    await expect(governance.ledger.reserve(key, quote(1, 16, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(1, 16, 1))).rejects.toMatchObject({
+      kind: 'budget-exceeded',
+    })
   })
 
   it.each([
@@ -199,7 +209,7 @@ describe('budgets', () => {
     async (prompt, requested, allowed) => {
       const governance = createTestGovernance()
       const key = await createKey(governance, { budgetLimitCents: 10 })
-      const reserved = governance.ledger.reserve(key, quote(prompt, requested, 1_000_000))
+      const reserved = governance.ledger.reserve(callerOfKey(key), quote(prompt, requested, 1_000_000))
       if (allowed === undefined) await expect(reserved).rejects.toMatchObject({ kind: 'budget-exceeded' })
       else expect((await reserved).outputTokens).toBe(allowed)
     },
@@ -213,9 +223,9 @@ describe('budgets', () => {
       limit: { max: fromDollars(5), every: '1w' },
     })
     const key = await createKey(governance, { budgetLimitCents: 100_000, budgetId: 'team', rateLimitRequests: 9 })
-    const first = await governance.ledger.reserve(key, quote(1, 0, 1_234_567_890))
+    const first = await governance.ledger.reserve(callerOfKey(key), quote(1, 0, 1_234_567_890))
     await first.settle(usage(1, 0, 1_234_567_890))
-    const error = await resultOrError(() => governance.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
+    const error = await resultOrError(() => governance.ledger.reserve(callerOfKey(key), quote(4, 0, 1_000_000_000)))
     expect(error).toMatchObject({ kind: 'budget-exceeded', details: { rate: { limit: 9, remaining: 8 } } })
     const { message } = error as Error
     expect(message).toContain(
@@ -234,7 +244,7 @@ describe('budgets', () => {
     })
     const one = await createKey(governance, { budgetId: 'team' })
     const two = await createKey(governance, { budgetLimitCents: 50, budgetId: 'team' })
-    await governance.ledger.reserve(one, quote(450, 500, 1_000_000))
+    await governance.ledger.reserve(callerOfKey(one), quote(450, 500, 1_000_000))
     expect(await governance.reports.limits(two)).toMatchObject({ remainingBudgetCents: 50, budgetLimitCents: 50 })
   })
 
@@ -247,13 +257,13 @@ describe('budgets', () => {
     })
     const one = await createKey(governance, { budgetLimitCents: 100, budgetId: 'team' })
     const two = await createKey(governance, { budgetLimitCents: 100, budgetId: 'team' })
-    const reservation = await governance.ledger.reserve(one, quote(30, 20, 1_000_000))
+    const reservation = await governance.ledger.reserve(callerOfKey(one), quote(30, 20, 1_000_000))
     expect(reservation.outputTokens).toBe(20)
-    await expect(governance.ledger.reserve(two, quote(30, 20, 1_000_000))).rejects.toMatchObject({
+    await expect(governance.ledger.reserve(callerOfKey(two), quote(30, 20, 1_000_000))).rejects.toMatchObject({
       kind: 'budget-exceeded',
     })
     await reservation.settle(usage(30, 0, 30_000_000))
-    const second = await governance.ledger.reserve(two, quote(1, 200, 1_000_000))
+    const second = await governance.ledger.reserve(callerOfKey(two), quote(1, 200, 1_000_000))
     expect(second.outputTokens).toBe(19)
     await second.settle(usage(1, 19, 20_000_000))
     expect(await governance.reports.spentCents([one, two])).toEqual([3, 2])
@@ -268,15 +278,15 @@ describe('budgets', () => {
       limit: { max: fromDollars(5), every: '1M' },
     })
     const key = await createKey(governance, { budgetId: 'team' })
-    await governance.ledger.reserve(key, quote(1, 1))
+    await governance.ledger.reserve(callerOfKey(key), quote(1, 1))
     await governance.shared.budgets.remove('team')
-    await expect(governance.ledger.reserve(key, quote(1, 1))).rejects.toThrow(
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(1, 1))).rejects.toThrow(
       /"team" \(which no longer exists\).* per hour\. Raise the limit, or assign another limit to the key\.$/,
     )
     await governance.shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow', tokens: { max: 5, every: '1h' } })
     const other = await createKey(governance, { rateLimitId: 'slow' })
     await governance.shared.rateLimits.remove('slow')
-    const rejected = governance.ledger.reserve(other, quote(1, 1))
+    const rejected = governance.ledger.reserve(callerOfKey(other), quote(1, 1))
     await expect(rejected).rejects.toMatchObject({ kind: 'rate-limited' })
     await expect(rejected).rejects.toThrow(
       /: 0 requests per hour\. Raise the limit, or assign another limit to the key\.$/,
@@ -286,18 +296,20 @@ describe('budgets', () => {
   it('accept free models when they are exhausted', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budgetLimitCents: 1 })
-    await (await governance.ledger.reserve(key, quote(10, 0, 1_000_000))).settle(usage(10, 0, 10_000_000))
-    await expect(governance.ledger.reserve(key, quote(1, 1, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
-    expect((await governance.ledger.reserve(key, quote(1, 5_000, 0))).outputTokens).toBe(5_000)
+    await (await governance.ledger.reserve(callerOfKey(key), quote(10, 0, 1_000_000))).settle(usage(10, 0, 10_000_000))
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(1, 1, 1))).rejects.toMatchObject({
+      kind: 'budget-exceeded',
+    })
+    expect((await governance.ledger.reserve(callerOfKey(key), quote(1, 5_000, 0))).outputTokens).toBe(5_000)
   })
 
   it('reject a quote of NaN, and bill the reserved amount for a bill of NaN', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budgetLimitCents: 100 })
-    await expect(governance.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(1, 1, Number.NaN))).rejects.toMatchObject({
       kind: 'budget-exceeded',
     })
-    const reservation = await governance.ledger.reserve(key, quote(10, 10, 1_000_000))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(10, 10, 1_000_000))
     await reservation.settle(usage(Number.NaN, -5, Number.NaN))
     expect(await governance.reports.spentCents([key])).toEqual([2])
     expect(await governance.reports.usage(key)).toMatchObject({ tokens: { prompt: 0, completion: 0 } })
@@ -307,7 +319,10 @@ describe('budgets', () => {
     const governance = createTestGovernance()
     const { id } = await createKey(governance, {})
     const spend = async (billed: number): Promise<void> => {
-      const reservation = await governance.ledger.reserve(await governance.keyring.read(id), quote(1, 1, billed))
+      const reservation = await governance.ledger.reserve(
+        callerOfKey(await governance.keyring.read(id)),
+        quote(1, 1, billed),
+      )
       await reservation.settle(usage(1, 1, billed))
     }
     await spend(30_000_000)
@@ -339,7 +354,7 @@ describe('budgets', () => {
       limit: { max: fromDollars(1), every: '1d' },
     })
     const key = await createKey(governance, { budgetLimitCents: 10, budgetResetDuration: '1w', budgetId: 'team' })
-    const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(1, 1, 1_000_000))
     const { charges } = reservation.settlement(usage(1, 1, 2_000_000))
     const day = periodOf(NOON, '1d').start
     const week = periodOf(NOON, '1w').start
@@ -347,7 +362,7 @@ describe('budgets', () => {
       `budget:key:${key.id}:1w:${week}`,
       `budget:shared:team:1d:${day}`,
     ])
-    const free = await governance.ledger.reserve(await createKey(governance, {}), quote(1, 1, 1_000_000))
+    const free = await governance.ledger.reserve(callerOfKey(await createKey(governance, {})), quote(1, 1, 1_000_000))
     expect(free.settlement(usage(1, 1, 2_000_000)).charges).toEqual([])
   })
 
@@ -363,7 +378,7 @@ describe('budgets', () => {
       })
       const { id } = await createKey(governance, fields)
       const ask = async (cents: number) =>
-        governance.ledger.reserve(await governance.keyring.read(id), {
+        governance.ledger.reserve(callerOfKey(await governance.keyring.read(id)), {
           ...quote(1, 1),
           cost: () => fromDollars(cents / 100),
         })
@@ -391,7 +406,7 @@ describe('budgets', () => {
     const governance = createTestGovernance({ at: NOON + 50 * 60_000, expiresAfterMs: 3_600_000 })
     const { id } = await createKey(governance, { budgetLimitCents: 5, budgetResetDuration: '1h' })
     const reserve = async (cents: number) =>
-      governance.ledger.reserve(await governance.keyring.read(id), {
+      governance.ledger.reserve(callerOfKey(await governance.keyring.read(id)), {
         ...quote(1, 1),
         cost: () => fromDollars(cents / 100),
       })
@@ -418,7 +433,7 @@ describe('budgets', () => {
     })
     const { id } = await createKey(governance, { budgetLimitCents: 10, budgetResetDuration: '1d' })
     const ask = async (cents: number) =>
-      governance.ledger.reserve(await governance.keyring.read(id), {
+      governance.ledger.reserve(callerOfKey(await governance.keyring.read(id)), {
         ...quote(1, 1),
         cost: () => fromDollars(cents / 100),
       })
@@ -436,7 +451,7 @@ describe('budgets', () => {
       store: { ...store, reserve: () => ({ accepted: false, rejectedIndex: 7, levels: [] }) },
     })
     const key = await createKey(governance, { budgetLimitCents: 10 })
-    expect(await resultOrError(() => governance.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({
+    expect(await resultOrError(() => governance.ledger.reserve(callerOfKey(key), quote(1, 1, 1000)))).toMatchObject({
       kind: 'budget-exceeded',
     })
   })
@@ -458,7 +473,7 @@ describe('budgets', () => {
       return quote(1, 1)
     }
     const countable = { ...quote(1, 1, 1000), recount: { budget: { run, callsUpstream: true } } }
-    expect(await resultOrError(async () => governance.ledger.reserve(key, countable))).toMatchObject({
+    expect(await resultOrError(async () => governance.ledger.reserve(callerOfKey(key), countable))).toMatchObject({
       kind: 'rate-limited',
     })
     expect(recounts).toBe(0)
@@ -470,7 +485,7 @@ describe('budgets', () => {
     let billed = 0
     await Promise.allSettled(
       Array.from({ length: 1_000 }, async (_, n) => {
-        const reservation = await governance.ledger.reserve(key, quote(3, 40, 1_000_000))
+        const reservation = await governance.ledger.reserve(callerOfKey(key), quote(3, 40, 1_000_000))
         await Promise.resolve()
         const output = n % 2 === 0 ? reservation.outputTokens : 0
         billed += (3 + output) * 1_000_000
@@ -496,9 +511,9 @@ it('releases a reservation immediately when the store response is lost', async (
   }
   const governance = createTestGovernance({ store: lossy, clock })
   const key = await createKey(governance, { budgetLimitCents: 1, rateLimitRequests: 1 })
-  await expect(governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toThrow('cut')
+  await expect(governance.ledger.reserve(callerOfKey(key), quote(10, 0, 1_000_000))).rejects.toThrow('cut')
   fails = false
-  expect((await governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rate.remaining).toBe(0)
+  expect((await governance.ledger.reserve(callerOfKey(key), quote(10, 0, 1_000_000))).rate.remaining).toBe(0)
 })
 
 describe('settling', () => {
@@ -510,7 +525,7 @@ describe('settling', () => {
       settle: (...args: Parameters<typeof store.settle>) => ((calls += 1), store.settle(...args)),
     }
     const governance = createTestGovernance({ store: counting, clock })
-    const reservation = await governance.ledger.reserve(await createKey(governance, {}), quote(1, 1))
+    const reservation = await governance.ledger.reserve(callerOfKey(await createKey(governance, {})), quote(1, 1))
     await Promise.all([reservation.settle(usage(1, 1)), reservation.settle(usage(1, 1))])
     await reservation.settle(usage(1, 1))
     expect(calls).toBe(1)
@@ -519,7 +534,7 @@ describe('settling', () => {
   it('charges once when called repeatedly', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budgetLimitCents: 100 })
-    const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(1, 1, 1_000_000))
     await Promise.all([reservation.settle(usage(1, 1, 10_000_000)), reservation.settle(usage(9, 9, 90_000_000))])
     await reservation.settle(usage(9, 9, 90_000_000))
     expect(await governance.reports.spentCents([key])).toEqual([1])
@@ -529,7 +544,7 @@ describe('settling', () => {
   it('charges the window in which the request was accepted', async () => {
     const governance = createTestGovernance({ at: HOUR_END - 1 })
     const key = await createKey(governance, { rateLimitTokens: 100 })
-    const reservation = await governance.ledger.reserve(key, quote(10, 1))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(10, 1))
     governance.clock.at = HOUR_END
     await reservation.settle(usage(10, 80))
     expect(await governance.reports.rateLimit(key)).toMatchObject({ tokenRemaining: 100 })
@@ -540,23 +555,23 @@ describe('settling', () => {
   it('succeeds after the limits change or the key is deleted', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budgetLimitCents: 100, rateLimitRequests: 5 })
-    const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote(1, 1, 1_000_000))
     await governance.keyring.update(key.id, parseKeyChange({ budgetLimitCents: null, rateLimitRequests: null }))
     await governance.keyring.remove(key.id)
     await reservation.settle(usage(1, 1, 30_000_000))
     expect(await governance.reports.spentCents([key])).toEqual([3])
-    expect(await governance.ledger.status(key)).toMatchObject({ remaining: 4 })
+    expect(await governance.ledger.status(callerOfKey(key))).toMatchObject({ remaining: 4 })
   })
 
   it('charges after the reservation has expired', async () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budgetLimitCents: 1 })
-    const lost = await governance.ledger.reserve(key, quote(10, 0, 1_000_000))
-    await expect(governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toMatchObject({
+    const lost = await governance.ledger.reserve(callerOfKey(key), quote(10, 0, 1_000_000))
+    await expect(governance.ledger.reserve(callerOfKey(key), quote(10, 0, 1_000_000))).rejects.toMatchObject({
       kind: 'budget-exceeded',
     })
     governance.clock.at += 600_000
-    await governance.ledger.reserve(key, quote(5, 0, 1_000_000))
+    await governance.ledger.reserve(callerOfKey(key), quote(5, 0, 1_000_000))
     await lost.settle(usage(4, 0, 4_000_000))
     expect(await governance.store.levels([`budget:key:${key.id}:1M:${Date.UTC(2026, 0, 1)}`])).toEqual([
       { spent: 4_000_000, held: 5_000_000 },
@@ -574,7 +589,7 @@ describe('settling', () => {
     const governance = createTestGovernance({ store, clock: healthy.clock })
     const key = await createKey(governance, { budgetLimitCents: 100 })
     const reservations = await Promise.all(
-      Array.from({ length: 4 }, () => governance.ledger.reserve(key, quote(1, 1, 1_000_000))),
+      Array.from({ length: 4 }, () => governance.ledger.reserve(callerOfKey(key), quote(1, 1, 1_000_000))),
     )
     down = true
     for (const reservation of reservations.slice(0, 3)) {
@@ -594,7 +609,7 @@ describe('reports', () => {
     const governance = createTestGovernance({ at: Date.UTC(2026, 0, 12, 5) })
     const key = await createKey(governance, { budgetLimitCents: 1000, budgetResetDuration: '1w' })
     const spend = async (model: string, saved: number): Promise<void> => {
-      const reservation = await governance.ledger.reserve(key, quote(10, 5, 1_000_000))
+      const reservation = await governance.ledger.reserve(callerOfKey(key), quote(10, 5, 1_000_000))
       await reservation.settle({
         promptTokens: 10,
         completionTokens: 5,
@@ -609,7 +624,7 @@ describe('reports', () => {
     governance.clock.at = Date.UTC(2026, 0, 15, 23, 59)
     await spend('openai/b', 0)
     await spend('anthropic/a', 1)
-    const failed = await governance.ledger.reserve(key, quote(10, 5, 1_000_000))
+    const failed = await governance.ledger.reserve(callerOfKey(key), quote(10, 5, 1_000_000))
     await failed.settle({ ...usage(0, 0), model: 'invented by a caller' })
     const model = (name: string, requests: number, saved: number) => ({
       model: name,
@@ -659,7 +674,7 @@ describe('reports', () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, {})
     for (const model of ['__proto__', 'requests x', '\ud800', 'a b']) {
-      await (await governance.ledger.reserve(key, quote(1, 1))).settle({ ...usage(1, 1), model })
+      await (await governance.ledger.reserve(callerOfKey(key), quote(1, 1))).settle({ ...usage(1, 1), model })
     }
     const { byModel, requests } = await governance.reports.usage(key)
     expect(requests).toBe(4)
@@ -685,17 +700,20 @@ it('shared rate limits count the requests and tokens of all keys together', asyn
     [1, 2].map(() => createKey(governance, { rateLimitId: 'slow', rateLimitRequests: 50 })),
   )
   for (const key of [...keys, ...keys].slice(0, 3))
-    await (await governance.ledger.reserve(key, quote(10, 1))).settle(usage(10, 5))
+    await (await governance.ledger.reserve(callerOfKey(key), quote(10, 1))).settle(usage(10, 5))
   const [first] = keys
-  await expect(governance.ledger.reserve(first!, quote(10, 1))).rejects.toThrow(
+  await expect(governance.ledger.reserve(callerOfKey(first!), quote(10, 1))).rejects.toThrow(
     'The shared request limit "Slow" is reached',
   )
-  expect(await governance.ledger.status(first)).toMatchObject({ limit: 3, remaining: 0 })
+  expect(await governance.ledger.status(callerOfKey(first!))).toMatchObject({ limit: 3, remaining: 0 })
   governance.clock.at = HOUR_END
-  await expect(governance.ledger.reserve(first!, quote(56, 1))).rejects.toThrow(
+  await expect(governance.ledger.reserve(callerOfKey(first!), quote(56, 1))).rejects.toThrow(
     'The shared token limit "Slow" is reached',
   )
-  expect((await governance.ledger.reserve(first!, quote(55, 1))).rate).toMatchObject({ limit: 3, remaining: 2 })
+  expect((await governance.ledger.reserve(callerOfKey(first!), quote(55, 1))).rate).toMatchObject({
+    limit: 3,
+    remaining: 2,
+  })
 })
 
 it('stays exact for amounts near the maximum safe integer', async () => {
@@ -703,12 +721,17 @@ it('stays exact for amounts near the maximum safe integer', async () => {
   const key = await createKey(governance, { budgetLimitCents: 900_000_000 })
   const nearly = 900_000_000 * 1e7 - 1
   await (
-    await governance.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(nearly) })
+    await governance.ledger.reserve(callerOfKey(key), {
+      promptTokens: 1,
+      outputTokens: 1,
+      cost: () => toNanoUsd(nearly),
+    })
   ).settle(usage(1, 1, nearly))
   expect(
-    (await governance.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) })).outputTokens,
+    (await governance.ledger.reserve(callerOfKey(key), { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) }))
+      .outputTokens,
   ).toBe(1)
   await expect(
-    governance.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) }),
+    governance.ledger.reserve(callerOfKey(key), { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) }),
   ).rejects.toMatchObject({ kind: 'budget-exceeded' })
 })

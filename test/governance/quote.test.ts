@@ -1,3 +1,4 @@
+import { callerOfKey } from '../../src/governance/caller.ts'
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/ports.ts'
 import { createQuote, type QuoteCandidate, type QuoteOptions } from '../../src/governance/reservation.ts'
@@ -24,6 +25,8 @@ const quoteCandidates = (
     outputTokens: 100,
     extraOutputTokens: 0,
     outputs: 1,
+    models: [],
+    turn: () => '',
     margin: 1,
     ...options,
   })
@@ -74,7 +77,7 @@ describe('a prompt bound that exceeds the budget', () => {
       { model: EXPENSIVE, promptTokens: 4_000, count: counter.count },
       { model: CHEAP, promptTokens: 4_000 },
     ]
-    const reservation = await governance.ledger.reserve(key, quoteCandidates(candidates))
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quoteCandidates(candidates))
     expect(counter.calls).toBe(1)
     expect(reservation.outputTokens).toBe(100)
     expect(reservation.quote.promptBound?.(EXPENSIVE)).toBe(900)
@@ -88,7 +91,9 @@ describe('a prompt bound that exceeds the budget', () => {
       const key = await createKey(governance, { budget_limit_cents: 1 })
       const counter = createCounter(tokens)
       const quote = quoteCandidates([{ model: EXPENSIVE, promptTokens: 4_000, count: counter.count }])
-      await expect(governance.ledger.reserve(key, quote)).rejects.toMatchObject({ kind: 'budget-exceeded' })
+      await expect(governance.ledger.reserve(callerOfKey(key), quote)).rejects.toMatchObject({
+        kind: 'budget-exceeded',
+      })
       expect(counter.calls).toBe(1)
     }
   })
@@ -97,7 +102,7 @@ describe('a prompt bound that exceeds the budget', () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budget_limit_cents: 1 })
     const quote = quoteCandidates([{ model: EXPENSIVE, promptTokens: 990, count: createCounter(5_000).count }])
-    expect((await governance.ledger.reserve(key, quote)).quote.promptBound?.(EXPENSIVE)).toBe(990)
+    expect((await governance.ledger.reserve(callerOfKey(key), quote)).quote.promptBound?.(EXPENSIVE)).toBe(990)
   })
 
   it('is not counted when a shorter output limit fits', async () => {
@@ -105,7 +110,10 @@ describe('a prompt bound that exceeds the budget', () => {
     const key = await createKey(governance, { budget_limit_cents: 1 })
     const counter = createCounter(5)
     const candidates = [{ model: CHEAP, promptTokens: 50, count: counter.count }]
-    const reservation = await governance.ledger.reserve(key, quoteCandidates(candidates, { outputTokens: 100_000 }))
+    const reservation = await governance.ledger.reserve(
+      callerOfKey(key),
+      quoteCandidates(candidates, { outputTokens: 100_000 }),
+    )
     expect(counter.calls).toBe(0)
     expect(reservation.outputTokens).toBe(9_950)
   })
@@ -114,8 +122,8 @@ describe('a prompt bound that exceeds the budget', () => {
     const governance = createTestGovernance()
     const key = await createKey(governance, { budget_limit_cents: 1 })
     const quote = quoteCandidates([{ model: EXPENSIVE, promptTokens: 4_000, count: createCounter(900).count }])
-    const forecast = await governance.ledger.forecast(key, quote)
-    const reservation = await governance.ledger.reserve(key, quote)
+    const forecast = await governance.ledger.forecast(callerOfKey(key), quote)
+    const reservation = await governance.ledger.reserve(callerOfKey(key), quote)
     expect(forecast.error).toBeUndefined()
     expect(forecast.outputTokens).toBe(reservation.outputTokens)
   })
@@ -127,7 +135,7 @@ describe('a prompt bound that exceeds the budget', () => {
     const quote = quoteCandidates([{ model: EXPENSIVE, promptTokens: 4_000, count: budgetCounter.count }], {
       countPrompt: async () => (await tokenCounter.count()) ?? 0,
     })
-    await governance.ledger.reserve(key, quote)
+    await governance.ledger.reserve(callerOfKey(key), quote)
     expect([tokenCounter.calls, budgetCounter.calls]).toEqual([1, 1])
   })
 })

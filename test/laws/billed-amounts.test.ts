@@ -1,3 +1,4 @@
+import { callerOfKey } from '../../src/governance/caller.ts'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { fromDollars } from '../../src/core/money.ts'
@@ -64,7 +65,10 @@ function sumIn(bills: readonly Bill[], now: number, every: DurationCode): number
 async function bill(governance: TestGovernance, id: string, amount: number): Promise<number | undefined> {
   try {
     const key = await governance.keyring.read(id)
-    const reservation = await governance.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(amount / 1e9) })
+    const reservation = await governance.ledger.reserve(callerOfKey(key), {
+      ...quote(1, 1),
+      cost: () => fromDollars(amount / 1e9),
+    })
     await reservation.settle(usage(1, 1, amount))
     return amount
   } catch (error) {

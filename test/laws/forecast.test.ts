@@ -1,3 +1,4 @@
+import { callerOfKey } from '../../src/governance/caller.ts'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { quote, createTestGovernance, usage, parseNewKey } from '../governance/test-governance.ts'
@@ -32,10 +33,10 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
         )
         for (const { prompt, output, price, settles } of steps) {
           const wanted = quote(prompt, output, price)
-          const forecast = await ledger.forecast(key, wanted)
-          expect(await ledger.forecast(key, wanted)).toEqual(forecast)
+          const forecast = await ledger.forecast(callerOfKey(key), wanted)
+          expect(await ledger.forecast(callerOfKey(key), wanted)).toEqual(forecast)
 
-          const real = await resultOrError(() => ledger.reserve(key, wanted))
+          const real = await resultOrError(() => ledger.reserve(callerOfKey(key), wanted))
 
           if (GatewayError.is(real)) {
             expect(forecast.error).toMatchObject({ kind: real.kind, message: real.message, details: real.details })

@@ -1,3 +1,4 @@
+import { callerOfKey } from '../../src/governance/caller.ts'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { fromDollars } from '../../src/core/money.ts'
@@ -127,7 +128,7 @@ async function tryReserve(
   cents: number,
 ): Promise<Reservation | undefined> {
   try {
-    return await governance.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
+    return await governance.ledger.reserve(callerOfKey(key), { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'budget-exceeded') return undefined
     throw error
@@ -198,7 +199,7 @@ it('a clock that is set back by an hour, or that differs between processes, does
     parseNewKey({ name: 'app', budget_limit_cents: 100, rate_limit_requests: 2, rate_limit_reset_duration: '1h' }),
   )
   const spend = async (governance: TestGovernance): Promise<void> =>
-    (await governance.ledger.reserve(key, quote(1, 1))).settle(usage(1, 1))
+    (await governance.ledger.reserve(callerOfKey(key), quote(1, 1))).settle(usage(1, 1))
   await spend(first)
   await spend(first)
   await expect(spend(first)).rejects.toMatchObject({ kind: 'rate-limited' })

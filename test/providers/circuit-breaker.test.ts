@@ -15,7 +15,7 @@ function createTestBreaker(options = OPTIONS) {
   const breaker: CircuitBreaker = createCircuitBreaker(options)
   const clock = { now: 100_000 }
   const admit = ({ key = 'a', hasAlternative = false, circuit = 'p/m' }: Asking = {}): CircuitPermit | undefined =>
-    breaker.admit({ circuit, keyId: key, now: clock.now, hasAlternative })
+    breaker.admit({ circuit, scope: key, now: clock.now, hasAlternative })
   const fail = (key = 'a', times = 1): void => {
     for (let count = 0; count < times; count += 1) admit({ key })?.recordFailure(clock.now)
   }
@@ -60,8 +60,8 @@ describe('a closed circuit', () => {
 
   it('opens by default at half of 20 requests within 30 seconds', () => {
     const breaker = createCircuitBreaker()
-    const end = (keyId: string, outcome: 'recordSuccess' | 'recordFailure'): void =>
-      breaker.admit({ circuit: 'p/m', keyId, now: 0, hasAlternative: false })?.[outcome](0)
+    const end = (scope: string, outcome: 'recordSuccess' | 'recordFailure'): void =>
+      breaker.admit({ circuit: 'p/m', scope, now: 0, hasAlternative: false })?.[outcome](0)
     for (let count = 0; count < 5; count += 1) {
       end('a', 'recordSuccess')
       end('b', 'recordSuccess')

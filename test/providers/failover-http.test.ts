@@ -45,7 +45,7 @@ function candidate(provider: Route['provider'], id: string): Route {
   return { provider, model }
 }
 
-function call(stream: boolean, signal?: AbortSignal, keyId?: string): UpstreamCall {
+function call(stream: boolean, signal?: AbortSignal, scope?: string): UpstreamCall {
   const prompt = chatClient.readPrompt({
     model: 'x/y',
     stream,
@@ -53,7 +53,7 @@ function call(stream: boolean, signal?: AbortSignal, keyId?: string): UpstreamCa
     messages: [{ role: 'user', content: 'Hello?' }],
   })
   return {
-    ...failoverRequest({ signal, keyId, startedAt: runtime.now() }),
+    ...failoverRequest({ signal, scope, startedAt: runtime.now() }),
     promptFor: () => prompt,
   }
 }

@@ -65,8 +65,8 @@ const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError 
 
 const NOW = Date.UTC(2026, 0, 2, 3, 4, 5)
 
-const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): UpstreamCall => ({
-  ...failoverRequest({ signal, keyId, startedAt }),
+const call = (signal?: AbortSignal, scope = 'key', startedAt = NOW): UpstreamCall => ({
+  ...failoverRequest({ signal, scope, startedAt }),
   headers: { 'anthropic-beta': 'b' },
   promptFor: ({ provider }) => tinyPrompt(provider.name),
 })

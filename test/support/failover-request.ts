@@ -5,9 +5,9 @@ import { Attempts, type UpstreamRequest } from '../../src/upstream/attempts.ts'
 export function failoverRequest(options: {
   readonly startedAt: number
   readonly signal?: AbortSignal | undefined
-  readonly keyId?: string | undefined
+  readonly scope?: string | undefined
 }): UpstreamRequest {
-  const { signal, startedAt, keyId = 'key' } = options
+  const { signal, startedAt, scope = 'key' } = options
   const cancellation = signal === undefined ? new Cancellation() : Cancellation.of(signal)
-  return { headers: {}, cancellation, keyId, startedAt, attempts: new Attempts(cancellation) }
+  return { headers: {}, cancellation, scope, startedAt, attempts: new Attempts(cancellation) }
 }

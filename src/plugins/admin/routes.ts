@@ -10,7 +10,7 @@ import type { Services } from '../../kernel/services.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { parseDigits } from '../../governance/page-query.ts'
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
-import { findCallerKey } from '../../kernel/authenticate.ts'
+import { findCaller } from '../../kernel/authenticate.ts'
 import { baseHeaders, noStoreHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { createGate, type Gate } from '../../kernel/admin-access.ts'
 import type { AdminOptions } from '../../kernel/admin-access.ts'
@@ -111,9 +111,9 @@ function inWireForm(action: (call: Call) => Promise<object>): (call: Call) => Pr
 /** Requires a virtual key, not the admin key. */
 function callerLimits({ records, services }: AdminDependencies): Handler {
   return async (call) => {
-    const key = await findCallerKey(call.request, services)
-    const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
-    sendJson(call.sink, 200, headers, JSON.stringify(toWire(await (await records()).keys.limits(key.id))))
+    const caller = await findCaller(call, services)
+    const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await services.ledger.status(caller)) }
+    sendJson(call.sink, 200, headers, JSON.stringify(toWire(await (await records()).keys.limits(caller.key.id))))
   }
 }
 

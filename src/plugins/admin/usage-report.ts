@@ -1,18 +1,11 @@
 import { toNanoUsd, toCents, toDollars } from '../../core/money.ts'
 import { type DurationCode, type Period, periodOf, type Store } from '../../core/store.ts'
-import { readSpent, type BudgetWindow } from '../../governance/balances.ts'
-import {
-  counterName,
-  currentLimits,
-  keyOwner,
-  modelTallyName,
-  reportWindow,
-  sharedOwner,
-  totalTallyName,
-  type LimitKind,
-} from '../../governance/limits.ts'
+import { calendarBudget, readSpent, type BudgetWindow } from '../../governance/balances.ts'
+import { counterName, keyOwner, type LimitKind, sharedOwner } from '../../governance/limits.ts'
 import { USAGE_FIELDS, type UsageSums } from '../../governance/settlements.ts'
 import type { SharedLimits } from '../../governance/stored-records.ts'
+import { OTHER, parseRow, rowTallyNames } from '../../governance/usage-rows.ts'
+import { currentLimits, modelTallyName, reportWindow, totalTallyName } from '../../governance/windows.ts'
 import { UNLIMITED, type Budget, type VirtualKey } from '../../governance/virtual-key.ts'
 
 /** Requests, tokens and money in a window. */
@@ -112,7 +105,11 @@ export function createUsageReports(dependencies: {
     const rateLimits = limits.filter(({ kind }) => kind !== 'budget')
     const levels = [
       ...(rateLimits.length === 0 ? [] : await store.levels(rateLimits.map((limit) => limit.counter))),
-      ...(await readSpent(store, budgets, at)),
+      ...(await readSpent(
+        store,
+        budgets.flatMap((limit) => calendarBudget(limit) ?? []),
+        at,
+      )),
     ]
     const statuses = [...rateLimits, ...budgets].map(({ kind, max, period }, index) => {
       const { spent, held } = levels[index] ?? { spent: 0, held: 0 }
@@ -160,8 +157,9 @@ export function createUsageReports(dependencies: {
     const every = reportWindow(key)
     const period = periodOf(now(), every)
     const names = tallyNames(key.id, every, period)
-    const tallies = await store.tallies([...names.totals, ...names.models])
-    const models = tallies.slice(names.totals.length)
+    const tallies = await store.tallies([...names.totals, ...names.models, ...names.rows])
+    const modelsEnd = names.totals.length + names.models.length
+    const sumsByModel = sumByModel(tallies.slice(names.totals.length, modelsEnd), tallies.slice(modelsEnd))
     const [spent = 0] = await spentCents([key])
     return {
       keyId: key.id,
@@ -170,7 +168,9 @@ export function createUsageReports(dependencies: {
       budgetLimitCents: toCentsOrUnlimited(key.budget?.max ?? UNLIMITED),
       budgetResetsAt: iso(period.end),
       ...toUsageTotals(sumTallies(tallies.slice(0, names.totals.length))),
-      byModel: modelNames(models).map((model) => ({ model, ...toUsageTotals(sumTallies(models, ` ${model}`)) })),
+      byModel: [...sumsByModel.keys()]
+        .toSorted()
+        .map((model) => ({ model, ...toUsageTotals(sumsOf(sumsByModel.get(model))) })),
     }
   }
 
@@ -230,22 +230,47 @@ function tallyNames(
   id: string,
   every: DurationCode,
   period: Period,
-): { readonly totals: readonly string[]; readonly models: readonly string[] } {
+): Readonly<Record<'totals' | 'models' | 'rows', readonly string[]>> {
   const code: DurationCode = every === '1h' || every === '1m' ? every : '1d'
   const starts: number[] = []
   for (let start = period.start; start < period.end; start = periodOf(start, code).end) starts.push(start)
   return {
     totals: starts.map((start) => totalTallyName(id, code, start)),
     models: starts.map((start) => modelTallyName(id, code, start)),
+    rows: code === '1d' ? starts.flatMap((start) => rowTallyNames(keyOwner(id), start)) : [],
   }
 }
 
-function sumTallies(tallies: readonly Readonly<Record<string, number>>[], suffix: string = ''): UsageSums {
-  const sum = (field: string): number => tallies.reduce((total, tally) => total + (tally[field + suffix] ?? 0), 0)
-  return Object.fromEntries(USAGE_FIELDS.map((field) => [field, sum(field)])) as UsageSums
+function sumTallies(tallies: readonly Readonly<Record<string, number>>[]): UsageSums {
+  return sumsOf(Object.fromEntries(USAGE_FIELDS.map((field) => [field, sumOf(tallies, field)])))
 }
 
-function modelNames(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
-  const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
-  return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()
+function sumOf(tallies: readonly Readonly<Record<string, number>>[], field: string): number {
+  return tallies.reduce((total, tally) => total + (tally[field] ?? 0), 0)
+}
+
+function sumsOf(sums: Readonly<Record<string, number>> = {}): UsageSums {
+  return Object.fromEntries(USAGE_FIELDS.map((field) => [field, sums[field] ?? 0])) as UsageSums
+}
+
+/** The fields are `<amount> <model>`, or `<amount> <row>` in tallies of rows. */
+function sumByModel(
+  models: readonly Readonly<Record<string, number>>[],
+  rows: readonly Readonly<Record<string, number>>[],
+): ReadonlyMap<string, Readonly<Record<string, number>>> {
+  const sums = new Map<string, Record<string, number>>()
+  const add = (tally: Readonly<Record<string, number>>, modelOf: (suffix: string) => string): void => {
+    for (const [name, amount] of Object.entries(tally)) {
+      const space = name.indexOf(' ')
+      const model = modelOf(name.slice(space + 1))
+      if (model === '') continue
+      const sum = sums.get(model) ?? {}
+      sums.set(model, sum)
+      const field = name.slice(0, space)
+      sum[field] = (sum[field] ?? 0) + amount
+    }
+  }
+  for (const tally of models) add(tally, (model) => model)
+  for (const tally of rows) add(tally, (row) => parseRow(row)?.model ?? OTHER)
+  return sums
 }

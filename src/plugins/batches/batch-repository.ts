@@ -1,3 +1,4 @@
+import type { StoredCaller } from '../../governance/caller.ts'
 import { mapInSlices } from '../../core/async.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { quotaOf } from '../../core/store.ts'
@@ -23,8 +24,8 @@ import {
   valuesOf,
 } from './batch.ts'
 
-interface BatchOwner {
-  readonly keyId: string
+interface BatchOwner extends StoredCaller {
+  readonly scope: string
   readonly headers: Readonly<Record<string, string>>
 }
 
@@ -70,21 +71,21 @@ export class BatchRepository {
 
   /** @param requests JSON of `{custom_id, params}`. */
   async create(owner: BatchOwner, requests: readonly string[]): Promise<Batch> {
-    const { keyId } = owner
+    const { scope } = owner
     const createdAt = this.#now()
     const id = makeBatchId(createdAt, this.#uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
     const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
     const cleanup = cleanupKey(createdAt + FILL_TIMEOUT_MS, id)
-    const quota = quotaOf('batch', keyId)
+    const quota = quotaOf('batch', scope)
     try {
-      await this.#store.set(cleanup, keyId, { quota })
+      await this.#store.set(cleanup, scope, { quota })
       await this.#writeNew(batch)
-      await this.#fill({ id, keyId }, requests)
-      await this.#store.set(OPEN_PREFIX + id, keyId, { quota })
-      return await this.#change(keyId, id, (current) => ({ ...current, state: 'working' }))
+      await this.#fill({ id, scope }, requests)
+      await this.#store.set(OPEN_PREFIX + id, scope, { quota })
+      return await this.#change(scope, id, (current) => ({ ...current, state: 'working' }))
     } catch (error) {
-      await deleteBatch(this.#options, { keyId, id })
+      await deleteBatch(this.#options, { scope, id })
         .then(() => this.#store.delete(cleanup))
         .catch(() => {})
       throw isQuotaExceeded(error) ? storageFullError(error) : error
@@ -93,18 +94,18 @@ export class BatchRepository {
 
   /** The quota limits the number of batches, because the store checks it in the same step as it writes the value. */
   async #writeNew(batch: Batch): Promise<void> {
-    const { keyId, id } = batch
+    const { scope, id } = batch
     try {
-      await this.#store.set(batchKey(keyId, id), JSON.stringify(batch), { quota: quotaOf('batch-head', keyId) })
+      await this.#store.set(batchKey(scope, id), JSON.stringify(batch), { quota: quotaOf('batch-head', scope) })
     } catch (error) {
       // A nearly full store rejects the value before the key reaches its maximum number of batches.
-      const keys = isQuotaExceeded(error) ? await this.#store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES }) : []
+      const keys = isQuotaExceeded(error) ? await this.#store.list(batchKeyPrefix(scope), { limit: MAX_BATCHES }) : []
       throw keys.length >= MAX_BATCHES ? tooManyBatchesError() : error
     }
   }
 
-  async #fill({ id, keyId }: OpenBatch, requests: readonly string[]): Promise<void> {
-    const quota = quotaOf('batch', keyId)
+  async #fill({ id, scope }: OpenBatch, requests: readonly string[]): Promise<void> {
+    const quota = quotaOf('batch', scope)
     for (let from = 0; from < requests.length; from += REQUESTS_PER_SLICE) {
       const slice = requests.slice(from, from + REQUESTS_PER_SLICE)
       const writes = slice.flatMap((text, index) => {
@@ -121,49 +122,49 @@ export class BatchRepository {
     }
   }
 
-  async read(keyId: string, id: string): Promise<Batch> {
-    const batch = isBatchId(id) ? parseBatch(await this.#store.get(batchKey(keyId, id))) : undefined
+  async read(scope: string, id: string): Promise<Batch> {
+    const batch = isBatchId(id) ? parseBatch(await this.#store.get(batchKey(scope, id))) : undefined
     if (batch === undefined || batch.state === 'filling') throw unknownBatchError()
     return batch
   }
 
-  async #change(keyId: string, id: string, update: (batch: Batch) => Batch): Promise<Batch> {
-    const changed = await changeBatch(this.#store, { keyId, id }, update)
+  async #change(scope: string, id: string, update: (batch: Batch) => Batch): Promise<Batch> {
+    const changed = await changeBatch(this.#store, { scope, id }, update)
     if (changed === undefined) throw unknownBatchError()
     return changed
   }
 
-  async page(keyId: string, query: BatchQuery): Promise<BatchPage> {
+  async page(scope: string, query: BatchQuery): Promise<BatchPage> {
     const { limit, before } = query
-    const keys = await (before === undefined ? this.#listOlder(keyId, query) : this.#listNewer(keyId, before))
+    const keys = await (before === undefined ? this.#listOlder(scope, query) : this.#listNewer(scope, before))
     const pageKeys = before === undefined ? keys.slice(0, limit) : keys.slice(-limit)
     const texts = await mapInSlices(pageKeys, MAX_CONCURRENT_READS, (key) => this.#store.get(key))
     const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
     return { batches: batches as readonly Batch[], hasMore: keys.length > limit }
   }
 
-  #listOlder(keyId: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
-    const prefix = batchKeyPrefix(keyId)
+  #listOlder(scope: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
+    const prefix = batchKeyPrefix(scope)
     return this.#store.list(prefix, { limit: limit + 1, ...(after !== undefined && { after: prefix + after }) })
   }
 
-  async #listNewer(keyId: string, before: string): Promise<readonly string[]> {
-    const prefix = batchKeyPrefix(keyId)
+  async #listNewer(scope: string, before: string): Promise<readonly string[]> {
+    const prefix = batchKeyPrefix(scope)
     return (await this.#store.list(prefix, { limit: MAX_BATCHES })).filter((key) => key < prefix + before)
   }
 
-  async cancel(keyId: string, id: string): Promise<Batch> {
-    const batch = await this.read(keyId, id)
+  async cancel(scope: string, id: string): Promise<Batch> {
+    const batch = await this.read(scope, id)
     if (batch.state === 'ended' || batch.canceledAt !== undefined) return batch
-    return this.#change(keyId, id, (current) =>
+    return this.#change(scope, id, (current) =>
       current.state === 'ended' ? current : { ...current, canceledAt: current.canceledAt ?? this.#now() },
     )
   }
 
-  async remove(keyId: string, id: string): Promise<void> {
-    const batch = await this.read(keyId, id)
+  async remove(scope: string, id: string): Promise<void> {
+    const batch = await this.read(scope, id)
     if (batch.state !== 'ended') throw notEndedError('it cannot be deleted')
-    await deleteBatch(this.#options, { keyId, id })
+    await deleteBatch(this.#options, { scope, id })
   }
 
   async *results(batch: Batch): AsyncGenerator<string, void, undefined> {
@@ -187,8 +188,8 @@ export class BatchRepository {
     const id = key.slice(OPEN_PREFIX.length)
     const known = findKnown(id)
     if (known !== undefined) return known
-    const keyId = await this.#store.get(key)
-    return keyId === undefined ? undefined : { id, keyId }
+    const scope = await this.#store.get(key)
+    return scope === undefined ? undefined : { id, scope }
   }
 }
 

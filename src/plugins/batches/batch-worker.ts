@@ -151,7 +151,7 @@ export class BatchWorker {
   /** Pauses all batches of the key, because its next items would probably fail for the same reason. */
   async #pauseKey(claim: ItemClaim, { batch, delayMs }: RetryDelay): Promise<void> {
     const until = Math.min(this.#now() + Math.min(delayMs, MAX_PAUSE_MS), batch.expiresAt)
-    this.#pausedUntil.set(batch.keyId, Math.max(until, this.#pausedUntil.get(batch.keyId) ?? 0))
+    this.#pausedUntil.set(batch.scope, Math.max(until, this.#pausedUntil.get(batch.scope) ?? 0))
     await this.#queue.release(claim, this.#now())
   }
 
@@ -164,17 +164,17 @@ export class BatchWorker {
   async #nextTask(): Promise<Task | undefined> {
     if (this.#isStale) await this.#refresh()
     const nowMs = this.#now()
-    for (const [keyId, keyPolls] of Array.from(this.#polls)) {
-      const pauseEnd = this.#pausedUntil.get(keyId) ?? 0
+    for (const [scope, keyPolls] of Array.from(this.#polls)) {
+      const pauseEnd = this.#pausedUntil.get(scope) ?? 0
       if (pauseEnd > nowMs) {
         this.#nextPollAt = Math.min(this.#nextPollAt, pauseEnd)
         continue
       }
       // Moves the key to the end of the map, so that a key with many batches does not delay other keys.
-      this.#polls.delete(keyId)
-      this.#polls.set(keyId, keyPolls)
+      this.#polls.delete(scope)
+      this.#polls.set(scope, keyPolls)
       const task = await this.#nextTaskOf(keyPolls)
-      if (keyPolls.size === 0) this.#polls.delete(keyId)
+      if (keyPolls.size === 0) this.#polls.delete(scope)
       if (task !== undefined) return task
     }
     return undefined
@@ -204,13 +204,13 @@ export class BatchWorker {
     const known = new Map(Array.from(this.#polls.values()).flatMap((keyPolls) => Array.from(keyPolls)))
     const open = await this.#options.listOpenBatches((id) => known.get(id)?.batch)
     const ids = new Set(open.map(({ id }) => id))
-    for (const [id, { batch }] of known) if (!ids.has(id)) this.#polls.get(batch.keyId)?.delete(id)
-    for (const [keyId, until] of Array.from(this.#pausedUntil))
-      if (until <= this.#now()) this.#pausedUntil.delete(keyId)
+    for (const [id, { batch }] of known) if (!ids.has(id)) this.#polls.get(batch.scope)?.delete(id)
+    for (const [scope, until] of Array.from(this.#pausedUntil))
+      if (until <= this.#now()) this.#pausedUntil.delete(scope)
     const added = open.filter((batch) => !known.has(batch.id))
     for (const [index, batch] of added.entries()) {
-      const keyPolls = this.#polls.get(batch.keyId) ?? new Map<string, ItemPoll>()
-      this.#polls.set(batch.keyId, keyPolls.set(batch.id, await this.#createPoll(batch)))
+      const keyPolls = this.#polls.get(batch.scope) ?? new Map<string, ItemPoll>()
+      this.#polls.set(batch.scope, keyPolls.set(batch.id, await this.#createPoll(batch)))
       if (index % POLLS_PER_TURN === 0) await yieldToEventLoop()
     }
   }
@@ -223,9 +223,9 @@ export class BatchWorker {
   }
 
   /** Starts processing without waiting for it, and resumes the paused batches of the key. */
-  wake(keyId?: string): void {
+  wake(scope?: string): void {
     if (this.#stopController.signal.aborted) return
-    if (keyId !== undefined) this.#pausedUntil.delete(keyId)
+    if (scope !== undefined) this.#pausedUntil.delete(scope)
     this.#isStale = true
     this.#cancelTimer()
     const wasIdle = this.#workers.size === 0

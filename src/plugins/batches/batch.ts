@@ -1,3 +1,4 @@
+import type { StoredCaller } from '../../governance/caller.ts'
 import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { quotaOf, type Store, type WriteOptions } from '../../core/store.ts'
@@ -7,9 +8,10 @@ export type ItemOutcome = 'succeeded' | 'errored' | 'canceled' | 'expired'
 type ItemCounts = Readonly<Record<ItemOutcome, number>>
 
 /** Items and results are stored separately. Times are milliseconds since 1970. */
-export interface Batch {
+export interface Batch extends StoredCaller {
   readonly id: string
-  readonly keyId: string
+  /** Of the caller that created the batch. */
+  readonly scope: string
   readonly total: number
   readonly createdAt: number
   readonly expiresAt: number
@@ -54,25 +56,26 @@ export function parseBatch(text: string | undefined): Batch | undefined {
 function isBatch(value: unknown): value is Batch & JsonObject {
   return (
     isJsonObject(value) &&
-    ['id', 'keyId', 'state'].every((field) => typeof value[field] === 'string') &&
+    ['id', 'scope', 'keyId', 'state'].every((field) => typeof value[field] === 'string') &&
     ['total', 'createdAt', 'expiresAt'].every((field) => typeof value[field] === 'number') &&
+    isJsonObject(value['context']) &&
     isJsonObject(value['headers'])
   )
 }
 
 /** Batches are stored without a TTL, because stores may drop values that have one. */
-export function batchKey(keyId: string, id: string): string {
-  return `${batchKeyPrefix(keyId)}${id}`
+export function batchKey(scope: string, id: string): string {
+  return `${batchKeyPrefix(scope)}${id}`
 }
 
-export function batchKeyPrefix(keyId: string): string {
-  return `batch-head:${keyId}:`
+export function batchKeyPrefix(scope: string): string {
+  return `batch-head:${scope}:`
 }
 
-/** Prefix of the keys of unfinished batches. The value is the id of the virtual key. */
+/** Prefix of the keys of unfinished batches. The value is the scope. */
 export const OPEN_PREFIX = 'batch-open:'
 
-/** Prefix of the keys of cleanup entries, which are sorted by time. The value is the id of the virtual key. */
+/** Prefix of the keys of cleanup entries, which are sorted by time. The value is the scope. */
 const CLEANUP_PREFIX = 'batch-due:'
 const CLEANUP_TIME_DIGITS = 15
 
@@ -108,7 +111,7 @@ export function itemKey(kind: ItemValueKind, batchId: string, position: string):
 
 export interface OpenBatch {
   readonly id: string
-  readonly keyId: string
+  readonly scope: string
 }
 
 export interface BatchContext {
@@ -118,8 +121,8 @@ export interface BatchContext {
 }
 
 /** A small value may exceed the quota, because an accepted batch must be able to end. */
-export function smallValueOptions(keyId: string): WriteOptions {
-  return { quota: quotaOf('batch', keyId), mayExceedQuota: true }
+export function smallValueOptions(scope: string): WriteOptions {
+  return { quota: quotaOf('batch', scope), mayExceedQuota: true }
 }
 
 const PAGE_SIZE = 100
@@ -134,11 +137,11 @@ export function firstLine(value: string): string {
 
 export async function changeBatch(
   store: Store,
-  { keyId, id }: OpenBatch,
+  { scope, id }: OpenBatch,
   update: (batch: Batch) => Batch,
 ): Promise<Batch | undefined> {
-  const key = batchKey(keyId, id)
-  const options = { quota: quotaOf('batch-head', keyId), mayExceedQuota: true }
+  const key = batchKey(scope, id)
+  const options = { quota: quotaOf('batch-head', scope), mayExceedQuota: true }
   for (let attempt = 0; attempt < MAX_CHANGE_ATTEMPTS; attempt += 1) {
     const text = await store.get(key)
     const current = parseBatch(text)
@@ -151,8 +154,8 @@ export async function changeBatch(
 }
 
 /** The cleanup entry must be deleted last, so that another process can complete the deletion. */
-export async function deleteBatch(context: BatchContext, { keyId, id }: OpenBatch): Promise<void> {
-  await context.store.delete(batchKey(keyId, id))
+export async function deleteBatch(context: BatchContext, { scope, id }: OpenBatch): Promise<void> {
+  await context.store.delete(batchKey(scope, id))
   await context.store.delete(OPEN_PREFIX + id)
   for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(context, itemPrefix(kind, id))
 }
@@ -200,13 +203,13 @@ export async function cleanUpBatches(context: BatchContext & { readonly now: () 
 async function cleanUpBatch(context: BatchContext, key: string, now: number): Promise<void> {
   const { store } = context
   const { id } = parseCleanupKey(key)
-  const keyId = (await store.get(key)) ?? ''
-  const batch = parseBatch(await store.get(batchKey(keyId, id)))
+  const scope = (await store.get(key)) ?? ''
+  const batch = parseBatch(await store.get(batchKey(scope, id)))
   const nextAt = batch && nextCleanupAt(batch, now)
-  if (batch === undefined || nextAt === undefined) await deleteBatch(context, { keyId, id })
+  if (batch === undefined || nextAt === undefined) await deleteBatch(context, { scope, id })
   else {
     if (batch.state === 'ended' && now >= batch.createdAt + RESULTS_RETENTION_MS) await archive(context, batch, now)
-    await store.set(cleanupKey(nextAt, id), keyId, smallValueOptions(keyId))
+    await store.set(cleanupKey(nextAt, id), scope, smallValueOptions(scope))
   }
   await store.delete(key)
 }

@@ -66,8 +66,8 @@ export class ItemQueue {
     this.#store = options.store
   }
 
-  async readBatch({ keyId, id }: OpenBatch): Promise<Batch | undefined> {
-    return parseBatch(await this.#store.get(batchKey(keyId, id)))
+  async readBatch({ scope, id }: OpenBatch): Promise<Batch | undefined> {
+    return parseBatch(await this.#store.get(batchKey(scope, id)))
   }
 
   async listPositions({ id }: OpenBatch, after: string | undefined): Promise<readonly string[]> {
@@ -81,7 +81,7 @@ export class ItemQueue {
     const { now, leaseMs } = this.#options
     const key = itemKey('todo', batch.id, position)
     const storedValue = this.#newClaimValue()
-    const options = smallValueOptions(batch.keyId)
+    const options = smallValueOptions(batch.scope)
     const claimed: ClaimResult = { kind: 'claimed', claim: { batch, position, storedValue } }
     if (await this.#store.swap(key, UNCLAIMED, storedValue, options)) return claimed
     const current = await this.#store.get(key)
@@ -95,14 +95,14 @@ export class ItemQueue {
   /** Resolves with false if the claim has been lost. */
   async renew(claim: ItemClaim): Promise<boolean> {
     const value = this.#newClaimValue()
-    const options = smallValueOptions(claim.batch.keyId)
+    const options = smallValueOptions(claim.batch.scope)
     if (!(await this.#store.swap(keyOf('todo', claim), claim.storedValue, value, options))) return false
     claim.storedValue = value
     return true
   }
 
   async release(claim: ItemClaim, at: number): Promise<void> {
-    const options = smallValueOptions(claim.batch.keyId)
+    const options = smallValueOptions(claim.batch.scope)
     await this.#store.swap(keyOf('todo', claim), claim.storedValue, String(Math.ceil(at)), options)
   }
 
@@ -121,19 +121,19 @@ export class ItemQueue {
 
   /** Resolves with undefined if the item already has a different result. */
   async finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined> {
-    const { keyId } = claim.batch
+    const { scope } = claim.batch
     try {
-      return await this.#putResult(claim, result, { quota: quotaOf('batch', keyId) })
+      return await this.#putResult(claim, result, { quota: quotaOf('batch', scope) })
     } catch (error) {
       if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
-      return this.#putResult(claim, { ...result, line: storageFullLine(result.line) }, smallValueOptions(keyId))
+      return this.#putResult(claim, { ...result, line: storageFullLine(result.line) }, smallValueOptions(scope))
     }
   }
 
   /** Must be called after the settlement. */
   async close(claim: ItemClaim, result: ItemResult): Promise<void> {
     const value = writeResult(result)
-    const options = smallValueOptions(claim.batch.keyId)
+    const options = smallValueOptions(claim.batch.scope)
     if (value !== result.line) await this.#store.swap(keyOf('result', claim), value, result.line, options)
     await this.#store.delete(keyOf('request', claim))
     await this.#store.delete(keyOf('todo', claim))

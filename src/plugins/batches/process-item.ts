@@ -4,13 +4,12 @@ import { Cancellation, type MaybePromise } from '../../core/async.ts'
 import { type FailureKind, GatewayError } from '../../core/errors.ts'
 import type { SettledEntry, Store } from '../../core/store.ts'
 import type { RequestUsage, Reservation } from '../../governance/reservation.ts'
-import { Exchange, type PostponedSettlement } from '../../kernel/exchange.ts'
-import type { VirtualKey } from '../../governance/virtual-key.ts'
+import { type Authenticated, Exchange, type PostponedSettlement } from '../../kernel/exchange.ts'
 import { modelStages } from '../../kernel/run.ts'
 import type { FindKeyById, Services } from '../../kernel/services.ts'
 import { unbilledUsage } from '../../kernel/settle.ts'
 import { CollectedResponse, internalRequest } from '../../http/internal-request.ts'
-import { checkValid } from '../../kernel/authenticate.ts'
+import { findStoredCaller } from '../../kernel/authenticate.ts'
 import { messagesClient } from '../../formats/messages/client.ts'
 import { requestIdOf } from '../../kernel/request-id.ts'
 import type { RequestOutcome } from '../../kernel/finished-request.ts'
@@ -146,10 +145,10 @@ interface ItemJob {
 async function responseItem(job: ItemJob, services: Services, findKeyById: FindKeyById): Promise<ItemResponse> {
   const { batch, request } = job
   const end = new PostponedEnd()
-  const authenticate = async (): Promise<{ readonly key: VirtualKey }> => {
-    const key = checkValid(await findKeyById(batch.keyId), services.runtime.now())
+  const authenticate = async (): Promise<Pick<Authenticated, 'key' | 'caller'>> => {
+    const caller = await findStoredCaller(batch, findKeyById, services)
     rejectStream(request)
-    return { key }
+    return { key: caller.key, caller }
   }
   const response = new CollectedResponse()
   await modelStages(services, authenticate).run(createExchange(job, response, end, services), services)

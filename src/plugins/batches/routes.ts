@@ -7,7 +7,7 @@ import type { HttpRequest } from '../../core/http.ts'
 import type { JsonObject } from '../../core/json.ts'
 import { parseBodyInSteps, jsonTextOf } from '../../formats/parse-body.ts'
 import { reserveOneRequest } from '../../governance/reservation.ts'
-import type { VirtualKey } from '../../governance/virtual-key.ts'
+import type { Caller } from '../../governance/caller.ts'
 import { checkJsonHeaders, expectedBytes } from '../../http/body.ts'
 import type { Endpoint, Method } from '../../http/router.ts'
 import type { Services } from '../../kernel/services.ts'
@@ -17,7 +17,7 @@ import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { readLimit } from '../../http/page-limit.ts'
-import { findCallerKey } from '../../kernel/authenticate.ts'
+import { findCaller } from '../../kernel/authenticate.ts'
 import { baseHeaders, sendWithRateStatus } from '../../kernel/response-headers.ts'
 import { parseLimits } from '../../kernel/limits.ts'
 
@@ -38,7 +38,7 @@ interface BatchCall extends Batches {
   /** Without a trailing slash. */
   readonly baseUrl: string
   readonly call: Call
-  readonly key: VirtualKey
+  readonly caller: Caller
   readonly services: Services
 }
 
@@ -56,8 +56,8 @@ export function batchEndpoints(
     method,
     path: PATH + suffix,
     handle: async (call) => {
-      const key = await findCallerKey(call.request, services)
-      return handle({ ...(await open()), call, key, services, baseUrl: baseUrlOf(call.request, baseUrls) })
+      const caller = await findCaller(call, services)
+      return handle({ ...(await open()), call, caller, services, baseUrl: baseUrlOf(call.request, baseUrls) })
     },
   })
   return [
@@ -66,7 +66,7 @@ export function batchEndpoints(
     endpoint(
       'GET',
       '/:id',
-      respondWith(({ repository, key, call }) => repository.read(key.id, pathId(call))),
+      respondWith(({ repository, caller, call }) => repository.read(caller.scope, pathId(call))),
     ),
     endpoint('POST', '/:id/cancel', respondWith(cancel)),
     endpoint('GET', '/:id/results', sendResults),
@@ -76,18 +76,22 @@ export function batchEndpoints(
 
 function respondWith(action: (batchCall: BatchCall) => Promise<Batch>): BatchHandler {
   return async (batchCall) => {
-    const { call, key, services, baseUrl } = batchCall
-    return sendWithRateStatus(call, key, services, writeBatch(await action(batchCall), baseUrl))
+    const { call, caller, services, baseUrl } = batchCall
+    return sendWithRateStatus(call, caller, services, writeBatch(await action(batchCall), baseUrl))
   }
 }
 
 async function create(batchCall: BatchCall): Promise<Batch> {
-  const { key, services } = batchCall
+  const { caller, services } = batchCall
   const { bodyLimits, bodyCapacity } = services
   const { request } = batchCall.call
-  checkHeaders({ request, isSteered: false }, { canExplain: false }, services)
+  checkHeaders({ request, isSteered: true }, { canExplain: false }, services)
   checkJsonHeaders(request, bodyLimits.maxBytes)
-  const capacity = await bodyCapacity.acquire(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
+  const capacity = await bodyCapacity.acquire(
+    caller.scope,
+    expectedBytes(request, bodyLimits.maxBytes),
+    new Cancellation(),
+  )
   try {
     const bytes = await request.body(bodyLimits)
     capacity.resize(bytes.byteLength)
@@ -97,7 +101,10 @@ async function create(batchCall: BatchCall): Promise<Batch> {
   }
 }
 
-async function storeBatch({ repository, worker, call, key, services }: BatchCall, bytes: Uint8Array): Promise<Batch> {
+async function storeBatch(
+  { repository, worker, call, caller, services }: BatchCall,
+  bytes: Uint8Array,
+): Promise<Batch> {
   const { ledger, limits, runtime } = services
   // An item wraps its request, which adds one level of nesting.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
@@ -108,9 +115,12 @@ async function storeBatch({ repository, worker, call, key, services }: BatchCall
     },
     pause: yieldToEventLoop,
   })
-  await reserveOneRequest(ledger, key)
-  const batch = await repository.create({ keyId: key.id, headers: itemHeaders(call.request) }, requests)
-  worker.wake(key.id)
+  await reserveOneRequest(ledger, caller)
+  const batch = await repository.create(
+    { scope: caller.scope, keyId: caller.key.id, context: caller.context, headers: itemHeaders(call.request) },
+    requests,
+  )
+  worker.wake(caller.scope)
   return batch
 }
 
@@ -135,20 +145,20 @@ function itemHeaders(request: HttpRequest): Record<string, string> {
   )
 }
 
-async function cancel({ repository, worker, call, key }: BatchCall): Promise<Batch> {
-  const batch = await repository.cancel(key.id, pathId(call))
-  worker.wake(key.id)
+async function cancel({ repository, worker, call, caller }: BatchCall): Promise<Batch> {
+  const batch = await repository.cancel(caller.scope, pathId(call))
+  worker.wake(caller.scope)
   return batch
 }
 
-async function remove({ repository, call, key, services }: BatchCall): Promise<void> {
-  await repository.remove(key.id, pathId(call))
-  return sendWithRateStatus(call, key, services, { id: pathId(call), type: 'message_batch_deleted' })
+async function remove({ repository, call, caller, services }: BatchCall): Promise<void> {
+  await repository.remove(caller.scope, pathId(call))
+  return sendWithRateStatus(call, caller, services, { id: pathId(call), type: 'message_batch_deleted' })
 }
 
-async function sendList({ repository, call, key, services, baseUrl }: BatchCall): Promise<void> {
-  const { batches, hasMore } = await repository.page(key.id, parsePageQuery(call.query))
-  return sendWithRateStatus(call, key, services, {
+async function sendList({ repository, call, caller, services, baseUrl }: BatchCall): Promise<void> {
+  const { batches, hasMore } = await repository.page(caller.scope, parsePageQuery(call.query))
+  return sendWithRateStatus(call, caller, services, {
     data: batches.map((batch) => writeBatch(batch, baseUrl)),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
@@ -169,13 +179,13 @@ function parseBatchId(query: URLSearchParams, param: string): string | undefined
   throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
-async function sendResults({ repository, call, key, services }: BatchCall): Promise<void> {
-  const batch = await repository.read(key.id, pathId(call))
+async function sendResults({ repository, call, caller, services }: BatchCall): Promise<void> {
+  const batch = await repository.read(caller.scope, pathId(call))
   if (batch.state !== 'ended') throw notEndedError('its results cannot be read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')
   }
-  const headers = baseHeaders(call.id, await services.ledger.status(key))
+  const headers = baseHeaders(call.id, await services.ledger.status(caller))
   call.sink.begin(200, { ...headers, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' })
   await sendLines(call, repository.results(batch), services)
 }

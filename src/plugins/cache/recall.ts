@@ -68,10 +68,10 @@ function lookUp(
   responseCache: CacheWithFlights,
   services: Services,
 ): MaybePromise<RecallResult | undefined> {
-  const { prompt, key, resolved, cancellation, request, id } = reserved
+  const { prompt, key, caller, resolved, cancellation, request, id } = reserved
   const query: CacheQuery = {
     prompt,
-    keyId: key.id,
+    keyId: caller.scope,
     modelName: resolved.name,
     headers: varyHeadersOf(request, resolved.routes[0].provider) + (reserved.isSteered ? shorteningOf(request) : ''),
     directives: readCacheDirectives((name) => request.header(name)),
@@ -110,12 +110,12 @@ function join(
   responseCache: CacheWithFlights,
   services: Services,
 ): MaybePromise<RecallResult> {
-  const { key, cancellation, prompt } = reserved
+  const { caller, cancellation, prompt } = reserved
   const joinOptions = { cancellation, followsStream: canFollow(reserved) }
   const singleFlight = (responseCache.singleFlight ??= createSingleFlight({
     timeout: { ms: FOLLOW_TIMEOUT_MS, after: services.runtime.after },
   }))
-  const role = singleFlight.join(`${key.id} ${miss.id}`, joinOptions)
+  const role = singleFlight.join(`${caller.scope} ${miss.id}`, joinOptions)
   const recalling = chain(role, (joined) => joinAs(joined, reserved, miss, services))
   return prompt.stream && isPromise(recalling) ? recallInTime(recalling, reserved, miss, services) : recalling
 }
@@ -186,7 +186,7 @@ async function joinOtherProcess(
 ): ReturnType<typeof claim.join<LiveStream>> {
   if (!canFollow(reserved) || claim.streamStore === undefined) return claim.join()
   const onDemand = await loadFollow()
-  return claim.join(onDemand.createClaimStreamSearch(claim, reserved.key.id, services))
+  return claim.join(onDemand.createClaimStreamSearch(claim, reserved.caller.scope, services))
 }
 
 function replayOf(reserved: Reserved, { completion, promptTokens }: SharedResponse, spent: NanoUsd = ZERO): ReplayPlan {
@@ -224,7 +224,7 @@ function createKeeper(
   const share = (live: PublishedResponse): void => {
     leader.publish(live)
     if (claim?.streamStore === undefined) return
-    void loadFollow().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
+    void loadFollow().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.caller.scope, services))
   }
   return { finish, share }
 }

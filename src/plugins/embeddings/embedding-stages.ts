@@ -40,7 +40,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
   // The text size is not limited, because each input has its own context window.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
   const read = async ({ body, maxSerializedBytes: bytes, received }: ParsedBody): Promise<ParsedParts & Embedding> => {
-    const { key } = authenticated
+    const { key, caller } = authenticated
     const embedding = readEmbeddingRequest(body, received)
     const prompt = promptOf(embedding)
     await services.meter.cacheEstimates(prompt, authenticated.cancellation.signal)
@@ -52,7 +52,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     const costs = await fieldCostsOf({ native: { ...prompt.native, value: others } })
     const size = new PromptSize({ prompt, bytes, costs }, authenticated, services)
     await size.checkFields(resolved)
-    const margin = marginOf(services, key, resolved.name, resolved.routes[0])
+    const margin = marginOf(services, caller, resolved.name, resolved.routes[0])
     const inputSize = measureInputs(embedding, prompt, size, services.meter)
     return { requestBody: body, prompt, resolved, size: inputSize, margin, embedding }
   }
@@ -109,11 +109,11 @@ function withOverhead(counter: TokenCounter | undefined, overhead: number): Toke
 }
 
 async function respondWithVectors(reserved: Reserved & Embedding, services: Services): Promise<undefined> {
-  const { embedding, key, startedAt, cancellation, resolved, plugins } = reserved
+  const { embedding, caller, startedAt, cancellation, resolved, plugins } = reserved
   const plan = planUnchanged(reserved)
   const planned = Object.assign(reserved, { plan })
   const attempts = plugins?.observeAttempts(plan.attempts) ?? plan.attempts
-  const call = { request: embedding, headers: {}, cancellation, keyId: key.id, startedAt, attempts }
+  const call = { request: embedding, headers: {}, cancellation, scope: caller.scope, startedAt, attempts }
   const { response, route } = await services.upstream.embed(resolved.routes, call)
   planned.route = route
   return sendVectors(planned, embedding, response, services)

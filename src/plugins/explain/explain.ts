@@ -1,3 +1,4 @@
+import type { LimitWindow } from '../../governance/caller.ts'
 import { type Bill, reductionPercent, savings, withoutMargin } from '../../billing/bill.ts'
 import type { JsonObject } from '../../core/json.ts'
 import { formatUsd, type NanoUsd, toDollars, toNanoUsd } from '../../core/money.ts'
@@ -18,7 +19,7 @@ export async function explain(received: Parsed, services: Services, hasCache: bo
   for (const changePrompt of services.hooks.changePrompt) await changePrompt(received, services)
   received.isDryRun = true
   await received.size.prepareEstimate()
-  const forecasting = services.ledger.forecast(received.key, quote(received, false))
+  const forecasting = services.ledger.forecast(received.caller, quote(received, false))
   const forecast = await waitForStore(received, forecasting, services)
   const reserved = Object.assign(received, { grant: forecast })
   const planned = Object.assign(reserved, await plan(reserved, services))
@@ -128,15 +129,21 @@ function describeRejection(error: NonNullable<Forecast['error']>): JsonObject {
 
 /** Budget amounts are in dollars. */
 function describeLimit({ limit, remaining, claimedAmount }: LimitBalance): JsonObject {
+  const head = { kind: limit.kind, name: limit.label, window: windowName(limit.window) }
+  // Other customers share the limits of a parent.
+  if (limit.level === 'parent') return head
   const amount =
     limit.kind === 'budget' ? (value: number): number => toDollars(toNanoUsd(value)) : (value: number) => value
   return {
-    kind: limit.kind,
-    name: limit.label,
-    window: limit.every,
+    ...head,
     limit: amount(limit.max),
     left: amount(remaining),
     takes: amount(claimedAmount),
     resets_at: new Date(limit.period.end).toISOString(),
   }
+}
+
+function windowName(window: LimitWindow): string {
+  if (window.type === 'idle') return 'session'
+  return window.type === 'rolling' ? `rolling ${window.every}` : window.every
 }

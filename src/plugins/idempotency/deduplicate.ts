@@ -74,12 +74,12 @@ export async function deduplicate(
   idempotency: Pick<Idempotency, 'claim'>,
   services: Services,
 ): Promise<FirstRequest | 'answered' | undefined> {
-  const { key, subscribers, cancellation, request, requestBody } = parsed
+  const { caller, subscribers, cancellation, request, requestBody } = parsed
   const idempotencyKey = request.header('idempotency-key')
   if (idempotencyKey === undefined || subscribers === undefined) return undefined
   if (!KEY_PATTERN.test(idempotencyKey)) throw invalidIdempotencyKey()
   const claiming = idempotency.claim({
-    owner: key.id,
+    owner: caller.scope,
     idempotencyKey,
     // A request with a forged fingerprint would receive the response of another request, so the hash must be SHA-256.
     fingerprint: sha256(`${request.path}\n${await digestBody(requestBody, parsed)}`),
@@ -152,9 +152,9 @@ async function replay(
   services: Services,
   begun: EventSink | undefined,
 ): Promise<'answered'> {
-  const { key, id, sink } = parsed
+  const { caller, id, sink } = parsed
   try {
-    const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
+    const headers = { ...baseHeaders(id, await services.ledger.status(caller)), 'idempotency-replayed': 'true' }
     if (replayed.kind === 'complete') {
       const { response } = replayed
       const { status, head, body } = services.showsMargin ? response : hideMarginInResponse(response)

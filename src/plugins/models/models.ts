@@ -4,7 +4,7 @@ import { GatewayError } from '../../core/errors.ts'
 import type { JsonObject } from '../../core/json.ts'
 import type { Model } from '../../core/ports.ts'
 import { mayUse, type VirtualKey } from '../../governance/virtual-key.ts'
-import { findCallerKey } from '../../kernel/authenticate.ts'
+import { findCaller } from '../../kernel/authenticate.ts'
 import type { Services } from '../../kernel/services.ts'
 import { sendWithRateStatus } from '../../kernel/response-headers.ts'
 import { type Handler, pathId } from '../../kernel/call.ts'
@@ -22,10 +22,11 @@ interface ListedModel {
 
 function listModels(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
-    const key = await findCallerKey(call.request, services)
+    const caller = await findCaller(call, services)
+    const { key } = caller
     const visible = models.filter((entry) => mayList(key, entry))
     const page = pageOf(visible, call.query)
-    return sendWithRateStatus(call, key, services, {
+    return sendWithRateStatus(call, caller, services, {
       object: 'list',
       data: page.entries.map(writeModel),
       has_more: page.hasMore,
@@ -37,7 +38,8 @@ function listModels(models: readonly ListedModel[], services: Services): Handler
 
 function getModel(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
-    const key = await findCallerKey(call.request, services)
+    const caller = await findCaller(call, services)
+    const { key } = caller
     const name = pathId(call)
     const listed = models.find((candidate) => candidate.name === name && mayList(key, candidate))
     const entry = listed ?? findUnlisted(name, key, services)
@@ -48,7 +50,7 @@ function getModel(models: readonly ListedModel[], services: Services): Handler {
         { param: 'model' },
       )
     }
-    return sendWithRateStatus(call, key, services, writeModel(entry))
+    return sendWithRateStatus(call, caller, services, writeModel(entry))
   }
 }
 

@@ -6,6 +6,7 @@ import { fromDollars, ZERO, type NanoUsd } from '../../core/money.ts'
 import type { Model, PassthroughCall, Provider } from '../../core/ports.ts'
 import { modelNameError, parseBodyInSteps, replaceModel } from '../../formats/parse-body.ts'
 import { boundaryOf, readForm, replaceFormModel } from '../../formats/large-bodies.ts'
+import type { Caller } from '../../governance/caller.ts'
 import { checkAccess, servesModel, type ProviderConfig, type VirtualKey } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../../http/body.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
@@ -62,10 +63,10 @@ export interface PassthroughTarget {
   /** Path below the vendor's base URL, such as `/images/generations`. */
   readonly path: string
   /** Returns the name of the provider that stores the file. @default `endpoint.provider`, or the provider of the model */
-  readonly findProvider?: (key: VirtualKey) => Promise<string>
+  readonly findProvider?: (scope: string) => Promise<string>
   /** Called before the response is sent. */
-  readonly onResponse?: (key: VirtualKey, provider: Provider, response: JsonObject) => Promise<void>
-  readonly onNotFound?: (key: VirtualKey) => Promise<void>
+  readonly onResponse?: (scope: string, provider: Provider, response: JsonObject) => Promise<void>
+  readonly onNotFound?: (scope: string) => Promise<void>
 }
 
 export interface ParsedPassthrough {
@@ -97,10 +98,10 @@ export async function parsePassthrough(
   const { endpoint, method, path } = target
   if (endpoint === undefined) throw notEnabled(target.name)
   checkHeaders(exchange, { canExplain: false }, services)
-  const { key } = exchange
+  const { key, caller } = exchange
   const body = method === 'POST' ? await readBody(exchange, services) : NO_BODY
   const requestedModel = asString(body.fields['model'])
-  const { provider, model } = await chooseProvider(key, target, requestedModel, services)
+  const { provider, model } = await chooseProvider(caller, target, requestedModel, services)
   if (provider.passThrough === undefined) {
     const message = `The provider "${provider.name}" does not support /v1${path}. Choose a model of another provider, or contact the operator of the gateway.`
     throw modelError('not-found', message)
@@ -124,7 +125,7 @@ export async function parsePassthrough(
     },
     endpoint,
     request,
-    maxPrice: maxPriceOf(key, target, request, services),
+    maxPrice: maxPriceOf(caller, target, request, services),
     isStreamed: String(body.fields['stream']) === 'true',
     call: {
       method,
@@ -194,7 +195,7 @@ function withJsonContentType(request: Pick<HttpRequest, 'header'>): Pick<HttpReq
 }
 
 async function chooseProvider(
-  key: VirtualKey,
+  caller: Caller,
   target: PassthroughTarget,
   requestedModel: string | undefined,
   services: Services,
@@ -202,13 +203,13 @@ async function chooseProvider(
   if (requestedModel !== undefined && !isSafeModelName(requestedModel)) throw modelNameError()
   const modelName = requestedModel === undefined ? undefined : splitModelName(requestedModel)
   const namedProvider = modelName === undefined ? undefined : services.provider(modelName.provider)
-  const fixedProvider = (await target.findProvider?.(key)) ?? target.endpoint?.provider
+  const fixedProvider = (await target.findProvider?.(caller.scope)) ?? target.endpoint?.provider
   if (fixedProvider === undefined && namedProvider === undefined) {
     if (requestedModel === undefined) {
       const message = `The request has no model, and passthrough.${target.name}.provider is not set. Send model as <provider>/<model_id>.`
       throw modelError('invalid-request', message)
     }
-    const [{ provider, model }] = services.resolve(requestedModel, key).routes
+    const [{ provider, model }] = services.resolve(requestedModel, caller.key).routes
     return { provider, model: model.id }
   }
   const provider = fixedProvider === undefined ? namedProvider : services.provider(fixedProvider)
@@ -264,18 +265,19 @@ function mayUseProvider(
 }
 
 function withoutModels(key: VirtualKey): VirtualKey {
-  const { allowedModels: _, ...permissions } = key.permissions
+  const { allowedModels: _, customerModels: __, ...permissions } = key.permissions
   return { ...key, providers: [], permissions }
 }
 
 function maxPriceOf(
-  key: VirtualKey,
+  { key, levels }: Caller,
   { name, endpoint, method }: PassthroughTarget,
   request: PassthroughRequest,
   { log }: Services,
 ): NanoUsd {
   if (endpoint?.free === true) return ZERO
-  const hasBudget = key.budget !== undefined || key.budgetId !== undefined
+  const isLimited = levels.some(({ limits }) => limits.some(({ kind }) => kind === 'budget'))
+  const hasBudget = isLimited || key.budget !== undefined || key.budgetId !== undefined
   if (endpoint?.priceUsd === undefined && hasBudget) {
     const message = `This key has a budget, and /v1/${name} has no price. Use a key without a budget, or ask the operator to set passthrough.${name}.priceUsd or free.`
     throw new GatewayError('model-not-allowed', message, { code: 'price_unknown' })

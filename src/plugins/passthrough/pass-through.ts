@@ -12,6 +12,7 @@ import { type Granted, reserveQuote } from '../../kernel/reserve.ts'
 import { marginOf } from '../../kernel/parse-request.ts'
 import { type ParsedPassthrough, parsePassthrough, type PassthroughTarget } from './parse-passthrough.ts'
 import { settle } from '../../kernel/settle.ts'
+import { routeName } from '../../kernel/resolve-model.ts'
 import type { Services } from '../../kernel/services.ts'
 import { responseHeaders, baseHeaders } from '../../kernel/response-headers.ts'
 import { asFailure, canceledError } from '../../kernel/failures.ts'
@@ -32,13 +33,14 @@ export async function passThrough(
     await checkRequest(authenticated, services, request.request.model)
   }
   authenticated.resolved = resolved
-  authenticated.margin = marginOf(services, authenticated.key, resolved.name, route)
+  authenticated.margin = marginOf(services, authenticated.caller, resolved.name, route)
   const maxCost = scale(maxPrice, authenticated.margin)
-  const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }
+  const models = [resolved.name, ...(route === undefined ? [] : [routeName(route)])]
+  const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost, models }
   const granted = await reserveQuote(authenticated, quote, services)
   const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, ...granted })
   const vendorResponse = await callVendor(exchange, request, services).catch(async (error: unknown) => {
-    if (GatewayError.is(error) && failureStatus(error) === 404) await target.onNotFound?.(exchange.key)
+    if (GatewayError.is(error) && failureStatus(error) === 404) await target.onNotFound?.(exchange.caller.scope)
     throw error
   })
   const mustReadResponse =
@@ -122,7 +124,7 @@ async function sendCompleteResponse(responded: RespondedPassthrough, target: Pas
   try {
     const bytes = await readResponse(responded)
     const response = parseResponse(bytes, provider.name)
-    await target.onResponse?.(exchange.key, provider, response)
+    await target.onResponse?.(exchange.caller.scope, provider, response)
     const bill = billOf(exchange, priceOfResponse(request, response, services))
     await settle(exchange, { status, bill }, services)
     exchange.sink.send(status, headersOf(responded, bill), bytes)

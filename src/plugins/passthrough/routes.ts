@@ -3,7 +3,6 @@ import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../../core/json.ts'
 import type { Provider } from '../../core/ports.ts'
 import { quotaOf, type Store } from '../../core/store.ts'
-import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Endpoint } from '../../http/router.ts'
 import {
   notEnabled,
@@ -17,7 +16,7 @@ import { type Call, type Handler } from '../../kernel/call.ts'
 import { sendWithRateStatus } from '../../kernel/response-headers.ts'
 import type { Services } from '../../kernel/services.ts'
 import { upstreamError } from '../../upstream/attempts.ts'
-import { authenticate, findCallerKey } from '../../kernel/authenticate.ts'
+import { authenticate, findCaller } from '../../kernel/authenticate.ts'
 import { chatClient } from '../../formats/chat/client.ts'
 
 interface PassthroughDependencies {
@@ -56,12 +55,12 @@ function fileEndpoints({ services, store, options }: PassthroughDependencies): r
     path: `/v1/files/:id${suffix}`,
     handle: passthroughHandler(services, (call) => {
       const id = segmentOf(call, 'id')
-      const forget = (key: VirtualKey): Promise<void> => registry.forget(key, id)
+      const forget = (scope: string): Promise<void> => registry.forget(scope, id)
       return {
         ...shared,
         method,
         path: `/files/${id}${suffix}`,
-        findProvider: (key) => registry.providerOf(key, id),
+        findProvider: (scope) => registry.providerOf(scope, id),
         // A file that has expired at the vendor must not count toward the key's quota.
         ...(method === 'DELETE' && { onResponse: forget, onNotFound: forget }),
       }
@@ -82,9 +81,9 @@ function fileEndpoints({ services, store, options }: PassthroughDependencies): r
       method: 'GET',
       path: '/v1/files',
       handle: async (call) => {
-        const key = await findCallerKey(call.request, services)
+        const caller = await findCaller(call, services)
         if (options.files === undefined) throw notEnabled('files')
-        return sendWithRateStatus(call, key, services, await registry.list(key, call.query))
+        return sendWithRateStatus(call, caller, services, await registry.list(caller.scope, call.query))
       },
     },
     fileEndpoint('GET', ''),
@@ -118,7 +117,7 @@ const MAX_CONCURRENT_READS = 16
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
 function createFileRegistry(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>) {
-  const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
+  const prefixOf = (scope: string): string => `file:${scope}:`
 
   async function read(storeKey: string): Promise<{ readonly provider: string; readonly file: JsonObject } | undefined> {
     const { provider, file } = asObject(parseJson((await store.get(storeKey)) ?? '')) ?? {}
@@ -133,25 +132,25 @@ function createFileRegistry(store: Store, { runtime, timeouts }: Pick<Services, 
   }
 
   return {
-    providerOf: async (key: VirtualKey, id: string): Promise<string> => {
-      const stored = await read(`${prefixOf(key)}${id}`)
+    providerOf: async (scope: string, id: string): Promise<string> => {
+      const stored = await read(`${prefixOf(scope)}${id}`)
       if (stored === undefined) throw fileNotFoundError(id)
       return stored.provider
     },
-    register: async (key: VirtualKey, provider: Provider, file: JsonObject): Promise<void> => {
+    register: async (scope: string, provider: Provider, file: JsonObject): Promise<void> => {
       const id = asString(file['id']) ?? ''
       if (!SAFE_SEGMENT.test(id)) throw upstreamError(provider.name, 'sent a file without a valid id')
       const value = JSON.stringify({ provider: provider.name, file: shortenFile(file) })
       try {
-        await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })
+        await store.set(`${prefixOf(scope)}${id}`, value, { quota: quotaOf('file', scope) })
       } catch (error) {
         await deleteFile(provider, id).catch(() => undefined)
         throw error
       }
     },
-    forget: async (key: VirtualKey, id: string): Promise<void> => void (await store.delete(`${prefixOf(key)}${id}`)),
-    list: async (key: VirtualKey, query: URLSearchParams): Promise<JsonObject> => {
-      const prefix = prefixOf(key)
+    forget: async (scope: string, id: string): Promise<void> => void (await store.delete(`${prefixOf(scope)}${id}`)),
+    list: async (scope: string, query: URLSearchParams): Promise<JsonObject> => {
+      const prefix = prefixOf(scope)
       const limit = parseLimit(query)
       const after = query.get('after')
       if (after !== null && !SAFE_SEGMENT.test(after)) {

@@ -31,12 +31,12 @@ export function recordingsPlugin(
       return [{ method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(recordings, services) }]
     },
     onResponse: (responded, { body: text, id, writeMetrics }, services) => {
-      const { format, key } = responded
+      const { format, caller } = responded
       if (format.responseId === undefined || writeMetrics === undefined || !isRecorded(responded)) return
       record(responded, services, (recordings) =>
         recordings.storeResponse(
           { kind: 'whole', text, metrics: writeMetrics('summary') },
-          key.id,
+          caller.scope,
           format.responseId?.(id) ?? id,
         ),
       )
@@ -44,12 +44,12 @@ export function recordingsPlugin(
     storesEvents: isRecorded,
     onStream: (responded, { buffer }, services) => {
       if (!isRecorded(responded)) return undefined
-      const { format, key, subscribers, isDetached } = responded
+      const { format, caller, subscribers, isDetached } = responded
       return {
         onChunk: (id) =>
           record(responded, services, (recordings) =>
             recordings.register(buffer, {
-              owner: key.id,
+              owner: caller.scope,
               id: format.responseId?.(id) ?? id,
               subscribers,
               isDetached,

@@ -4,7 +4,6 @@ import type { JsonObject } from '../../core/json.ts'
 import { toStreamChunks } from '../../core/completion.ts'
 import { messageId } from '../../formats/messages/response-writer.ts'
 import { parseBody } from '../../formats/parse-body.ts'
-import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../../http/body.ts'
 import { writeSseEvent } from '../../http/sse.ts'
 import { eventSinkOf, leaveOnFailure, STREAM_HEADERS } from '../../kernel/event-sink.ts'
@@ -15,7 +14,7 @@ import { hideMarginInEvents } from '../../streams/stored-margin.ts'
 import type { FoundRecording, Recordings, StoredResponse } from './recordings.ts'
 
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
-import { findCallerKey } from '../../kernel/authenticate.ts'
+import { findCaller } from '../../kernel/authenticate.ts'
 import { baseHeaders } from '../../kernel/response-headers.ts'
 import { messagesUpstream } from '../../formats/messages/upstream.ts'
 import { messagesClient } from '../../formats/messages/client.ts'
@@ -25,10 +24,10 @@ export { Recordings } from './recordings.ts'
 
 export function replayStream(recordings: Recordings, services: Services): Handler {
   return async (call) => {
-    const key = await findCallerKey(call.request, services)
-    const rate = await services.ledger.status(key)
+    const caller = await findCaller(call, services)
+    const rate = await services.ledger.status(caller)
     const after = await readPosition(call.request, services)
-    const send = await prepareReplay(call, key, { after, recordings, services })
+    const send = await prepareReplay(call, caller.scope, { after, recordings, services })
     call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
     const sink = eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services)
     send(services.showsMargin ? sink : hideMarginInEvents(sink))
@@ -44,15 +43,15 @@ interface ReplayRequest {
 
 type Send = (sink: EventSink) => void
 
-async function prepareReplay(call: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
+async function prepareReplay(call: Call, scope: string, replay: ReplayRequest): Promise<Send> {
   const { request } = call
   const { after, recordings, services } = replay
   const id = messageId(pathId(call))
-  const findRecording = (): Promise<FoundRecording | undefined> => recordings.find(key.id, id)
+  const findRecording = (): Promise<FoundRecording | undefined> => recordings.find(scope, id)
   const recording = await findRecording()
   if (recording === undefined) throw messageNotFoundError()
   if (recording === 'elsewhere') {
-    const findStream = await recordings.createStreamSearch(key.id, id, services.timeouts.idleMs)
+    const findStream = await recordings.createStreamSearch(scope, id, services.timeouts.idleMs)
     return (sink) => void followRemoteStream({ findRecording, findStream, request, sink }, replay)
   }
   if ('response' in recording) {

@@ -1,3 +1,4 @@
+import { callerOfKey } from '../../governance/caller.ts'
 import { createPause } from '../../core/async.ts'
 import { add, type NanoUsd, promptTokens, toDollars, type Usage, ZERO } from '../../core/money.ts'
 import type { Meter } from '../../core/ports.ts'
@@ -258,7 +259,7 @@ async function parse({ body, format, at }: ReadRequest, services: Services): Pro
   const start = { id: 'explain', startedAt: at, request, sink: new CollectedResponse(), format }
   const exchange = new Exchange(start, { hasClient: false, isDetached: false })
   const maxSerializedBytes = utf8Length(JSON.stringify(body))
-  const authenticated = Object.assign(exchange, { key: KEY })
+  const authenticated = Object.assign(exchange, { key: KEY, caller: callerOfKey(KEY) })
   return Object.assign(authenticated, await parsePrompt(authenticated, { body, maxSerializedBytes }, services))
 }
 

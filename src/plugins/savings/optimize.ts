@@ -14,7 +14,7 @@ export { createMemory, createShadow, createWaterfall, markForCache } from './wat
 
 /** Adds markers for the vendor's prompt cache. */
 export async function addCacheMarkers(
-  { resolved, key, startedAt }: Reserved,
+  { resolved, caller, startedAt }: Reserved,
   plan: UpstreamPlan,
   markPrompt: (request: CacheableRequest) => Promise<MarkedPrompt | undefined>,
   { log }: Pick<Services, 'log'>,
@@ -22,7 +22,7 @@ export async function addCacheMarkers(
   try {
     await plan.counts.prepareCounts?.()
     const { model } = resolved.routes[0]
-    const request = { prompt: plan.prompt, model, tokens: plan.counts.sent, owner: key.id, now: startedAt }
+    const request = { prompt: plan.prompt, model, tokens: plan.counts.sent, owner: caller.scope, now: startedAt }
     const marked = await markPrompt(request)
     if (marked === undefined) return plan
     const { prompt, markerCount: count, report } = marked
@@ -45,7 +45,7 @@ export async function optimize(
   { waterfall, steering }: Optimizer,
   services: Services,
 ): Promise<UpstreamPlan> {
-  const { prompt, resolved, size, key, cancellation } = reserved
+  const { prompt, resolved, size, caller, cancellation } = reserved
   const route = resolved.routes[0]
   if (size.mayContainLargeMedia) await digestWithPauses(longMediaDigests(prompt, sha256), yieldToEventLoop)
   const request = {
@@ -53,7 +53,7 @@ export async function optimize(
     modelName: resolved.name,
     model: route.model,
     steering,
-    owner: key.id,
+    owner: caller.scope,
     small: smallModelOf(reserved, route, services),
     signal: cancellation.signal,
     now: services.runtime.now(),

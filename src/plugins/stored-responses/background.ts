@@ -29,11 +29,11 @@ export async function respondInBackground(
   turns: Turns,
   services: Services,
 ): Promise<void> {
-  const { key, sink, format } = responded
+  const { caller, sink, format } = responded
   const providerName = storingProvider(responded)
   if (providerName !== undefined) {
     const ids = format.turns?.idsOf(valueOf(completion)) ?? []
-    await turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
+    await turns.storeProvider(caller.scope, ids, providerName).catch(reportUnregistered(services))
   }
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
   const headers = estimateHeaders(responded, services)
@@ -99,7 +99,7 @@ class BackgroundWork {
     this.#completion = completion
     this.#streamedBill = streamedBill
     this.#deadline = responded.startedAt + services.timeouts.totalMs
-    this.registered = turns.setUnsettled(responded.key, id, true).catch(reportUnregistered(services))
+    this.registered = turns.setUnsettled(responded.caller.scope, id, true).catch(reportUnregistered(services))
   }
 
   end(): void {
@@ -111,7 +111,7 @@ class BackgroundWork {
     await this.registered
     await this.#pollUntilComplete()
     await this.#settle()
-    await this.#turns.setUnsettled(this.#responded.key, this.#id, false).catch(() => {})
+    await this.#turns.setUnsettled(this.#responded.caller.scope, this.#id, false).catch(() => {})
   }
 
   get #isUnfinished(): boolean {

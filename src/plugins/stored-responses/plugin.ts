@@ -16,7 +16,7 @@ export function storedResponsesPlugin(store: Store): BuiltInPlugin {
   })
   return {
     endpoints: async (services) => (await load()).endpoints(services),
-    completeBody: (format, key, received) => load().then(({ turns }) => turns.recall(format, key, received)),
+    completeBody: (format, { scope }, received) => load().then(({ turns }) => turns.recall(format, scope, received)),
     onUnfinished: async (responded, completion, services) =>
       (await load()).respondInBackground(responded, completion, services),
     // A response in progress has no metrics yet. Its provider stores it.

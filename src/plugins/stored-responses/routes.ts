@@ -4,9 +4,8 @@ import { GatewayError } from '../../core/errors.ts'
 import type { StoredResponseCall } from '../../core/ports.ts'
 import { elementTexts } from '../../core/splice-json.ts'
 import { reserveOneRequest } from '../../governance/reservation.ts'
-import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Endpoint } from '../../http/router.ts'
-import { findCallerKey } from '../../kernel/authenticate.ts'
+import { findCaller } from '../../kernel/authenticate.ts'
 
 import { type Call, type Handler, pathId } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
@@ -16,7 +15,7 @@ import { hideStoredMargin } from '../../streams/stored-margin.ts'
 
 /** Answers a request for a response that the gateway itself stores. */
 /** Returns the JSON text of the response. */
-type TurnAction = (key: VirtualKey, id: string) => Promise<string>
+type TurnAction = (scope: string, id: string) => Promise<string>
 
 export function responseEndpoints(turns: Turns, services: Services): readonly Endpoint<Handler>[] {
   const endpoint = (method: StoredResponseCall['method'], suffix: string, action: TurnAction): Endpoint<Handler> => ({
@@ -24,24 +23,24 @@ export function responseEndpoints(turns: Turns, services: Services): readonly En
     path: `/v1/responses/:id${suffix}`,
     handle: (call) => handleResponseCall(call, { method, suffix, action }, turns, services),
   })
-  const readResponse: TurnAction = async (key, id) => {
-    const response = await turns.find(key, id)
+  const readResponse: TurnAction = async (scope, id) => {
+    const response = await turns.find(scope, id)
     if (response === undefined) throw responseNotFoundError(id)
     return services.showsMargin ? response : hideStoredMargin(response)
   }
   return [
     endpoint('GET', '', readResponse),
-    endpoint('DELETE', '', async (key, id) => {
-      if (!(await turns.delete(key, id))) throw responseNotFoundError(id)
+    endpoint('DELETE', '', async (scope, id) => {
+      if (!(await turns.delete(scope, id))) throw responseNotFoundError(id)
       return JSON.stringify({ id, object: 'response', deleted: true })
     }),
-    endpoint('POST', '/cancel', async (key, id) => {
-      await readResponse(key, id)
+    endpoint('POST', '/cancel', async (scope, id) => {
+      await readResponse(scope, id)
       const message = 'Only a response that was created with background: true can be canceled.'
       throw new GatewayError('invalid-request', message, { param: 'response_id' })
     }),
-    endpoint('GET', '/input_items', async (key, id) => {
-      const input = await turns.findInput(key, id)
+    endpoint('GET', '/input_items', async (scope, id) => {
+      const input = await turns.findInput(scope, id)
       if (input === undefined) throw responseNotFoundError(id)
       const items = elementTexts(input) ?? []
       return `{"object":"list","data":[${items.toReversed().join(',')}],"has_more":false}`
@@ -63,23 +62,24 @@ async function handleResponseCall(
   const { method, suffix, action } = endpoint
   const { ledger, runtime, timeouts } = services
   const id = pathId(call)
-  const key = await findCallerKey(call.request, services)
+  const caller = await findCaller(call, services)
+  const { scope } = caller
   if (call.query.get('stream') === 'true') {
     const message = 'A stored response cannot be streamed. Send the request without stream.'
     throw new GatewayError('invalid-request', message, { param: 'stream' })
   }
-  const providerName = await turns.findProvider(key, id)
+  const providerName = await turns.findProvider(scope, id)
   if (providerName === undefined) {
-    const stored = await action(key, id)
+    const stored = await action(scope, id)
     return sendJson(
       call.sink,
       200,
-      { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(key)) },
+      { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(caller)) },
       stored,
     )
   }
-  if (method === 'DELETE' && (await turns.isUnsettled(key, id))) throw responseNotSettledError()
-  const rate = await reserveOneRequest(ledger, key)
+  if (method === 'DELETE' && (await turns.isUnsettled(scope, id))) throw responseNotSettledError()
+  const rate = await reserveOneRequest(ledger, caller)
   const provider = services.provider(providerName)
   if (provider?.storedResponse === undefined) throw responseNotFoundError(id)
   const cancellation = new Cancellation()
@@ -94,7 +94,7 @@ async function handleResponseCall(
     runtime,
     timeouts,
   })
-  if (method === 'DELETE') await turns.delete(key, id)
+  if (method === 'DELETE') await turns.delete(scope, id)
   sendJson(call.sink, 200, { ...noStoreHeaders(call), ...baseHeaders(call.id, rate) }, text)
 }
 

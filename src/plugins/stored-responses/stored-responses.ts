@@ -54,7 +54,7 @@ function storeTurn(
 }
 
 function followStream(turns: Turns, responded: Responded, services: Services): StreamObserver | undefined {
-  const { format, key, prompt } = responded
+  const { format, caller, prompt } = responded
   if (format.turns === undefined) return undefined
   /** Undefined unless the vendor continues to generate the response after its stream fails. */
   const backgroundProvider = (): string | undefined => (isBackground(prompt) ? storingProvider(responded) : undefined)
@@ -67,7 +67,7 @@ function followStream(turns: Turns, responded: Responded, services: Services): S
       isRegistered = true
       const report = (cause: unknown): void =>
         services.log.failure('a background response could not be registered under its id', cause)
-      turns.storeProvider(key, [id], provider).catch(report)
+      turns.storeProvider(caller.scope, [id], provider).catch(report)
     },
     takeOver: (id, streamedBill) => {
       if (backgroundProvider() === undefined) return false

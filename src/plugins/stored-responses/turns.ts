@@ -7,7 +7,6 @@ import { ItemTexts, writeResolved } from '../../formats/responses/item-texts.ts'
 import { memberText } from '../../core/splice-json.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { removeForeignItemIds, typedItemIds } from '../../formats/responses/item-ids.ts'
-import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { toResolvedModel } from '../../kernel/resolve-model.ts'
 import { type Responded, type ResolvedModel } from '../../kernel/exchange.ts'
 import { storingProvider } from './storing-provider.ts'
@@ -34,19 +33,19 @@ const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
 export interface Turns {
-  recall(format: TurnFormat, key: VirtualKey, parsed: ReadBody): Promise<CompletedBody>
+  recall(format: TurnFormat, scope: string, parsed: ReadBody): Promise<CompletedBody>
   store(responded: Responded, format: TurnFormat, turn: StoredTurn): Promise<void>
   /** Returns the response as JSON text, because its numbers may not be exact after parsing. */
-  find(key: VirtualKey, id: string): Promise<string | undefined>
+  find(scope: string, id: string): Promise<string | undefined>
   /** Returns the conversation without the response, as the JSON text of an array. */
-  findInput(key: VirtualKey, id: string): Promise<string | undefined>
-  findProvider(key: VirtualKey, id: string): Promise<string | undefined>
-  storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
+  findInput(scope: string, id: string): Promise<string | undefined>
+  findProvider(scope: string, id: string): Promise<string | undefined>
+  storeProvider(scope: string, ids: readonly string[], provider: string): Promise<void>
   /** A background response is unsettled while its request waits for settlement. */
-  setUnsettled(key: VirtualKey, id: string, isUnsettled: boolean): Promise<void>
-  isUnsettled(key: VirtualKey, id: string): Promise<boolean>
+  setUnsettled(scope: string, id: string, isUnsettled: boolean): Promise<void>
+  isUnsettled(scope: string, id: string): Promise<boolean>
   /** Resolves with true if a stored turn or provider name was deleted. */
-  delete(key: VirtualKey, id: string): Promise<boolean>
+  delete(scope: string, id: string): Promise<boolean>
 }
 
 /**
@@ -54,36 +53,36 @@ export interface Turns {
  * answer is stored separately, because some reads need only the response.
  */
 export function createTurns(store: TurnStore): Turns {
-  async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
-    const options = { ttlMs: UPSTREAM_ID_TTL_MS, quota: quotaOf('held-response', key.id) }
+  async function storeProvider(scope: string, ids: readonly string[], provider: string): Promise<void> {
+    const options = { ttlMs: UPSTREAM_ID_TTL_MS, quota: quotaOf('held-response', scope) }
     const valid = ids.filter(isValidId).slice(0, MAX_STORED_IDS)
-    await Promise.all(valid.map((id) => store.set(providerStoreKey(key, id), provider, options)))
+    await Promise.all(valid.map((id) => store.set(providerStoreKey(scope, id), provider, options)))
   }
 
   return {
-    find: async (key, id) => {
-      const text = await readPart(store, { key, id, part: 'response' })
+    find: async (scope, id) => {
+      const text = await readPart(store, { scope, id, part: 'response' })
       return parseResponse(text) === undefined ? undefined : text
     },
-    findInput: async (key, id) => (await findTurn(store, key, id))?.texts.input,
-    findProvider: async (key, id) => (isValidId(id) ? store.get(providerStoreKey(key, id)) : undefined),
+    findInput: async (scope, id) => (await findTurn(store, scope, id))?.texts.input,
+    findProvider: async (scope, id) => (isValidId(id) ? store.get(providerStoreKey(scope, id)) : undefined),
     storeProvider,
-    recall: (format, key, parsed) => recall(store, format, key, parsed),
+    recall: (format, scope, parsed) => recall(store, format, scope, parsed),
     store: async (responded, format, turn) => {
-      const { key } = responded
+      const { scope } = responded.caller
       const provider = storingProvider(responded)
-      if (provider !== undefined) await storeProvider(key, format.idsOf(turn.response), provider)
-      else if (isValidId(turn.id)) await writeTurn(store, key, turn)
+      if (provider !== undefined) await storeProvider(scope, format.idsOf(turn.response), provider)
+      else if (isValidId(turn.id)) await writeTurn(store, scope, turn)
     },
-    setUnsettled: async (key, id, isUnsettled) => {
-      const storeKey = unsettledStoreKey(key, id)
-      const options = { ttlMs: UNSETTLED_TTL_MS, quota: quotaOf('held-response', key.id) }
+    setUnsettled: async (scope, id, isUnsettled) => {
+      const storeKey = unsettledStoreKey(scope, id)
+      const options = { ttlMs: UNSETTLED_TTL_MS, quota: quotaOf('held-response', scope) }
       await (isUnsettled && isValidId(id) ? store.set(storeKey, '1', options) : store.delete(storeKey))
     },
-    isUnsettled: async (key, id) => isValidId(id) && (await store.get(unsettledStoreKey(key, id))) !== undefined,
-    delete: async (key, id) => {
+    isUnsettled: async (scope, id) => isValidId(id) && (await store.get(unsettledStoreKey(scope, id))) !== undefined,
+    delete: async (scope, id) => {
       if (!isValidId(id)) return false
-      const storeKeys = [...PARTS.map((part) => partStoreKey({ key, id, part })), providerStoreKey(key, id)]
+      const storeKeys = [...PARTS.map((part) => partStoreKey({ scope, id, part })), providerStoreKey(scope, id)]
       const deleted = await Promise.all(storeKeys.map((storeKey) => store.delete(storeKey)))
       return deleted.includes(true)
     },
@@ -93,22 +92,22 @@ export function createTurns(store: TurnStore): Turns {
 async function recall(
   store: TurnStore,
   format: TurnFormat,
-  key: VirtualKey,
+  scope: string,
   { body, received }: ReadBody,
 ): Promise<CompletedBody> {
   const { previousTurnId, referencedTurnIds, foreignItemIds } = format.referencesIn(body)
   const ids = previousTurnId === undefined ? foreignItemIds : [previousTurnId, ...foreignItemIds]
-  const providers = await findProviders(store, key, ids)
+  const providers = await findProviders(store, scope, ids)
   const isStoredHere = previousTurnId !== undefined && !providers.has(previousTurnId)
-  const referenced = await findReferenced(store, key, referencedTurnIds)
+  const referenced = await findReferenced(store, scope, referencedTurnIds)
   const turns = {
-    previousTurn: isStoredHere ? await findTurn(store, key, previousTurnId) : undefined,
+    previousTurn: isStoredHere ? await findTurn(store, scope, previousTurnId) : undefined,
     referencedResponses: new Map([...referenced].map(([id, { response }]) => [id, response])),
     upstreamIds: new Set(providers.keys()),
   }
   const [provider, secondProvider] = new Set(providers.values())
   if (secondProvider !== undefined) throw severalProviders(String(provider), secondProvider)
-  const resolved = await checkItemIds(store, key, format.resolveReferences(body, turns))
+  const resolved = await checkItemIds(store, scope, format.resolveReferences(body, turns))
   const isUnchanged = resolved === body || received === undefined
   const responses = [
     ...referenced.values(),
@@ -125,38 +124,38 @@ async function recall(
 }
 
 /** Does not choose the provider: an item with an id also contains what the id names, so any provider can serve it. */
-async function checkItemIds(store: TurnStore, key: VirtualKey, body: JsonObject): Promise<JsonObject> {
+async function checkItemIds(store: TurnStore, scope: string, body: JsonObject): Promise<JsonObject> {
   // Longer inputs are rejected when they are read.
   if (asArray(body['input']).length > MAX_ITEMS) return body
   const ids = typedItemIds(body)
-  const providers = ids.length === 0 ? new Map<string, string>() : await readProviders(store, key, ids)
+  const providers = ids.length === 0 ? new Map<string, string>() : await readProviders(store, scope, ids)
   return removeForeignItemIds(body, new Set(providers.keys()))
 }
 
 async function findProviders(
   store: TurnStore,
-  key: VirtualKey,
+  scope: string,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`more than ${MAX_REFERENCES} items`)
-  return readProviders(store, key, ids)
+  return readProviders(store, scope, ids)
 }
 
 async function readProviders(
   store: TurnStore,
-  key: VirtualKey,
+  scope: string,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
   const providers = new Map<string, string>()
   await mapInSlices(ids.filter(isValidId), MAX_CONCURRENT_ID_READS, async (id) => {
-    const provider = await store.get(providerStoreKey(key, id))
+    const provider = await store.get(providerStoreKey(scope, id))
     if (provider !== undefined) providers.set(id, provider)
   })
   return providers
 }
 
 interface TurnLocation {
-  readonly key: VirtualKey
+  readonly scope: string
   readonly id: string
   readonly part: 'response' | 'input'
 }
@@ -167,8 +166,8 @@ async function readPart(store: TurnStore, location: TurnLocation): Promise<strin
   return isValidId(location.id) ? store.get(partStoreKey(location)) : undefined
 }
 
-async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<StoredTurn | undefined> {
-  const [responseText, inputText] = await Promise.all(PARTS.map((part) => readPart(store, { key, id, part })))
+async function findTurn(store: TurnStore, scope: string, id: string): Promise<StoredTurn | undefined> {
+  const [responseText, inputText] = await Promise.all(PARTS.map((part) => readPart(store, { scope, id, part })))
   const response = parseResponse(responseText)
   if (response === undefined || responseText === undefined || inputText === undefined) return undefined
   const input = asArray(JSON.parse(inputText) as Json)
@@ -177,14 +176,14 @@ async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<
 
 async function findReferenced(
   store: TurnStore,
-  key: VirtualKey,
+  scope: string,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, StoredResponse>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`items of more than ${MAX_REFERENCES} responses`)
   const responses = new Map<string, StoredResponse>()
   let length = 0
   await mapInSlices(ids, MAX_CONCURRENT_READS, async (id) => {
-    const text = await readPart(store, { key, id, part: 'response' })
+    const text = await readPart(store, { scope, id, part: 'response' })
     length += text?.length ?? 0
     if (length > MAX_RECALLED_LENGTH) {
       throw tooManyReferences(`responses with more than ${MAX_RECALLED_LENGTH} characters in total`)
@@ -219,26 +218,26 @@ function toResponse({ response, texts }: StoredTurn): StoredResponse {
 }
 
 /** If the turn cannot be stored, requests that refer to it are rejected. */
-async function writeTurn(store: TurnStore, key: VirtualKey, { id, texts }: StoredTurn): Promise<void> {
+async function writeTurn(store: TurnStore, scope: string, { id, texts }: StoredTurn): Promise<void> {
   if (texts.response.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
-  const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', key.id) }
-  await Promise.allSettled(PARTS.map((part) => store.set(partStoreKey({ key, id, part }), texts[part], options)))
+  const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', scope) }
+  await Promise.allSettled(PARTS.map((part) => store.set(partStoreKey({ scope, id, part }), texts[part], options)))
 }
 
 function isValidId(id: string): boolean {
   return /^[\w-]{1,200}$/.test(id)
 }
 
-function partStoreKey({ key, id, part }: TurnLocation): string {
-  return `turn:${key.id}:${id}:${part}`
+function partStoreKey({ scope, id, part }: TurnLocation): string {
+  return `turn:${scope}:${id}:${part}`
 }
 
-function providerStoreKey(key: VirtualKey, id: string): string {
-  return `held:${key.id}:${id}`
+function providerStoreKey(scope: string, id: string): string {
+  return `held:${scope}:${id}`
 }
 
-function unsettledStoreKey(key: VirtualKey, id: string): string {
-  return `unsettled:${key.id}:${id}`
+function unsettledStoreKey(scope: string, id: string): string {
+  return `unsettled:${scope}:${id}`
 }
 
 function parseResponse(text: string | undefined): JsonObject | undefined {

@@ -1,3 +1,4 @@
+import { callerOfKey } from '../../../src/governance/caller.ts'
 import { describe, expect, it } from 'vitest'
 import { parseConfiguration } from '../../../src/plugins/admin/admin-input.ts'
 import { applyConfiguration, createAdminRecords } from '../../../src/plugins/admin/admin-records.ts'
@@ -42,7 +43,9 @@ describe('the configuration', () => {
     const governance = createTestGovernance()
     await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
     const before = (await governance.keyring.page({ limit: 10 })).records
-    await (await governance.ledger.reserve(before[0]!, quote(1, 1, 1_000_000))).settle(usage(1, 1, 50_000_000))
+    await (
+      await governance.ledger.reserve(callerOfKey(before[0]!), quote(1, 1, 1_000_000))
+    ).settle(usage(1, 1, 50_000_000))
     governance.clock.at += 5_000
     const others = [1, 2, 3].map(() => createTestGovernance({ store: governance.store, clock: governance.clock }))
     await Promise.all(others.map((other) => applyConfiguration(parseConfiguration(CONFIGURATION), other)))
@@ -72,7 +75,7 @@ describe('the configuration', () => {
       governance,
     )
     const old = await governance.keyring.read('app')
-    await (await governance.ledger.reserve(old, quote(1, 1))).settle(usage(1, 1, 70_000_000))
+    await (await governance.ledger.reserve(callerOfKey(old), quote(1, 1))).settle(usage(1, 1, 70_000_000))
     const next = { id: 'app', name: 'App', value: `${SECRET}-new` }
     await applyConfiguration(parseConfiguration({ virtual_keys: [next] }), governance)
     expect(await governance.lookup.find(SECRET)).toBeUndefined()

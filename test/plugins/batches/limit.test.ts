@@ -48,8 +48,8 @@ describe.each(engines)('the batches of a key on $engine', ({ engine, server }) =
       const repositories = opened.map(
         ({ store }) => new BatchRepository({ store, now: () => NOW, uuid, pause: async () => {} }),
       )
-      const create = (n: number, keyId: string): Promise<unknown> | undefined =>
-        repositories[n % CONNECTIONS]?.create({ keyId, headers: {} }, ['{}'])
+      const create = (n: number, scope: string): Promise<unknown> | undefined =>
+        repositories[n % CONNECTIONS]?.create({ scope, keyId: scope, context: {}, headers: {} }, ['{}'])
 
       const created = await Promise.allSettled(Array.from({ length: 1_030 }, (_, n) => create(n, 'greedy')))
 

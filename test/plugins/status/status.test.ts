@@ -68,7 +68,7 @@ describe('GET /health', () => {
       runtime,
       servesWithoutStore: false,
     })
-    const call = { id: 'req_1', startedAt: 0, query: new URLSearchParams(), variables: {} }
+    const call = { id: 'req_1', startedAt: 0, query: new URLSearchParams(), variables: {}, context: undefined }
     const fetch = toFetch({ handle: (request, sink) => void response({ ...call, request, sink }) })
     const waiting = fetch('http://gateway/health')
     expect(runtime.delays()).toEqual([1_000])

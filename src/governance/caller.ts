@@ -1,0 +1,118 @@
+import type { DurationCode } from '../core/store.ts'
+import type { LimitKind } from './limits.ts'
+import type { VirtualKey } from './virtual-key.ts'
+
+/** Who pays the vendor: the operator of the gateway, or the customer with a vendor key of its own. */
+export type Payer = 'operator' | 'customer'
+
+/**
+ * Who makes a request, as the application says. Everything is optional. Ids have 1 to 128 characters: those of customers
+ * are letters, digits, dots, hyphens and underscores; those of users and sessions are printable ASCII without spaces.
+ *
+ * @example
+ * const client = new OpenAI({
+ *   apiKey: 'unused',
+ *   baseURL: 'http://gateway/v1',
+ *   fetch: gateway.with({ customer: 'acme', user: 'u_17', session: 'run_42', tags: { feature: 'chat' } }).fetch,
+ * })
+ */
+export interface CallerContext {
+  /** Pays for the request. Has budgets, a plan and usage of its own. */
+  readonly customer?: string | undefined
+  /** The person or program of the customer that makes the request. */
+  readonly user?: string | undefined
+  /** A conversation, or one run of an agent. */
+  readonly session?: string | undefined
+  /** For usage reports: at most 16 names and values of at most 64 characters each, such as `{ feature: 'chat' }`. */
+  readonly tags?: Readonly<Record<string, string>> | undefined
+  /** `customer`: the vendor bills the customer, whose key `apiKey(caller)` of the provider returns. @default 'operator' */
+  readonly payer?: Payer | undefined
+}
+
+/** What is known about the maker of a request: a key, a context, or both. */
+export interface Caller {
+  /** With the permissions that the key and the customer have in common. */
+  readonly key: VirtualKey
+  /**
+   * Separates what is stored for callers: responses, turns, batches, quotas. The id of the key, followed by the paying
+   * customer, or by the user if there is no customer.
+   */
+  readonly scope: string
+  readonly context: CallerContext
+  /** Limits in addition to those of the key. */
+  readonly levels: readonly LimitLevel[]
+  /** Replaces the margin of the gateway. @default the margin of the gateway */
+  readonly margin?: number | undefined
+}
+
+/** The customer with its parents, the user and the session each limit a request. */
+export type LevelName = 'customer' | 'parent' | 'user' | 'session'
+
+/** Limits and spending of one level. Compared by identity, because its windows are cached. */
+export interface LimitLevel {
+  readonly name: LevelName
+  /** Owner of the counters, such as `customer:acme`. */
+  readonly owner: string
+  readonly limits: readonly LevelLimit[]
+  /** Shares of a budget from 0 to 1 at which an event is recorded. @default none */
+  readonly warnAt?: readonly number[]
+}
+
+/** A limit of a level. A request that it does not cover is refused. */
+export interface LevelLimit {
+  readonly kind: LimitKind
+  /** In requests, tokens, or nano-dollars. */
+  readonly max: number
+  readonly window: LimitWindow
+  /** Applies only to models of these names. `*` matches any characters. @default all models */
+  readonly models?: readonly string[]
+  /** Counts only requests with the same last turn. @default false */
+  readonly isPerTurn?: boolean
+  /** Temporary additions to `max`. */
+  readonly raises?: readonly { readonly amount: number; readonly until: number }[]
+}
+
+/**
+ * `calendar`: a minute, hour, day, week or month in UTC. `rolling`: the same length (a month: 30 days) before now.
+ * `idle`: until `idleMs` have passed since the last request.
+ */
+export type LimitWindow =
+  | { readonly type: 'calendar' | 'rolling'; readonly every: DurationCode }
+  | { readonly type: 'idle'; readonly idleMs: number }
+
+const NO_CONTEXT: CallerContext = {}
+const NO_LEVELS: readonly LimitLevel[] = []
+
+/** The caller of work that is stored for later, such as a batch. */
+export interface StoredCaller {
+  readonly keyId: string
+  readonly context: CallerContext
+}
+
+export function callerOfKey(key: VirtualKey): Caller {
+  return { key, scope: key.id, context: NO_CONTEXT, levels: NO_LEVELS }
+}
+
+/** The key of requests in process that have a context and no key. No record has its id, and no secret has its hash. */
+export const APPLICATION_KEY: VirtualKey = {
+  id: 'application',
+  name: 'application',
+  description: 'Requests in process without a virtual key',
+  hash: '',
+  prefix: '',
+  createdAt: 0,
+  active: true,
+  providers: [],
+  permissions: {},
+}
+
+/** Escapes an id, so that it can be part of the name of a counter and of a storage key. */
+export function escapeId(id: string): string {
+  return id.replace(/[^\w.-]/g, (character) => `%${character.charCodeAt(0).toString(16).padStart(2, '0')}`)
+}
+
+/** The tilde and the percent sign cannot be part of an id of a key or customer. */
+export function scopeOf(keyId: string, { customer, user }: CallerContext): string {
+  if (customer !== undefined) return `${keyId}~${customer}`
+  return user === undefined ? keyId : `${keyId}~~${escapeId(user)}`
+}

@@ -1,0 +1,350 @@
+/** The limits and tallies of a caller in the windows that contain one moment. */
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { type DurationCode, periodOf } from '../core/store.ts'
+import { type Caller, escapeId, type LevelLimit, type LevelName, type LimitLevel } from './caller.ts'
+import { counterName, keyOwner, lateTimeOf, type Limit, type LimitKind, sharedOwner } from './limits.ts'
+import type { SharedLimits } from './stored-records.ts'
+import { type Allowance, type Budget, effectiveRateLimits, type RateLimit, type VirtualKey } from './virtual-key.ts'
+
+interface SharedRecords {
+  readonly rateLimit: RateLimit | undefined
+  readonly budget: Budget | undefined
+}
+
+const NO_SHARED_RECORDS: SharedRecords = { rateLimit: undefined, budget: undefined }
+
+function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedRecords> {
+  if (rateLimitId === undefined && budgetId === undefined) return NO_SHARED_RECORDS
+  const foundRateLimit = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
+  return chain(foundRateLimit, (rateLimit) => {
+    const budget = budgetId === undefined ? undefined : shared.budgets.find(budgetId)
+    return chain(budget, (record) => ({ rateLimit, budget: record }))
+  })
+}
+
+export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
+  return chain(findShared(key, shared), (records) => limitsOfKey(key, records, now))
+}
+
+/** The limit of a key whose shared record was deleted. */
+const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
+
+function limitsOfKey(key: VirtualKey, { rateLimit: rate, budget }: SharedRecords, now: number): readonly Limit[] {
+  const { rateLimitId, budgetId } = key
+  const ownLimits = effectiveRateLimits(key)
+  const limits: Limit[] = []
+  const add = (
+    kind: LimitKind,
+    { owner, label }: { readonly owner: string; readonly label: string },
+    allowance: Allowance | undefined,
+  ): void => {
+    if (allowance === undefined) return
+    const { max, every } = allowance
+    const period = periodOf(now, every)
+    const counter = counterName(kind, owner, every, period)
+    const level = owner.startsWith('shared:') ? 'shared' : 'key'
+    const expiresAt = period.end + lateTimeOf(every)
+    limits.push({ kind, level, label, max, window: { type: 'calendar', every }, period, owner, counter, expiresAt })
+  }
+  const owner = keyOwner(key.id)
+  add('requests', { owner, label: 'The request limit of this key' }, ownLimits.requests)
+  add('tokens', { owner, label: 'The token limit of this key' }, ownLimits.tokens)
+  if (rateLimitId !== undefined) {
+    const record: RateLimit = rate ?? { id: rateLimitId, name: rateLimitId, requests: NO_ALLOWANCE }
+    const name = quotedName(rate, rateLimitId)
+    const shared = sharedOwner(rateLimitId)
+    add('requests', { owner: shared, label: `The shared request limit ${name}` }, record.requests)
+    add('tokens', { owner: shared, label: `The shared token limit ${name}` }, record.tokens)
+  }
+  add('budget', { owner, label: 'The budget of this key' }, key.budget)
+  if (budgetId !== undefined) {
+    const label = `The shared budget ${quotedName(budget, budgetId)}`
+    add('budget', { owner: sharedOwner(budgetId), label }, budget?.limit ?? NO_ALLOWANCE)
+  }
+  return limits
+}
+
+function quotedName(record: { readonly name: string } | undefined, id: string): string {
+  return record === undefined ? `${JSON.stringify(id)} (which no longer exists)` : JSON.stringify(record.name)
+}
+
+const KIND_NAMES: Readonly<Record<LimitKind, string>> = {
+  requests: 'request limit',
+  tokens: 'token limit',
+  budget: 'budget',
+}
+
+const LEVEL_NAMES: Readonly<Record<LevelName, string>> = {
+  customer: 'of this customer',
+  parent: 'of a parent of this customer',
+  user: 'of this user',
+  session: 'of this session',
+}
+
+const SECOND_MS = 1000
+const MINUTE_MS = 60 * SECOND_MS
+const HOUR_MS = 60 * MINUTE_MS
+const DAY_MS = 24 * HOUR_MS
+
+/**
+ * A rolling window is the sum of the counters of its steps. An amount leaves the window with its step, so it counts for
+ * up to one step longer than the window.
+ */
+export const ROLLING_STEPS: Readonly<Record<DurationCode, { readonly stepMs: number; readonly count: number }>> = {
+  '1m': { stepMs: 5 * SECOND_MS, count: 12 },
+  '1h': { stepMs: 5 * MINUTE_MS, count: 12 },
+  '1d': { stepMs: HOUR_MS, count: 24 },
+  '1w': { stepMs: 6 * HOUR_MS, count: 28 },
+  '1M': { stepMs: DAY_MS, count: 30 },
+}
+
+/** @param maxRequestMs A counter that ends when a session is idle must not end before a running request. */
+export function limitsOfLevel(level: LimitLevel, now: number, maxRequestMs: number): readonly Limit[] {
+  return level.limits.map((limit) => limitOf(level, limit, now, maxRequestMs))
+}
+
+function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
+  const { kind, window, models, isPerTurn, raises = [] } = limit
+  const max = raises.reduce((sum, { amount, until }) => (now < until ? sum + amount : sum), limit.max)
+  const label = isPerTurn === true ? 'The loop guard of this session' : `The ${KIND_NAMES[kind]} ${LEVEL_NAMES[name]}`
+  const parts = {
+    kind,
+    level: name,
+    label: models === undefined ? label : `${label} for ${models.join(', ')}`,
+    max,
+    window,
+    owner,
+    ...(models !== undefined && { models }),
+    ...(isPerTurn === true && { isPerTurn }),
+  }
+  // Limits of the same kind and window for different models have different counters.
+  const suffix = models === undefined ? '' : `-${escapeId(models.join(' '))}`
+  if (window.type === 'idle') {
+    const period = { start: 0, end: now + window.idleMs }
+    const counter = counterName(kind, owner, `${isPerTurn === true ? 'turn' : 'idle'}${suffix}`, period)
+    return { ...parts, period, counter, expiresAt: period.end + maxRequestMs }
+  }
+  const { every } = window
+  if (window.type === 'calendar') {
+    const period = periodOf(now, every)
+    const counter = counterName(kind, owner, every + suffix, period)
+    return { ...parts, period, counter, expiresAt: period.end + lateTimeOf(every) }
+  }
+  const { stepMs, count } = ROLLING_STEPS[every]
+  const start = Math.floor(now / stepMs) * stepMs
+  const period = { start, end: start + stepMs }
+  const counter = counterName(kind, owner, `rolling-${every}${suffix}`, period)
+  return { ...parts, period, counter, expiresAt: period.end + count * stepMs + lateTimeOf(every) }
+}
+
+/** The counters of the earlier steps of a rolling window, which end with their start. */
+export function earlierSteps({ counter, window, period }: Limit): readonly string[] {
+  if (window.type !== 'rolling') return []
+  const { stepMs, count } = ROLLING_STEPS[window.every]
+  const prefix = counter.slice(0, counter.lastIndexOf(':') + 1)
+  return Array.from({ length: count }, (_, index) => `${prefix}${period.start - (index + 1) * stepMs}`)
+}
+
+/** True for a limit whose counter may lack amounts of its window. */
+export function needsCarryOver({ kind, window, models }: Limit): boolean {
+  return window.type === 'rolling' || (kind === 'budget' && window.type === 'calendar' && models === undefined)
+}
+
+export interface Windows {
+  /** Budgets are last, so that a caller above its rate limits is told so. */
+  readonly limits: readonly Limit[]
+  readonly tallies: readonly TallyTarget[]
+}
+
+interface CachedWindows {
+  readonly windows: Windows
+  /** Milliseconds since 1970. `until` is exclusive. */
+  readonly from: number
+  readonly until: number
+}
+
+export const CARRY_OVER_CACHE_MS = 60_000
+
+/** Limits with their carried amounts. */
+export interface CarriedLimits {
+  readonly limits: readonly Limit[]
+  /** False while requests that began in another window are running, because their settlements change the amounts. */
+  readonly isFinal: boolean
+}
+
+export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<CarriedLimits>
+
+type WindowsOf = (caller: Pick<Caller, 'key' | 'levels'>, at: number) => MaybePromise<Windows>
+
+/** Records are compared by identity, because a change creates a new object. */
+export function createWindows(shared: SharedLimits, carryOver: CarryOver, maxRequestMs: number): WindowsOf {
+  const windowsOfKey = createKeyWindows(shared, carryOver)
+  const windowsOfLevel = createLevelWindows(carryOver, maxRequestMs)
+  return ({ key, levels }, at) => {
+    const isOfCustomer = levels.some(({ name }) => name === 'customer')
+    const ofKey = windowsOfKey(key, at, isOfCustomer)
+    return levels.length === 0 ? ofKey : chain(ofKey, (own) => addLevels(own, levels))
+
+    function addLevels(own: Windows, remaining: readonly LimitLevel[]): MaybePromise<Windows> {
+      const all: Windows[] = [own]
+      for (const [index, level] of remaining.entries()) {
+        const found = windowsOfLevel(level, at)
+        if (isPromise(found)) {
+          const rest = remaining.slice(index + 1)
+          return found.then((windows) => addLevels(joinWindows([...all, windows]), rest))
+        }
+        all.push(found)
+      }
+      return joinWindows(all)
+    }
+  }
+}
+
+function joinWindows(all: readonly Windows[]): Windows {
+  const limits = all.flatMap((windows) => windows.limits)
+  return {
+    limits: [...limits.filter(({ kind }) => kind !== 'budget'), ...limits.filter(({ kind }) => kind === 'budget')],
+    tallies: all.flatMap(({ tallies }) => tallies),
+  }
+}
+
+interface CachedKeyWindows extends CachedWindows, SharedRecords {
+  /** For requests of a customer. */
+  readonly customerWindows: Windows
+}
+
+function createKeyWindows(
+  shared: SharedLimits,
+  carryOver: CarryOver,
+): (key: VirtualKey, at: number, isOfCustomer: boolean) => MaybePromise<Windows> {
+  const cache = new WeakMap<VirtualKey, CachedKeyWindows>()
+  return (key, at, isOfCustomer) =>
+    chain(findShared(key, shared), (records) => {
+      const cached = cache.get(key)
+      const isValid = cached !== undefined && at >= cached.from && at < cached.until
+      if (isValid && cached.rateLimit === records.rateLimit && cached.budget === records.budget)
+        return isOfCustomer ? cached.customerWindows : cached.windows
+      return chain(carryOver(limitsOfKey(key, records, at), at), (carried) => {
+        const { limits } = carried
+        const windows = { limits, tallies: tallyTargets(key, at, false) }
+        const customerWindows = { limits, tallies: tallyTargets(key, at, true) }
+        cache.set(key, { ...records, windows, customerWindows, ...validityOf(carried, at) })
+        return isOfCustomer ? customerWindows : windows
+      })
+    })
+}
+
+/** The start of each day, week and month is also the start of an hour. */
+function validityOf({ limits, isFinal }: CarriedLimits, at: number): { readonly from: number; readonly until: number } {
+  const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
+  return {
+    from: Math.max(...periods.map(({ start }) => start)),
+    until: Math.min(isFinal ? at + CARRY_OVER_CACHE_MS : at, ...periods.map(({ end }) => end)),
+  }
+}
+
+/** Windows of sessions begin anew with each request, so they are not cached. */
+function createLevelWindows(
+  carryOver: CarryOver,
+  maxRequestMs: number,
+): (level: LimitLevel, at: number) => MaybePromise<Windows> {
+  const cache = new WeakMap<LimitLevel, CachedWindows>()
+  return (level, at) => {
+    if (level.name === 'session') return { limits: limitsOfLevel(level, at, maxRequestMs), tallies: [] }
+    const cached = cache.get(level)
+    if (cached !== undefined && at >= cached.from && at < cached.until) return cached.windows
+    return chain(carryOver(limitsOfLevel(level, at, maxRequestMs), at), (carried) => {
+      const billed = billedTarget(level.owner, at, DAILY_RETENTION_MS)
+      const tallies = level.name === 'customer' ? [billed, rowTarget(level.owner, at)] : [billed]
+      const windows = { limits: carried.limits, tallies }
+      const { from, until } = validityOf(carried, at)
+      const raiseEnds = level.limits.flatMap(({ raises = [] }) => raises.map((raise) => raise.until))
+      const nextEnd = Math.min(...raiseEnds.filter((end) => end > at), Infinity)
+      cache.set(level, { windows, from, until: Math.min(until, nextEnd) })
+      return windows
+    })
+  }
+}
+
+const DAILY_RETENTION_MS = 400 * DAY_MS
+const SHORT_RETENTION_MS = 2 * DAY_MS
+/** The longest window that needs the tallies of a shared budget is a month. */
+const BILLED_RETENTION_MS = 32 * DAY_MS
+
+/**
+ * `total`: all amounts. `models`: all amounts by model. `billed`: the billed amount only, for carried amounts. `rows`: all
+ * amounts by row, for usage reports.
+ */
+export type TallyTarget = NamedTallyTarget | RowTallyTarget
+
+interface NamedTallyTarget {
+  readonly kind: 'total' | 'models' | 'billed'
+  readonly name: string
+  readonly hourField: string | undefined
+  readonly expiresAt: number
+}
+
+interface RowTallyTarget {
+  readonly kind: 'rows'
+  readonly owner: string
+  readonly at: number
+  readonly name: string
+  readonly hourField: undefined
+  readonly expiresAt: number
+}
+
+/**
+ * Rows are kept for the paying customer, or for the key if there is none. Requests of a customer are counted for their key
+ * by model, so that its usage contains them.
+ */
+function tallyTargets(key: VirtualKey, at: number, isOfCustomer: boolean): readonly TallyTarget[] {
+  const every = reportWindow(key)
+  const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
+  const targets = codes.flatMap((code): readonly TallyTarget[] => {
+    const { start, end } = periodOf(at, code)
+    const expiresAt = end + (code === '1d' ? DAILY_RETENTION_MS : SHORT_RETENTION_MS)
+    const hourField = code === '1d' ? hourFieldName(at) : undefined
+    const total: TallyTarget = { name: totalTallyName(key.id, code, start), kind: 'total', hourField, expiresAt }
+    const usesRows = code === '1d' && !isOfCustomer
+    if (usesRows) return [total, rowTarget(keyOwner(key.id), at)]
+    return [total, { name: modelTallyName(key.id, code, start), kind: 'models', hourField, expiresAt }]
+  })
+  if (key.budgetId === undefined) return targets
+  return [...targets, billedTarget(sharedOwner(key.budgetId), at, BILLED_RETENTION_MS)]
+}
+
+function rowTarget(owner: string, at: number): RowTallyTarget {
+  const { end } = periodOf(at, '1d')
+  return { kind: 'rows', owner, at, name: '', hourField: undefined, expiresAt: end + DAILY_RETENTION_MS }
+}
+
+function billedTarget(owner: string, at: number, retentionMs: number): TallyTarget {
+  const { start, end } = periodOf(at, '1d')
+  return {
+    name: billedTallyName(owner, start),
+    kind: 'billed',
+    hourField: hourFieldName(at),
+    expiresAt: end + retentionMs,
+  }
+}
+
+export function reportWindow(key: VirtualKey): DurationCode {
+  return key.budget?.every ?? '1M'
+}
+
+export function billedTallyName(owner: string, day: number): string {
+  const prefix = keyOwner('')
+  return owner.startsWith(prefix) ? totalTallyName(owner.slice(prefix.length), '1d', day) : `billed:${owner}:1d:${day}`
+}
+
+export function hourFieldName(at: number): string {
+  return `billed@${new Date(at).getUTCHours()}`
+}
+
+export function totalTallyName(id: string, code: DurationCode, start: number): string {
+  return `usage:${id}:${code}:${start}`
+}
+
+export function modelTallyName(id: string, code: DurationCode, start: number): string {
+  return `usage-by-model:${id}:${code}:${start}`
+}

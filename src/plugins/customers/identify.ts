@@ -1,0 +1,328 @@
+/** Finds the customer of a request, and everything that limits it. Loaded with the first request that has a context. */
+import { GatewayError } from '../../core/errors.ts'
+import { fromDollars } from '../../core/money.ts'
+import { RecentMap } from '../../core/recent-map.ts'
+import type { Store } from '../../core/store.ts'
+import {
+  APPLICATION_KEY,
+  type Caller,
+  type CallerContext,
+  escapeId,
+  type LevelLimit,
+  type LimitLevel,
+  scopeOf,
+} from '../../governance/caller.ts'
+import { isSafeId, RecordTable } from '../../governance/record-table.ts'
+import type { VirtualKey } from '../../governance/virtual-key.ts'
+import type { Identify } from '../../kernel/services.ts'
+import { joinContexts, readContextHeaders } from './context.ts'
+import { CUSTOMER_PREFIX, customerSchema, type Customer } from './customer.ts'
+import type {
+  BudgetOptions,
+  CustomerPermissions,
+  CustomerPlan,
+  CustomersOptions,
+  RateLimitOptions,
+  SessionOptions,
+} from './options.ts'
+
+export interface IdentifyOptions {
+  readonly store: Store
+  readonly now: () => number
+  readonly cacheMs: number | undefined
+  readonly servesStale: boolean
+  readonly plans: Readonly<Record<string, CustomerPlan>>
+  readonly customers: CustomersOptions
+}
+
+/** A customer, and then its parents from the nearest one. */
+export const MAX_LEVELS = 4
+
+const NO_PLAN: CustomerPlan = {}
+const DEFAULT_WARNINGS: readonly number[] = [0.5, 0.8, 0.95, 1]
+const DEFAULT_IDLE_MINUTES = 60
+const MAX_CACHED = 10_000
+const DEFAULT_MAX_CREATED = 1_000_000
+/** Of one customer record, in bytes, for the quota of created customers. */
+const MAX_CREATED_BYTES = 4_096
+
+export function createCustomerTable({ store, now, cacheMs, servesStale }: IdentifyOptions): RecordTable<Customer> {
+  return new RecordTable({
+    store,
+    now,
+    cacheMs,
+    servesStale,
+    prefix: CUSTOMER_PREFIX,
+    label: 'customer',
+    schema: customerSchema,
+  })
+}
+
+/** The identity and the limits of requests with a context. */
+export class Identification {
+  readonly #options: IdentifyOptions
+  readonly #table: RecordTable<Customer>
+  readonly #levelOf = new WeakMap<Customer, Map<'customer' | 'parent', LimitLevel>>()
+  readonly #userLevels = new RecentMap<string, { readonly plan: CustomerPlan; readonly level: LimitLevel }>(MAX_CACHED)
+  /** Keys with the permissions of a customer, so that their windows are cached. */
+  readonly #restrictedKeys = new WeakMap<
+    VirtualKey,
+    RecentMap<string, { readonly from: unknown; readonly key: VirtualKey }>
+  >()
+
+  constructor(options: IdentifyOptions, table: RecordTable<Customer>) {
+    this.#options = options
+    this.#table = table
+  }
+
+  readonly identify: Identify = async ({ key: ownKey, context: application, request }) => {
+    const headers = request === undefined ? {} : readContextHeaders(request, ownKey)
+    const context = joinContexts(application, ownKey, headers)
+    const { customer: id, user } = context
+    if (ownKey === undefined && id === undefined && user === undefined) throw unidentifiedError()
+    const chain = id === undefined ? [] : await this.#chainOf(id)
+    const [customer] = chain
+    const plan = this.#planOf(customer)
+    const key = this.#restrict(ownKey ?? APPLICATION_KEY, chain)
+    const payer = context.payer ?? customer?.payer ?? plan.payer
+    const scope = scopeOf(key.id, context)
+    return {
+      key,
+      scope,
+      context: payer === undefined ? context : { ...context, payer },
+      levels: this.#levels(chain, { plan, scope, context, key }),
+      ...marginOf(plan, payer),
+    }
+  }
+
+  /** The customer and its parents, all of which must be active. */
+  async #chainOf(id: string): Promise<readonly Customer[]> {
+    const chain = [await this.#findOrCreate(id)]
+    for (let parent = chain[0]?.parent; parent !== undefined; parent = chain.at(-1)?.parent) {
+      const found = isSafeId(parent) ? await this.#table.find(parent) : undefined
+      if (found === undefined || chain.includes(found) || chain.length === MAX_LEVELS) throw brokenChainError(id)
+      chain.push(found)
+    }
+    const now = this.#options.now()
+    const ended = chain.find(({ active, expiresAt }) => !active || (expiresAt !== undefined && now >= expiresAt))
+    if (ended !== undefined) throw inactiveError(id, ended.id === id)
+    return chain
+  }
+
+  async #findOrCreate(id: string): Promise<Customer> {
+    const found = await this.#table.find(id)
+    if (found !== undefined) return found
+    const { autoCreate = true, maxCreated = DEFAULT_MAX_CREATED } = this.#options.customers
+    if (!autoCreate) throw unknownCustomerError(id)
+    const customer: Customer = {
+      id,
+      name: id,
+      metadata: {},
+      raises: [],
+      permissions: {},
+      active: true,
+      createdAt: this.#options.now(),
+    }
+    const quota = { name: 'created-customers', maxEntries: maxCreated, maxBytes: maxCreated * MAX_CREATED_BYTES }
+    try {
+      // A concurrent request may have created it.
+      await this.#table.insert(id, customer, { quota })
+    } catch (error) {
+      if (GatewayError.is(error) && error.kind === 'quota-exceeded') throw tooManyCustomersError(error)
+      throw error
+    }
+    return this.#table.read(id)
+  }
+
+  #planOf(customer: Customer | undefined): CustomerPlan {
+    const name = customer?.plan ?? this.#options.customers.defaultPlan
+    if (name === undefined) return NO_PLAN
+    const plan = this.#options.plans[name]
+    // A removed plan must not lift the limits of its customers.
+    if (plan === undefined) throw unknownPlanError(name)
+    return plan
+  }
+
+  #levels(
+    chain: readonly Customer[],
+    {
+      plan,
+      scope,
+      context,
+      key,
+    }: {
+      readonly plan: CustomerPlan
+      readonly scope: string
+      readonly context: CallerContext
+      readonly key: VirtualKey
+    },
+  ): readonly LimitLevel[] {
+    const levels = chain.map((customer, index) => this.#levelOfCustomer(customer, index === 0 ? 'customer' : 'parent'))
+    const owner = context.customer ?? `~${key.id}`
+    if (context.user !== undefined) levels.push(this.#levelOfUser(`user:${owner}/${escapeId(context.user)}`, plan))
+    const session = context.session
+    if (session !== undefined && plan.perSession !== undefined) {
+      const of = context.customer ?? `~${scope}`
+      levels.push({
+        name: 'session',
+        owner: `session:${of}/${escapeId(session)}`,
+        limits: sessionLimits(plan.perSession),
+      })
+    }
+    return levels
+  }
+
+  #levelOfCustomer(customer: Customer, name: 'customer' | 'parent'): LimitLevel {
+    const known = this.#levelOf.get(customer) ?? new Map<'customer' | 'parent', LimitLevel>()
+    this.#levelOf.set(customer, known)
+    const cached = known.get(name)
+    if (cached !== undefined) return cached
+    const plan = this.#planOf(customer)
+    const { budgets = plan.budgets ?? [], rateLimits = plan.rateLimits ?? [], raises } = customer
+    const level: LimitLevel = {
+      name,
+      owner: `customer:${customer.id}`,
+      limits: [
+        ...rateLimits.flatMap(rateLimitsOf),
+        ...budgets.map((budget) => ({
+          ...budgetOf(budget),
+          raises: raises
+            .filter(({ window }) => window === budget.window)
+            .map(({ addUsd, until }) => ({ amount: fromDollars(addUsd), until })),
+        })),
+      ],
+      warnAt: plan.warnAt ?? DEFAULT_WARNINGS,
+    }
+    known.set(name, level)
+    return level
+  }
+
+  #levelOfUser(owner: string, plan: CustomerPlan): LimitLevel {
+    const cached = this.#userLevels.get(owner)
+    if (cached?.plan === plan) return cached.level
+    const limits = (plan.perUser ?? []).flatMap((limit) =>
+      'limitUsd' in limit ? [budgetOf(limit)] : rateLimitsOf(limit),
+    )
+    const level: LimitLevel = { name: 'user', owner, limits, warnAt: plan.warnAt ?? DEFAULT_WARNINGS }
+    this.#userLevels.set(owner, { plan, level })
+    return level
+  }
+
+  #restrict(key: VirtualKey, chain: readonly Customer[]): VirtualKey {
+    const sets = chain.flatMap((customer) => [this.#planOf(customer).permissions ?? {}, customer.permissions])
+    const restrictions = sets.filter((set) => Object.keys(set).length > 0)
+    const [customer] = chain
+    if (customer === undefined || restrictions.length === 0) return key
+    const ofKey = this.#restrictedKeys.get(key) ?? new RecentMap(MAX_CACHED)
+    this.#restrictedKeys.set(key, ofKey)
+    const from = JSON.stringify(restrictions)
+    const cached = ofKey.get(customer.id)
+    if (cached?.from === from) return cached.key
+    const restricted = restrictions.reduce(restrictKey, key)
+    ofKey.set(customer.id, { from, key: restricted })
+    return restricted
+  }
+}
+
+function restrictKey(
+  key: VirtualKey,
+  { allowedModels, maxTokens = Infinity, disableTools }: CustomerPermissions,
+): VirtualKey {
+  const { permissions } = key
+  const limit = Math.min(maxTokens, permissions.maxTokens ?? Infinity)
+  return {
+    ...key,
+    permissions: {
+      ...permissions,
+      ...(allowedModels !== undefined && {
+        allowedModels: permissions.allowedModels ?? ['*'],
+        customerModels: [...(permissions.customerModels ?? []), allowedModels],
+      }),
+      ...(limit !== Infinity && { maxTokens: limit }),
+      ...(disableTools === true && { disableTools }),
+    },
+  }
+}
+
+function marginOf({ margin }: CustomerPlan, payer: CallerContext['payer']): Pick<Caller, 'margin'> {
+  if (margin !== undefined) return { margin }
+  // The vendor bills the customer, so there is nothing to bill, unless the plan has a margin of its own.
+  return payer === 'customer' ? { margin: 0 } : {}
+}
+
+function budgetOf({ limitUsd, window: every, rolling, models }: BudgetOptions): LevelLimit {
+  return {
+    kind: 'budget',
+    max: fromDollars(limitUsd),
+    window: { type: rolling === true ? 'rolling' : 'calendar', every },
+    ...(models !== undefined && { models }),
+  }
+}
+
+function rateLimitsOf({ requests, tokens, window: every, rolling, models }: RateLimitOptions): readonly LevelLimit[] {
+  const window = { type: rolling === true ? 'rolling' : 'calendar', every } as const
+  const parts = { window, ...(models !== undefined && { models }) }
+  return [
+    ...(requests === undefined ? [] : [{ kind: 'requests' as const, max: requests, ...parts }]),
+    ...(tokens === undefined ? [] : [{ kind: 'tokens' as const, max: tokens, ...parts }]),
+  ]
+}
+
+/** Repetitions soon follow each other, so their counters need not live as long as the session. */
+const MAX_TURN_IDLE_MS = 10 * 60_000
+
+function sessionLimits({
+  limitUsd,
+  requests,
+  sameTurn,
+  idleMinutes = DEFAULT_IDLE_MINUTES,
+}: SessionOptions): readonly LevelLimit[] {
+  const idleMs = idleMinutes * 60_000
+  const window = { type: 'idle', idleMs } as const
+  const turnWindow = { type: 'idle', idleMs: Math.min(idleMs, MAX_TURN_IDLE_MS) } as const
+  return [
+    ...(requests === undefined ? [] : [{ kind: 'requests' as const, max: requests, window }]),
+    ...(sameTurn === undefined
+      ? []
+      : [{ kind: 'requests' as const, max: sameTurn, window: turnWindow, isPerTurn: true }]),
+    ...(limitUsd === undefined ? [] : [{ kind: 'budget' as const, max: fromDollars(limitUsd), window }]),
+  ]
+}
+
+function unidentifiedError(): GatewayError {
+  return new GatewayError(
+    'unauthenticated',
+    'The request has no key, and its context names neither a customer nor a user. Send a key, or name one of them in gateway.with().',
+  )
+}
+
+function unknownCustomerError(id: string): GatewayError {
+  return new GatewayError(
+    'not-permitted',
+    `There is no customer ${JSON.stringify(id)}, and customers are not created by requests.`,
+    {
+      code: 'unknown_customer',
+    },
+  )
+}
+
+function tooManyCustomersError(cause: unknown): GatewayError {
+  const message =
+    'The maximum number of customers that requests may create has been reached. Create the customer, or raise customers.maxCreated.'
+  return new GatewayError('not-permitted', message, { code: 'too_many_customers', cause })
+}
+
+function inactiveError(id: string, isOwn: boolean): GatewayError {
+  const subject = isOwn ? `The customer ${JSON.stringify(id)}` : `A parent of the customer ${JSON.stringify(id)}`
+  return new GatewayError('not-permitted', `${subject} is inactive or has expired.`, { code: 'customer_inactive' })
+}
+
+function brokenChainError(id: string): GatewayError {
+  const message = `The parents of the customer ${JSON.stringify(id)} are incomplete, form a circle, or have more than ${MAX_LEVELS - 1} levels. Requests are refused until they are corrected.`
+  return new GatewayError('not-permitted', message, { code: 'customer_invalid' })
+}
+
+function unknownPlanError(name: string): GatewayError {
+  const message = `The plan ${JSON.stringify(name)} of this customer is not configured. Requests are refused until it is.`
+  return new GatewayError('not-permitted', message, { code: 'unknown_plan' })
+}
