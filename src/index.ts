@@ -11,7 +11,18 @@
  *
  * @module
  */
-export { createGateway, type Gateway } from './gateway.ts'
+export { type BoundGateway, createGateway, type Gateway } from './gateway.ts'
+export type { CallerContext, Payer } from './governance/caller.ts'
+export type {
+  BudgetOptions,
+  CustomerPermissions,
+  CustomerPlan,
+  CustomersOptions,
+  DegradeOptions,
+  LimitWindowOptions,
+  RateLimitOptions,
+  SessionOptions,
+} from './plugins/customers/options.ts'
 export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
 export type { Limits } from './kernel/limits.ts'
 export type { Policies } from './kernel/policies.ts'

@@ -10,6 +10,7 @@ import {
   numberFrom,
   objectWith,
   falseOr,
+  firstProblem,
   oneOf,
   optionsOf,
   type OptionCheck,
@@ -21,7 +22,13 @@ import type { WireForm } from './core/field-names.ts'
 import type { Provider, Runtime, Timeouts, TransportCall } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { Plugin } from './kernel/plugin.ts'
-import { checkCustomers, checkPlans, type CustomerPlan, type CustomersOptions } from './plugins/customers/options.ts'
+import {
+  checkCustomers,
+  checkDefaultPlan,
+  checkPlans,
+  type CustomerPlan,
+  type CustomersOptions,
+} from './plugins/customers/options.ts'
 import type { GovernanceConfiguration } from './plugins/admin/admin-api.ts'
 import { fetchTransport } from './http/transport-fetch.ts'
 import type {
@@ -313,8 +320,13 @@ const checkGateway = optionsOf(
   'an object with at least one provider: createGateway({ providers: [openai()] })',
 )
 
+const checkGatewayWithPlans = firstProblem(checkGateway, (value) => {
+  const { plans = {}, customers = {} } = value as GatewayOptions
+  return checkDefaultPlan(customers, plans)
+})
+
 export function checkGatewayOptions(options: unknown): void {
-  checkOptions('createGateway', options, checkGateway)
+  checkOptions('createGateway', options, checkGatewayWithPlans)
 }
 
 const CLOSED_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }

@@ -57,6 +57,7 @@ export const WIRE_NAMES = {
   resetsAt: 'resets_at',
   savingsRatio: 'savings_percentage',
   savingsUsd: 'savings_usd',
+  trustsContext: 'trusts_context',
   theoreticalCostUsd: 'theoretical_cost_usd',
   theoreticalUsd: 'theoretical_usd',
   tier1CacheHits: 'tier_1_cache_hits',

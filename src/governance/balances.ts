@@ -2,6 +2,7 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { DURATION_CODES, type DurationCode, type Level, type Period, periodOf, type Store } from '../core/store.ts'
 import type { Caller } from './caller.ts'
+import { earlierSteps } from './levels.ts'
 import { counterName, type Limit, limitError, MAX_CLOCK_ROLLBACK_MS, type RateStatus, rateStatus } from './limits.ts'
 import { claimsFor, coveredOutputTokens, type Quote, type Recount, recountFor } from './reservation.ts'
 import type { SharedLimits } from './stored-records.ts'
@@ -11,9 +12,7 @@ import {
   type CarriedLimits,
   type CarryOver,
   currentLimits,
-  earlierSteps,
   hourFieldName,
-  limitsOfLevel,
   needsCarryOver,
 } from './windows.ts'
 
@@ -58,7 +57,7 @@ async function tryForecast(
   const { expiresAfterMs } = context
   const addCarryOver = createCarryOver(context.store, { expiresAfterMs, toleratesFailure: false })
   const ofKey = await currentLimits(key, context.shared, at)
-  const ofLevels = callerLevels.flatMap((level) => limitsOfLevel(level, at, expiresAfterMs))
+  const ofLevels = callerLevels.flatMap((level) => level.limitsAt(at, expiresAfterMs))
   const carried = await addCarryOver([...ofKey, ...ofLevels], at)
   const limitClaims = claimsFor(carried.limits, quote)
   const { limits, claims, worstCost, minGrant, tokens } = limitClaims

@@ -1,5 +1,5 @@
 import type { DurationCode } from '../core/store.ts'
-import type { LimitKind } from './limits.ts'
+import type { Limit } from './limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /** Who pays the vendor: the operator of the gateway, or the customer with a vendor key of its own. */
@@ -48,28 +48,18 @@ export interface Caller {
 /** The customer with its parents, the user and the session each limit a request. */
 export type LevelName = 'customer' | 'parent' | 'user' | 'session'
 
-/** Limits and spending of one level. Compared by identity, because its windows are cached. */
+/** Limits of one level. Compared by identity, because its windows are cached. */
 export interface LimitLevel {
   readonly name: LevelName
   /** Owner of the counters, such as `customer:acme`. */
   readonly owner: string
-  readonly limits: readonly LevelLimit[]
-  /** Shares of a budget from 0 to 1 at which an event is recorded. @default none */
-  readonly warnAt?: readonly number[]
-}
-
-/** A limit of a level. A request that it does not cover is refused. */
-export interface LevelLimit {
-  readonly kind: LimitKind
-  /** In requests, tokens, or nano-dollars. */
-  readonly max: number
-  readonly window: LimitWindow
-  /** Applies only to models of these names. `*` matches any characters. @default all models */
-  readonly models?: readonly string[]
-  /** Counts only requests with the same last turn. @default false */
-  readonly isPerTurn?: boolean
-  /** Temporary additions to `max`. */
-  readonly raises?: readonly { readonly amount: number; readonly until: number }[]
+  readonly hasBudget: boolean
+  /** Shares of a budget from 0 to 1 at which an event is recorded. */
+  readonly warnAt: readonly number[]
+  /** @param maxRequestMs A counter that ends when a session is idle must not end before a running request. */
+  limitsAt(now: number, maxRequestMs: number): readonly Limit[]
+  /** Returns when the maximum of a limit changes next, in milliseconds since 1970. Infinity if it does not. */
+  changesAt(now: number): number
 }
 
 /**

@@ -1,5 +1,6 @@
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { formatUsd, toNanoUsd } from '../core/money.ts'
+import type { Message } from '../core/prompt.ts'
 import { type DurationCode, type Period, periodOf } from '../core/store.ts'
 import type { LevelName, LimitWindow } from './caller.ts'
 import { UNLIMITED } from './virtual-key.ts'
@@ -24,10 +25,20 @@ export interface Limit {
    * was billed before a budget was added or its window changed. @default 0
    */
   readonly carriedAmount?: number
-  /** The models to which the limit applies. @default all models */
-  readonly models?: readonly string[]
-  /** The counter is completed with the digest of the last turn. @default false */
+  /** True if the limit applies only to some models. @default false */
+  readonly isForModels?: boolean
+  /** True if the limit counts only requests with the same last turn. @default false */
   readonly isPerTurn?: boolean
+  /** Returns the limit with the counter for the request, or undefined if it does not apply. @default the limit itself */
+  forRequest?(request: LimitedRequest): Limit | undefined
+}
+
+/** What a limit may depend on. */
+export interface LimitedRequest {
+  /** Names of the models that may answer. @default unknown */
+  readonly models?: readonly string[] | undefined
+  /** Absent for requests without a conversation. */
+  readonly messages?: readonly Message[] | undefined
 }
 
 export type LimitLevelName = LevelName | 'key' | 'shared'

@@ -1,22 +1,18 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/ports.ts'
 import { type CacheWrites, costOfTokens, highestCostOf, scale, ZERO, type NanoUsd } from '../core/money.ts'
+import type { Message } from '../core/prompt.ts'
 import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
-import { glob } from '../core/glob.ts'
 import type { Caller } from './caller.ts'
-import type { Limit, RateStatus } from './limits.ts'
+import type { Limit, LimitedRequest, RateStatus } from './limits.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
-export interface Quote {
+export interface Quote extends LimitedRequest {
   /** For token limits. */
   readonly promptTokens: number
   readonly outputTokens: number
   /** Includes the prompt and the margin. Never decreases as `outputTokens` increases. */
   cost(outputTokens: number): NanoUsd
-  /** Names of the models that may answer, for limits of some models. @default no such limit applies */
-  readonly models?: readonly string[]
-  /** Returns a digest of the last turn, for limits on its repetition. @default no such limit applies */
-  turn?(): string
   /** Only the request limits of the key apply, because the call costs neither tokens nor money. @default false */
   readonly isRequestOnly?: boolean
   /** Prompt cost of the most expensive candidate that can be recounted. @default 0 */
@@ -88,7 +84,7 @@ export interface QuoteOptions {
   readonly outputs: number
   readonly margin: number
   readonly models: readonly string[]
-  readonly turn: () => string
+  readonly messages: readonly Message[]
 }
 
 /** Quotes the cost of the most expensive candidate, because any candidate may answer. */
@@ -111,8 +107,8 @@ class WorstCaseQuote implements Quote {
     return this.#options.models
   }
 
-  turn(): string {
-    return this.#options.turn()
+  get messages(): readonly Message[] {
+    return this.#options.messages
   }
 
   get promptTokens(): number {
@@ -238,14 +234,9 @@ export function claimsFor(allLimits: readonly Limit[], quote: Quote): LimitClaim
   return { applied: limits, limits: claimedLimits, claims, worstCost, minGrant: Math.max(1, minGrant), tokens }
 }
 
-/** Returns undefined if the limit does not apply to the request. */
 function applied(limit: Limit, quote: Quote): Limit | undefined {
-  const { kind, models, isPerTurn, counter } = limit
-  if (quote.isRequestOnly === true && kind !== 'requests') return undefined
-  if (models !== undefined && quote.models?.some((name) => models.some((pattern) => glob(pattern, name))) !== true)
-    return undefined
-  if (isPerTurn !== true) return limit
-  return quote.turn && { ...limit, counter: counter.replace(/:\d+$/, `-${quote.turn()}$&`) }
+  if (quote.isRequestOnly === true && limit.kind !== 'requests') return undefined
+  return limit.forRequest === undefined ? limit : limit.forRequest(quote)
 }
 
 function minGrantOf(quote: Quote, worstCost: number): number {

@@ -1,7 +1,7 @@
 /** The limits and tallies of a caller in the windows that contain one moment. */
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { type DurationCode, periodOf } from '../core/store.ts'
-import { type Caller, escapeId, type LevelLimit, type LevelName, type LimitLevel } from './caller.ts'
+import type { Caller, LimitLevel } from './caller.ts'
 import { counterName, keyOwner, lateTimeOf, type Limit, type LimitKind, sharedOwner } from './limits.ts'
 import type { SharedLimits } from './stored-records.ts'
 import { type Allowance, type Budget, effectiveRateLimits, type RateLimit, type VirtualKey } from './virtual-key.ts'
@@ -68,86 +68,9 @@ function quotedName(record: { readonly name: string } | undefined, id: string): 
   return record === undefined ? `${JSON.stringify(id)} (which no longer exists)` : JSON.stringify(record.name)
 }
 
-const KIND_NAMES: Readonly<Record<LimitKind, string>> = {
-  requests: 'request limit',
-  tokens: 'token limit',
-  budget: 'budget',
-}
-
-const LEVEL_NAMES: Readonly<Record<LevelName, string>> = {
-  customer: 'of this customer',
-  parent: 'of a parent of this customer',
-  user: 'of this user',
-  session: 'of this session',
-}
-
-const SECOND_MS = 1000
-const MINUTE_MS = 60 * SECOND_MS
-const HOUR_MS = 60 * MINUTE_MS
-const DAY_MS = 24 * HOUR_MS
-
-/**
- * A rolling window is the sum of the counters of its steps. An amount leaves the window with its step, so it counts for
- * up to one step longer than the window.
- */
-export const ROLLING_STEPS: Readonly<Record<DurationCode, { readonly stepMs: number; readonly count: number }>> = {
-  '1m': { stepMs: 5 * SECOND_MS, count: 12 },
-  '1h': { stepMs: 5 * MINUTE_MS, count: 12 },
-  '1d': { stepMs: HOUR_MS, count: 24 },
-  '1w': { stepMs: 6 * HOUR_MS, count: 28 },
-  '1M': { stepMs: DAY_MS, count: 30 },
-}
-
-/** @param maxRequestMs A counter that ends when a session is idle must not end before a running request. */
-export function limitsOfLevel(level: LimitLevel, now: number, maxRequestMs: number): readonly Limit[] {
-  return level.limits.map((limit) => limitOf(level, limit, now, maxRequestMs))
-}
-
-function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
-  const { kind, window, models, isPerTurn, raises = [] } = limit
-  const max = raises.reduce((sum, { amount, until }) => (now < until ? sum + amount : sum), limit.max)
-  const label = isPerTurn === true ? 'The loop guard of this session' : `The ${KIND_NAMES[kind]} ${LEVEL_NAMES[name]}`
-  const parts = {
-    kind,
-    level: name,
-    label: models === undefined ? label : `${label} for ${models.join(', ')}`,
-    max,
-    window,
-    owner,
-    ...(models !== undefined && { models }),
-    ...(isPerTurn === true && { isPerTurn }),
-  }
-  // Limits of the same kind and window for different models have different counters.
-  const suffix = models === undefined ? '' : `-${escapeId(models.join(' '))}`
-  if (window.type === 'idle') {
-    const period = { start: 0, end: now + window.idleMs }
-    const counter = counterName(kind, owner, `${isPerTurn === true ? 'turn' : 'idle'}${suffix}`, period)
-    return { ...parts, period, counter, expiresAt: period.end + maxRequestMs }
-  }
-  const { every } = window
-  if (window.type === 'calendar') {
-    const period = periodOf(now, every)
-    const counter = counterName(kind, owner, every + suffix, period)
-    return { ...parts, period, counter, expiresAt: period.end + lateTimeOf(every) }
-  }
-  const { stepMs, count } = ROLLING_STEPS[every]
-  const start = Math.floor(now / stepMs) * stepMs
-  const period = { start, end: start + stepMs }
-  const counter = counterName(kind, owner, `rolling-${every}${suffix}`, period)
-  return { ...parts, period, counter, expiresAt: period.end + count * stepMs + lateTimeOf(every) }
-}
-
-/** The counters of the earlier steps of a rolling window, which end with their start. */
-export function earlierSteps({ counter, window, period }: Limit): readonly string[] {
-  if (window.type !== 'rolling') return []
-  const { stepMs, count } = ROLLING_STEPS[window.every]
-  const prefix = counter.slice(0, counter.lastIndexOf(':') + 1)
-  return Array.from({ length: count }, (_, index) => `${prefix}${period.start - (index + 1) * stepMs}`)
-}
-
 /** True for a limit whose counter may lack amounts of its window. */
-export function needsCarryOver({ kind, window, models }: Limit): boolean {
-  return window.type === 'rolling' || (kind === 'budget' && window.type === 'calendar' && models === undefined)
+export function needsCarryOver({ kind, window, isForModels }: Limit): boolean {
+  return window.type === 'rolling' || (kind === 'budget' && window.type === 'calendar' && isForModels !== true)
 }
 
 export interface Windows {
@@ -250,22 +173,21 @@ function createLevelWindows(
 ): (level: LimitLevel, at: number) => MaybePromise<Windows> {
   const cache = new WeakMap<LimitLevel, CachedWindows>()
   return (level, at) => {
-    if (level.name === 'session') return { limits: limitsOfLevel(level, at, maxRequestMs), tallies: [] }
+    if (level.name === 'session') return { limits: level.limitsAt(at, maxRequestMs), tallies: [] }
     const cached = cache.get(level)
     if (cached !== undefined && at >= cached.from && at < cached.until) return cached.windows
-    return chain(carryOver(limitsOfLevel(level, at, maxRequestMs), at), (carried) => {
+    return chain(carryOver(level.limitsAt(at, maxRequestMs), at), (carried) => {
       const billed = billedTarget(level.owner, at, DAILY_RETENTION_MS)
       const tallies = level.name === 'customer' ? [billed, rowTarget(level.owner, at)] : [billed]
       const windows = { limits: carried.limits, tallies }
       const { from, until } = validityOf(carried, at)
-      const raiseEnds = level.limits.flatMap(({ raises = [] }) => raises.map((raise) => raise.until))
-      const nextEnd = Math.min(...raiseEnds.filter((end) => end > at), Infinity)
-      cache.set(level, { windows, from, until: Math.min(until, nextEnd) })
+      cache.set(level, { windows, from, until: Math.min(until, level.changesAt(at)) })
       return windows
     })
   }
 }
 
+const DAY_MS = 86_400_000
 const DAILY_RETENTION_MS = 400 * DAY_MS
 const SHORT_RETENTION_MS = 2 * DAY_MS
 /** The longest window that needs the tallies of a shared budget is a month. */

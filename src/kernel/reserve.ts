@@ -9,7 +9,6 @@ import {
   type WaitForStore,
 } from '../governance/reservation.ts'
 import { type Authenticated, type Grant, type Parsed } from './exchange.ts'
-import { digestLastTurn } from './last-turn.ts'
 import { routeName } from './resolve-model.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './wait-for-store.ts'
@@ -71,6 +70,6 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     outputs: size.outputs,
     margin,
     models: [resolved.name, ...routes.map(routeName)],
-    turn: () => digestLastTurn(prompt),
+    messages: prompt.messages,
   })
 }

@@ -26,7 +26,7 @@ const quoteCandidates = (
     extraOutputTokens: 0,
     outputs: 1,
     models: [],
-    turn: () => '',
+    messages: [],
     margin: 1,
     ...options,
   })

@@ -74,6 +74,8 @@ const key = {
   max_tokens: whole.nullable(),
   disable_tools: z.boolean(),
   cache_similar: z.nullable(z.boolean()),
+  customer: z.nullable(z.string()),
+  trusts_context: z.boolean(),
 }
 
 export const KEY: Shape<WireForm<KeyRecord>> = z.strictObject(key)

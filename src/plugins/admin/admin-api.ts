@@ -52,6 +52,10 @@ export interface KeySettings {
   readonly cacheSimilar?: boolean | null | undefined
   /** A named set of request and token limits. Limits that are set on the key replace those of its plan. @default none */
   readonly plan?: PlanName | null | undefined
+  /** The customer for which every request of the key is made. @default none */
+  readonly customer?: string | null | undefined
+  /** True if headers may name the customer, user, session and tags of a request. Callers can then choose who pays. @default false */
+  readonly trustsContext?: boolean | null | undefined
   /** When the key expires, ISO 8601 with a time zone. @default never */
   readonly expiresAt?: string | null | undefined
   /** Id of a shared budget that applies in addition to the key's budget. @default none */
@@ -101,6 +105,8 @@ export interface KeyRecord extends ListedKey {
   readonly budgetResetDuration: DurationCode | null
   readonly budgetId: string | null
   readonly plan: string | null
+  readonly customer: string | null
+  readonly trustsContext: boolean
   readonly rateLimitRequests: number
   readonly rateLimitResetDuration: DurationCode | null
   readonly rateLimitTokens: number

@@ -158,6 +158,8 @@ export function createChecks(spelling: Spelling): InputChecks {
     disableTools: nullOr(checkFlag),
     cacheSimilar: nullOr(checkFlag),
     plan: nullOr(choice(PLAN_NAMES)),
+    customer: nullOr(checkId),
+    trustsContext: nullOr(checkFlag),
     expiresAt: nullOr(expects(TIMESTAMP_FORMAT, isTimestamp)),
     budgetId: nullOr(checkId),
     rateLimitId: nullOr(checkId),

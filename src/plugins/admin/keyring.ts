@@ -143,6 +143,8 @@ export function changeKey(key: VirtualKey, fields: KeyChange): VirtualKey {
     ...optionalField('budgetId', resolveChange(fields.budgetId, key.budgetId)),
     ...optionalField('rateLimitId', resolveChange(fields.rateLimitId, key.rateLimitId)),
     ...optionalField('plan', resolveChange(fields.plan, key.plan)),
+    ...optionalField('customer', resolveChange(fields.customer, key.customer)),
+    ...optionalField('trustsContext', resolveChange(fields.trustsContext, key.trustsContext)),
     ...optionalField('expiresAt', resolveChange(toTimestamp(fields.expiresAt), key.expiresAt)),
   }
 }
@@ -237,6 +239,8 @@ export function toKeyRecord(key: VirtualKey, spentCents: number): KeyRecord {
     budgetResetDuration: key.budget?.every ?? null,
     budgetId: key.budgetId ?? null,
     plan: key.plan ?? null,
+    customer: key.customer ?? null,
+    trustsContext: key.trustsContext ?? false,
     rateLimitRequests: requests?.max ?? UNLIMITED,
     rateLimitResetDuration: requests?.every ?? null,
     rateLimitTokens: tokens?.max ?? UNLIMITED,

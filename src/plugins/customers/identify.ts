@@ -8,14 +8,14 @@ import {
   type Caller,
   type CallerContext,
   escapeId,
-  type LevelLimit,
   type LimitLevel,
   scopeOf,
 } from '../../governance/caller.ts'
+import { Level, type LevelLimit } from '../../governance/levels.ts'
 import { isSafeId, RecordTable } from '../../governance/record-table.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Identify } from '../../kernel/services.ts'
-import { joinContexts, readContextHeaders } from './context.ts'
+import { joinContexts, readContextHeaders } from './join-contexts.ts'
 import { CUSTOMER_PREFIX, customerSchema, type Customer } from './customer.ts'
 import type {
   BudgetOptions,
@@ -157,17 +157,16 @@ export class Identification {
       readonly key: VirtualKey
     },
   ): readonly LimitLevel[] {
-    const levels = chain.map((customer, index) => this.#levelOfCustomer(customer, index === 0 ? 'customer' : 'parent'))
+    const levels: LimitLevel[] = chain.map((customer, index) =>
+      this.#levelOfCustomer(customer, index === 0 ? 'customer' : 'parent'),
+    )
     const owner = context.customer ?? `~${key.id}`
     if (context.user !== undefined) levels.push(this.#levelOfUser(`user:${owner}/${escapeId(context.user)}`, plan))
     const session = context.session
     if (session !== undefined && plan.perSession !== undefined) {
       const of = context.customer ?? `~${scope}`
-      levels.push({
-        name: 'session',
-        owner: `session:${of}/${escapeId(session)}`,
-        limits: sessionLimits(plan.perSession),
-      })
+      const limits = sessionLimits(plan.perSession)
+      levels.push(new Level({ name: 'session', owner: `session:${of}/${escapeId(session)}`, limits }))
     }
     return levels
   }
@@ -179,7 +178,7 @@ export class Identification {
     if (cached !== undefined) return cached
     const plan = this.#planOf(customer)
     const { budgets = plan.budgets ?? [], rateLimits = plan.rateLimits ?? [], raises } = customer
-    const level: LimitLevel = {
+    const level = new Level({
       name,
       owner: `customer:${customer.id}`,
       limits: [
@@ -192,7 +191,7 @@ export class Identification {
         })),
       ],
       warnAt: plan.warnAt ?? DEFAULT_WARNINGS,
-    }
+    })
     known.set(name, level)
     return level
   }
@@ -203,7 +202,7 @@ export class Identification {
     const limits = (plan.perUser ?? []).flatMap((limit) =>
       'limitUsd' in limit ? [budgetOf(limit)] : rateLimitsOf(limit),
     )
-    const level: LimitLevel = { name: 'user', owner, limits, warnAt: plan.warnAt ?? DEFAULT_WARNINGS }
+    const level = new Level({ name: 'user', owner, limits, warnAt: plan.warnAt ?? DEFAULT_WARNINGS })
     this.#userLevels.set(owner, { plan, level })
     return level
   }

@@ -211,3 +211,13 @@ export const checkCustomers: OptionCheck = optionsOf({
   autoCreate: checkFlag,
   maxCreated: integerFrom(0, 1_000_000_000),
 } satisfies Record<keyof CustomersOptions, OptionCheck>)
+
+/** A misspelled plan would refuse every request with a context. */
+export function checkDefaultPlan(
+  { defaultPlan }: CustomersOptions,
+  plans: Readonly<Record<string, CustomerPlan>>,
+): OptionProblem | undefined {
+  if (defaultPlan === undefined || Object.hasOwn(plans, defaultPlan)) return undefined
+  const names = Object.keys(plans).join(', ') || 'none'
+  return { path: 'customers.defaultPlan', text: `expected the name of one of the plans (${names}).` }
+}

@@ -276,7 +276,7 @@ function maxPriceOf(
   { log }: Services,
 ): NanoUsd {
   if (endpoint?.free === true) return ZERO
-  const isLimited = levels.some(({ limits }) => limits.some(({ kind }) => kind === 'budget'))
+  const isLimited = levels.some((level) => level.hasBudget)
   const hasBudget = isLimited || key.budget !== undefined || key.budgetId !== undefined
   if (endpoint?.priceUsd === undefined && hasBudget) {
     const message = `This key has a budget, and /v1/${name} has no price. Use a key without a budget, or ask the operator to set passthrough.${name}.priceUsd or free.`

@@ -1,6 +1,6 @@
-/** The digest of the last turn, for limits on its repetition. Loaded with the kernel, because it is short. */
+/** The digest of the last turn, for limits on its repetition. */
 import { sha256 } from '#hash'
-import type { Message, Part, Prompt } from '../core/prompt.ts'
+import type { Message, Part } from '../core/prompt.ts'
 
 const DIGEST_LENGTH = 24
 
@@ -8,7 +8,7 @@ const DIGEST_LENGTH = 24
  * Returns a digest of what the last response called and received, or of what it said and the user answered. Ids differ on
  * each repetition, so they are left out.
  */
-export function digestLastTurn({ messages }: Pick<Prompt, 'messages'>): string {
+export function digestLastTurn(messages: readonly Message[]): string {
   const start = messages.findLastIndex(({ role }) => role === 'assistant')
   const turn = messages.slice(Math.max(0, start))
   const isToolTurn = turn.some(({ parts }) => parts.some(({ type }) => type === 'tool-result'))

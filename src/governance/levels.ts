@@ -1,0 +1,135 @@
+/** The limits of customers, users and sessions in their windows. Loaded with the first request that has a context. */
+import { type DurationCode, periodOf } from '../core/store.ts'
+import { escapeId, type LevelName, type LimitLevel, type LimitWindow } from './caller.ts'
+import { glob } from '../core/glob.ts'
+import { digestLastTurn } from './last-turn.ts'
+import { counterName, lateTimeOf, type Limit, type LimitedRequest, type LimitKind } from './limits.ts'
+
+/** A limit of a level. A request that it does not cover is refused. */
+export interface LevelLimit {
+  readonly kind: LimitKind
+  /** In requests, tokens, or nano-dollars. */
+  readonly max: number
+  readonly window: LimitWindow
+  /** Applies only to models of these names. `*` matches any characters. @default all models */
+  readonly models?: readonly string[]
+  /** Counts only requests with the same last turn. @default false */
+  readonly isPerTurn?: boolean
+  /** Temporary additions to `max`. */
+  readonly raises?: readonly { readonly amount: number; readonly until: number }[]
+}
+
+const KIND_NAMES: Readonly<Record<LimitKind, string>> = {
+  requests: 'request limit',
+  tokens: 'token limit',
+  budget: 'budget',
+}
+
+const LEVEL_NAMES: Readonly<Record<LevelName, string>> = {
+  customer: 'of this customer',
+  parent: 'of a parent of this customer',
+  user: 'of this user',
+  session: 'of this session',
+}
+
+const SECOND_MS = 1000
+const MINUTE_MS = 60 * SECOND_MS
+const HOUR_MS = 60 * MINUTE_MS
+const DAY_MS = 24 * HOUR_MS
+
+/**
+ * A rolling window is the sum of the counters of its steps. An amount leaves the window with its step, so it counts for
+ * up to one step longer than the window.
+ */
+export const ROLLING_STEPS: Readonly<Record<DurationCode, { readonly stepMs: number; readonly count: number }>> = {
+  '1m': { stepMs: 5 * SECOND_MS, count: 12 },
+  '1h': { stepMs: 5 * MINUTE_MS, count: 12 },
+  '1d': { stepMs: HOUR_MS, count: 24 },
+  '1w': { stepMs: 6 * HOUR_MS, count: 28 },
+  '1M': { stepMs: DAY_MS, count: 30 },
+}
+
+/** A level that a customer, a parent, a user or a session has. */
+export class Level implements LimitLevel {
+  readonly name: LevelName
+  readonly owner: string
+  readonly warnAt: readonly number[]
+  readonly #limits: readonly LevelLimit[]
+
+  constructor({ name, owner, limits, warnAt = [] }: LevelParts) {
+    this.name = name
+    this.owner = owner
+    this.warnAt = warnAt
+    this.#limits = limits
+  }
+
+  get hasBudget(): boolean {
+    return this.#limits.some(({ kind }) => kind === 'budget')
+  }
+
+  limitsAt(now: number, maxRequestMs: number): readonly Limit[] {
+    return this.#limits.map((limit) => limitOf(this, limit, now, maxRequestMs))
+  }
+
+  changesAt(now: number): number {
+    const ends = this.#limits.flatMap(({ raises = [] }) => raises.map(({ until }) => until))
+    return Math.min(Infinity, ...ends.filter((end) => end > now))
+  }
+}
+
+interface LevelParts extends Pick<Level, 'name' | 'owner'> {
+  readonly limits: readonly LevelLimit[]
+  readonly warnAt?: readonly number[]
+}
+
+function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
+  const { kind, window, models, isPerTurn, raises = [] } = limit
+  const max = raises.reduce((sum, { amount, until }) => (now < until ? sum + amount : sum), limit.max)
+  const label = isPerTurn === true ? 'The loop guard of this session' : `The ${KIND_NAMES[kind]} ${LEVEL_NAMES[name]}`
+  const parts = {
+    kind,
+    level: name,
+    label: models === undefined ? label : `${label} for ${models.join(', ')}`,
+    max,
+    window,
+    owner,
+    ...(models !== undefined && { isForModels: true, forRequest: forModels(models) }),
+    ...(isPerTurn === true && { isPerTurn, forRequest: forTurn }),
+  }
+  // Limits of the same kind and window for different models have different counters.
+  const suffix = models === undefined ? '' : `-${escapeId(models.join(' '))}`
+  if (window.type === 'idle') {
+    const period = { start: 0, end: now + window.idleMs }
+    const counter = counterName(kind, owner, `${isPerTurn === true ? 'turn' : 'idle'}${suffix}`, period)
+    return { ...parts, period, counter, expiresAt: period.end + maxRequestMs }
+  }
+  const { every } = window
+  if (window.type === 'calendar') {
+    const period = periodOf(now, every)
+    const counter = counterName(kind, owner, every + suffix, period)
+    return { ...parts, period, counter, expiresAt: period.end + lateTimeOf(every) }
+  }
+  const { stepMs, count } = ROLLING_STEPS[every]
+  const start = Math.floor(now / stepMs) * stepMs
+  const period = { start, end: start + stepMs }
+  const counter = counterName(kind, owner, `rolling-${every}${suffix}`, period)
+  return { ...parts, period, counter, expiresAt: period.end + count * stepMs + lateTimeOf(every) }
+}
+
+function forModels(patterns: readonly string[]): NonNullable<Limit['forRequest']> {
+  return function forRequest(this: Limit, { models }) {
+    return models?.some((name) => patterns.some((pattern) => glob(pattern, name))) === true ? this : undefined
+  }
+}
+
+function forTurn(this: Limit, { messages }: LimitedRequest): Limit | undefined {
+  return messages && { ...this, counter: this.counter.replace(/:\d+$/, `-${digestLastTurn(messages)}$&`) }
+}
+
+/** The counters of the earlier steps of a rolling window, which end with their start. */
+export function earlierSteps({ counter, window, period }: Limit): readonly string[] {
+  if (window.type !== 'rolling') return []
+  const { stepMs, count } = ROLLING_STEPS[window.every]
+  const prefix = counter.slice(0, counter.lastIndexOf(':') + 1)
+  return Array.from({ length: count }, (_, index) => `${prefix}${period.start - (index + 1) * stepMs}`)
+}

@@ -1,0 +1,344 @@
+import { describe, expect, it } from 'vitest'
+import type { BoundGateway } from '../../../src/gateway.ts'
+import { createGateway, type GatewayOptions, memoryStore } from '../../../src/index.ts'
+import { NO_USAGE } from '../../../src/core/money.ts'
+import type { ProviderCall } from '../../../src/core/ports.ts'
+import { EchoProvider } from '../../../src/testing/echo-provider.ts'
+
+/** Uses 10 prompt tokens at $1 and 1,000 completion tokens at $2 per million. */
+class CostlyProvider extends EchoProvider {
+  override async complete(call: ProviderCall): ReturnType<EchoProvider['complete']> {
+    const { response, ignored } = await super.complete(call)
+    return { response: { ...response, usage: { ...NO_USAGE, inputTokens: 10, outputTokens: 1000 } }, ignored }
+  }
+}
+
+/** Billed with the margin 1. */
+const REQUEST_USD = 0.00201
+/** Dollars that suffice for this number of requests, but not for the shortest further one. */
+const enoughFor = (requests: number): number => requests * REQUEST_USD + 0.00003
+const NOW = Date.UTC(2026, 10, 28, 10, 30)
+
+function setUp(options: Partial<GatewayOptions> = {}) {
+  const clock = { now: NOW }
+  const gateway = createGateway({
+    providers: [new CostlyProvider()],
+    store: memoryStore(),
+    margin: 1,
+    cache: false,
+    runtime: { now: () => clock.now },
+    ...options,
+  })
+  return { gateway, clock }
+}
+
+interface Asked {
+  readonly text?: string
+  readonly key?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: object
+  readonly maxTokens?: number
+}
+
+async function ask(
+  { fetch }: Pick<BoundGateway, 'fetch'>,
+  { text = 'Hello', key, headers = {}, body, maxTokens = 1000 }: Asked = {},
+) {
+  const response = await fetch('http://gateway/v1/chat/completions', {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      ...(key !== undefined && { authorization: `Bearer ${key}` }),
+      ...headers,
+    },
+    body: JSON.stringify({
+      model: 'contract/echo',
+      max_tokens: maxTokens,
+      messages: [{ role: 'user', content: text }],
+      ...body,
+    }),
+  })
+  return { status: response.status, headers: response.headers, body: await response.json() }
+}
+
+const messageOf = ({ body }: { body: { error?: { message: string } } }): string => body.error?.message ?? ''
+
+describe('a context in process', () => {
+  it('needs no virtual key', async () => {
+    const { gateway } = setUp()
+    expect(await ask(gateway)).toMatchObject({ status: 401 })
+    expect(await ask(gateway.with({ customer: 'acme' }))).toMatchObject({ status: 200 })
+    expect(await ask(gateway.with({ user: 'alice@example.com' }))).toMatchObject({ status: 200 })
+  })
+
+  it('must name a customer or a user, unless the request has a key', async () => {
+    const { gateway } = setUp()
+    const { value: key } = await gateway.keys.create({ name: 'app' })
+    const bound = gateway.with({ session: 's1' })
+    expect(await ask(bound)).toMatchObject({ status: 401 })
+    expect(await ask(bound, { key })).toMatchObject({ status: 200 })
+    expect(await ask(bound, { key: 'sk-bf-unknown-unknown' })).toMatchObject({ status: 401 })
+  })
+
+  it.each([
+    [{ customer: 'a b' }, 'customer'],
+    [{ customer: '..' }, 'customer'],
+    [{ customer: '' }, 'customer'],
+    [{ customer: 'a'.repeat(129) }, 'customer'],
+    [{ user: 'a b' }, 'user'],
+    [{ user: 'ü' }, 'user'],
+    [{ session: 's\n' }, 'session'],
+    [{ customer: 'a', tags: { 'a b': 'x' } }, 'tags'],
+    [{ customer: 'a', tags: { a: 'x,y' } }, 'tags'],
+    [{ customer: 'a', tags: { a: 'x'.repeat(65) } }, 'tags'],
+    [{ customer: 'a', tags: Object.fromEntries(Array.from({ length: 17 }, (_, n) => [`t${n}`, 'x'])) }, 'tags'],
+    [{ customer: 'a', payer: 'someone' }, 'payer'],
+    [{ user: 'a', payer: 'customer' }, 'customer'],
+    [{ costumer: 'a' }, 'costumer'],
+  ])('is refused at once if it is %j', (context, field) => {
+    const { gateway } = setUp()
+    expect(() => gateway.with(context as object)).toThrow(`gateway.with: ${field}: expected`)
+  })
+
+  it('cannot be changed later through the object', async () => {
+    const { gateway } = setUp({ customers: { autoCreate: false } })
+    const context = { customer: 'acme', user: 'alice' }
+    const bound = gateway.with(context)
+    context.customer = 'other'
+    expect(messageOf(await ask(bound))).toContain('There is no customer "acme"')
+  })
+})
+
+describe('a context in headers', () => {
+  const headers = {
+    'X-Svc-Customer': 'acme',
+    'X-Svc-User': 'alice',
+    'X-Svc-Session': 's',
+    'X-Svc-Tags': 'feature=chat,team=search',
+  }
+
+  it.each(Object.entries(headers))('%s is refused with 403 for a key that does not permit it', async (name, value) => {
+    const { gateway } = setUp()
+    const { value: key } = await gateway.keys.create({ name: 'app' })
+    for (const spelling of [name, name.toLowerCase(), name.toUpperCase()]) {
+      const refused = await ask(gateway, { key, headers: { [spelling]: value } })
+      expect(refused).toMatchObject({ status: 403, body: { error: { code: 'context_not_trusted', param: name } } })
+      expect(messageOf(refused)).toContain('trustsContext')
+    }
+    const bound = await ask(gateway.with({ customer: 'mine' }), { headers: { [name]: value } })
+    expect(bound).toMatchObject({ status: 403 })
+  })
+
+  it('is accepted for a key that permits it', async () => {
+    const { gateway } = setUp({
+      plans: { free: { budgets: [{ limitUsd: enoughFor(1), window: '1d' }] } },
+      customers: { defaultPlan: 'free' },
+    })
+    const { value: key } = await gateway.keys.create({ name: 'app', trustsContext: true })
+    expect(await ask(gateway, { key, headers })).toMatchObject({ status: 200 })
+    expect(await ask(gateway, { key, headers })).toMatchObject({ status: 402 })
+    expect(await ask(gateway, { key, headers: { 'X-Svc-Customer': 'other' } })).toMatchObject({ status: 200 })
+    expect(await ask(gateway, { key })).toMatchObject({ status: 200 })
+    expect(await ask(gateway, { key, headers: { 'X-Svc-Customer': 'a b' } })).toMatchObject({ status: 400 })
+    expect(await ask(gateway, { key, headers: { 'X-Svc-Tags': 'feature' } })).toMatchObject({ status: 400 })
+  })
+
+  it('does not override the customer of the key, nor the context of the application', async () => {
+    const { gateway } = setUp({
+      plans: { free: { budgets: [{ limitUsd: enoughFor(1), window: '1d' }] } },
+      customers: { defaultPlan: 'free' },
+    })
+    const { value: key } = await gateway.keys.create({ name: 'app', trustsContext: true, customer: 'of-key' })
+    expect(await ask(gateway, { key, headers: { 'X-Svc-Customer': 'other' } })).toMatchObject({ status: 200 })
+    expect(await ask(gateway, { key, headers: { 'X-Svc-Customer': 'other2' } })).toMatchObject({ status: 402 })
+    const bound = gateway.with({ customer: 'of-application' })
+    expect(await ask(bound, { key, headers: { 'X-Svc-Customer': 'other' } })).toMatchObject({ status: 200 })
+    expect(await ask(bound, { key })).toMatchObject({ status: 402 })
+  })
+})
+
+describe('a plan', () => {
+  it('limits a customer over all its keys and users, in several windows', async () => {
+    const { gateway, clock } = setUp({
+      plans: {
+        pro: {
+          budgets: [
+            { limitUsd: enoughFor(3), window: '1M' },
+            { limitUsd: enoughFor(2), window: '1d' },
+          ],
+        },
+      },
+      customers: { defaultPlan: 'pro' },
+    })
+    const { value: key } = await gateway.keys.create({ name: 'app' })
+    expect(await ask(gateway.with({ customer: 'acme', user: 'a' }))).toMatchObject({ status: 200 })
+    expect(await ask(gateway.with({ customer: 'acme', user: 'b' }), { key })).toMatchObject({ status: 200 })
+    const daily = await ask(gateway.with({ customer: 'acme' }))
+    expect(daily.status).toBe(402)
+    expect(messageOf(daily)).toBe(
+      'The budget of this customer is exceeded: this request could cost more than the amount that remains of $0.004050 per day. Lower max_tokens, retry after 2026-11-29T00:00:00.000Z, or raise the limit.',
+    )
+    expect(await ask(gateway.with({ customer: 'other' }))).toMatchObject({ status: 200 })
+    clock.now += 24 * 3_600_000
+    expect(await ask(gateway.with({ customer: 'acme' }))).toMatchObject({ status: 200 })
+    const monthly = await ask(gateway.with({ customer: 'acme' }))
+    expect(messageOf(monthly)).toContain('per month')
+  })
+
+  it('limits each user of a customer', async () => {
+    const { gateway } = setUp({
+      plans: {
+        pro: {
+          perUser: [
+            { limitUsd: enoughFor(1), window: '1d' },
+            { requests: 5, window: '1h' },
+          ],
+        },
+      },
+      customers: { defaultPlan: 'pro' },
+    })
+    const alice = gateway.with({ customer: 'acme', user: 'alice' })
+    expect(await ask(alice)).toMatchObject({ status: 200 })
+    const refused = await ask(alice)
+    expect(refused.status).toBe(402)
+    expect(messageOf(refused)).toContain('The budget of this user is exceeded')
+    expect(await ask(gateway.with({ customer: 'acme', user: 'bob' }))).toMatchObject({ status: 200 })
+    expect(await ask(gateway.with({ customer: 'other', user: 'alice' }))).toMatchObject({ status: 200 })
+  })
+
+  it('limits the models that it names', async () => {
+    const { gateway } = setUp({
+      plans: {
+        pro: {
+          budgets: [
+            { limitUsd: enoughFor(1), window: '1d', models: ['*/ech*'] },
+            { limitUsd: 0, window: '1d', models: ['*opus*'] },
+          ],
+        },
+      },
+      customers: { defaultPlan: 'pro' },
+    })
+    const bound = gateway.with({ customer: 'acme' })
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    const refused = await ask(bound)
+    expect(refused.status).toBe(402)
+    expect(messageOf(refused)).toContain('The budget of this customer for */ech* is exceeded')
+  })
+
+  it('can have a rolling window, which an amount leaves when it is older', async () => {
+    const { gateway, clock } = setUp({
+      plans: { pro: { rateLimits: [{ requests: 2, window: '1h', rolling: true }] } },
+      customers: { defaultPlan: 'pro' },
+    })
+    const bound = gateway.with({ customer: 'acme' })
+    const MINUTE = 60_000
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    clock.now += 40 * MINUTE
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    clock.now += 19 * MINUTE
+    const refused = await ask(bound)
+    expect(refused.status).toBe(429)
+    expect(messageOf(refused)).toContain('The request limit of this customer is reached: 2 requests within 60 minutes.')
+    clock.now += 6 * MINUTE
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    expect(await ask(bound)).toMatchObject({ status: 429 })
+  })
+
+  it('limits a session until it has been idle', async () => {
+    const { gateway, clock } = setUp({
+      plans: { pro: { perSession: { requests: 2, idleMinutes: 30 } } },
+      customers: { defaultPlan: 'pro' },
+    })
+    const bound = gateway.with({ customer: 'acme', session: 'run-1' })
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    const refused = await ask(bound)
+    expect(refused.status).toBe(429)
+    expect(refused.headers.get('x-should-retry')).toBe('false')
+    expect(refused.headers.get('retry-after')).toBeNull()
+    expect(messageOf(refused)).toBe(
+      'The request limit of this session is reached: 2 requests per session. Start a new session, or raise the limit.',
+    )
+    expect(await ask(gateway.with({ customer: 'acme', session: 'run-2' }))).toMatchObject({ status: 200 })
+    expect(await ask(gateway.with({ customer: 'other', session: 'run-1' }))).toMatchObject({ status: 200 })
+    clock.now += 3_600_000
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+  })
+
+  it('ends a session that repeats its last turn', async () => {
+    const { gateway } = setUp({ plans: { pro: { perSession: { sameTurn: 2 } } }, customers: { defaultPlan: 'pro' } })
+    const bound = gateway.with({ customer: 'acme', session: 'run-1' })
+    const turn = (id: string, result: string): Asked => ({
+      body: {
+        messages: [
+          { role: 'user', content: 'Look.' },
+          {
+            role: 'assistant',
+            content: `Try ${id}.`,
+            tool_calls: [{ id, type: 'function', function: { name: 'look', arguments: '{}' } }],
+          },
+          { role: 'tool', tool_call_id: id, content: result },
+        ],
+        tools: [{ type: 'function', function: { name: 'look', parameters: { type: 'object' } } }],
+      },
+    })
+    expect(await ask(bound, turn('call_1', 'nothing'))).toMatchObject({ status: 200 })
+    expect(await ask(bound, turn('call_2', 'nothing'))).toMatchObject({ status: 200 })
+    const refused = await ask(bound, turn('call_3', 'nothing'))
+    expect(refused.status).toBe(429)
+    expect(refused.headers.get('x-should-retry')).toBe('false')
+    expect(messageOf(refused)).toBe(
+      'The loop guard of this session is reached: 2 requests with the same last turn per session. Stop the loop, or change what is sent.',
+    )
+    expect(await ask(bound, turn('call_4', 'something'))).toMatchObject({ status: 200 })
+  })
+
+  it('restricts what the key permits', async () => {
+    const { gateway } = setUp({
+      plans: { pro: { permissions: { allowedModels: ['contract/other*'], maxTokens: 10 } } },
+      customers: { defaultPlan: 'pro' },
+    })
+    expect(await ask(gateway.with({ customer: 'acme' }))).toMatchObject({
+      status: 403,
+      body: { error: { code: 'model_not_allowed' } },
+    })
+  })
+
+  it('may have a margin of its own', async () => {
+    const { gateway } = setUp({ plans: { pro: { margin: 3 } }, customers: { defaultPlan: 'pro' } })
+    const { headers } = await ask(gateway.with({ customer: 'acme' }))
+    expect(headers.get('x-svc-billed-amount')).toBe('$0.006030')
+  })
+
+  it('is refused at the start if it is not valid', () => {
+    expect(() => setUp({ plans: { pro: { budgets: [{ limitUsd: -1, window: '1d' }] } } })).toThrow(
+      'plans.pro.budgets[0].limitUsd',
+    )
+    expect(() => setUp({ plans: { pro: { rateLimits: [{ window: '1d' }] } } })).toThrow(
+      'plans.pro.rateLimits[0]: expected requests, tokens or both',
+    )
+    expect(() => setUp({ plans: { pro: { at: { 2: {} } } } })).toThrow('plans.pro.at[2]')
+    expect(() => setUp({ customers: { defaultPlan: 'pr' }, plans: { pro: {} } })).toThrow('customers.defaultPlan')
+  })
+})
+
+describe('what is stored', () => {
+  it('is separate for each customer, and for each user without a customer', async () => {
+    const { gateway } = setUp({ cache: {} })
+    const { value: key } = await gateway.keys.create({ name: 'app' })
+    const cacheOf = async (bound: Pick<BoundGateway, 'fetch'>, asked: Asked = {}): Promise<string | null> =>
+      (await ask(bound, { text: 'What is the capital of France?', ...asked })).headers.get('x-svc-cache')
+    const callers = [
+      () => cacheOf(gateway.with({ customer: 'acme' })),
+      () => cacheOf(gateway.with({ customer: 'acme' }), { key }),
+      () => cacheOf(gateway.with({ customer: 'other' })),
+      () => cacheOf(gateway.with({ user: 'acme' })),
+      () => cacheOf(gateway.with({ user: 'other' })),
+      () => cacheOf(gateway.with({ user: 'other' }), { key }),
+      () => cacheOf(gateway, { key }),
+    ]
+    for (const first of callers) expect(await first()).toBe('MISS')
+    for (const second of callers) expect(await second()).toBe('HIT')
+    expect(await cacheOf(gateway.with({ customer: 'acme', user: 'anyone', session: 's' }))).toBe('HIT')
+  })
+})
