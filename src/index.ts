@@ -21,7 +21,7 @@ export type {
   DegradeOptions,
   LimitWindowOptions,
   RateLimitOptions,
-  SessionOptions,
+  SessionLimitOptions,
 } from './plugins/customers/options.ts'
 export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
 export type { Limits } from './kernel/limits.ts'

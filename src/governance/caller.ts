@@ -1,5 +1,4 @@
-import type { DurationCode } from '../core/store.ts'
-import type { Limit } from './limits.ts'
+import type { LevelName, Limit } from './limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /** Who pays the vendor: the operator of the gateway, or the customer with a vendor key of its own. */
@@ -45,9 +44,6 @@ export interface Caller {
   readonly margin?: number | undefined
 }
 
-/** The customer with its parents, the user and the session each limit a request. */
-export type LevelName = 'customer' | 'parent' | 'user' | 'session'
-
 /** Limits of one level. Compared by identity, because its windows are cached. */
 export interface LimitLevel {
   readonly name: LevelName
@@ -61,14 +57,6 @@ export interface LimitLevel {
   /** Returns when the maximum of a limit changes next, in milliseconds since 1970. Infinity if it does not. */
   changesAt(now: number): number
 }
-
-/**
- * `calendar`: a minute, hour, day, week or month in UTC. `rolling`: the same length (a month: 30 days) before now.
- * `idle`: until `idleMs` have passed since the last request.
- */
-export type LimitWindow =
-  | { readonly type: 'calendar' | 'rolling'; readonly every: DurationCode }
-  | { readonly type: 'idle'; readonly idleMs: number }
 
 const NO_CONTEXT: CallerContext = {}
 const NO_LEVELS: readonly LimitLevel[] = []

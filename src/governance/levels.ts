@@ -1,9 +1,17 @@
 /** The limits of customers, users and sessions in their windows. Loaded with the first request that has a context. */
 import { type DurationCode, periodOf } from '../core/store.ts'
-import { escapeId, type LevelName, type LimitLevel, type LimitWindow } from './caller.ts'
+import { escapeId, type LimitLevel } from './caller.ts'
 import { glob } from '../core/glob.ts'
 import { digestLastTurn } from './last-turn.ts'
-import { counterName, lateTimeOf, type Limit, type LimitedRequest, type LimitKind } from './limits.ts'
+import {
+  counterName,
+  lateTimeOf,
+  type LevelName,
+  type Limit,
+  type LimitedRequest,
+  type LimitKind,
+  type LimitWindow,
+} from './limits.ts'
 
 /** A limit of a level. A request that it does not cover is refused. */
 export interface LevelLimit {
@@ -50,7 +58,7 @@ export const ROLLING_STEPS: Readonly<Record<DurationCode, { readonly stepMs: num
 }
 
 /** A level that a customer, a parent, a user or a session has. */
-export class Level implements LimitLevel {
+export class ContextLevel implements LimitLevel {
   readonly name: LevelName
   readonly owner: string
   readonly warnAt: readonly number[]
@@ -77,7 +85,7 @@ export class Level implements LimitLevel {
   }
 }
 
-interface LevelParts extends Pick<Level, 'name' | 'owner'> {
+interface LevelParts extends Pick<ContextLevel, 'name' | 'owner'> {
   readonly limits: readonly LevelLimit[]
   readonly warnAt?: readonly number[]
 }

@@ -2,11 +2,21 @@ import { type FailureDetails, GatewayError } from '../core/errors.ts'
 import { formatUsd, toNanoUsd } from '../core/money.ts'
 import type { Message } from '../core/prompt.ts'
 import { type DurationCode, type Period, periodOf } from '../core/store.ts'
-import type { LevelName, LimitWindow } from './caller.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
 /** The unit of a limit: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
+
+/** The customer with its parents, the user and the session each limit a request. */
+export type LevelName = 'customer' | 'parent' | 'user' | 'session'
+
+/**
+ * `calendar`: a minute, hour, day, week or month in UTC. `rolling`: the same length (a month: 30 days) before now.
+ * `idle`: until `idleMs` have passed since the last request.
+ */
+export type LimitWindow =
+  | { readonly type: 'calendar' | 'rolling'; readonly every: DurationCode }
+  | { readonly type: 'idle'; readonly idleMs: number }
 
 /** A limit in its current window, or in the current step of a rolling window. */
 export interface Limit {

@@ -74,7 +74,7 @@ export function needsCarryOver({ kind, window, isForModels }: Limit): boolean {
 }
 
 export interface Windows {
-  /** Budgets are last, so that a caller above its rate limits is told so. */
+  /** Budgets are last. */
   readonly limits: readonly Limit[]
   readonly tallies: readonly TallyTarget[]
 }
@@ -166,7 +166,7 @@ function validityOf({ limits, isFinal }: CarriedLimits, at: number): { readonly 
   }
 }
 
-/** Windows of sessions begin anew with each request, so they are not cached. */
+/** The windows of a session end later with each request, so they are not cached. */
 function createLevelWindows(
   carryOver: CarryOver,
   maxRequestMs: number,

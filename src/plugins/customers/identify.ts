@@ -11,7 +11,7 @@ import {
   type LimitLevel,
   scopeOf,
 } from '../../governance/caller.ts'
-import { Level, type LevelLimit } from '../../governance/levels.ts'
+import { ContextLevel, type LevelLimit } from '../../governance/levels.ts'
 import { isSafeId, RecordTable } from '../../governance/record-table.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Identify } from '../../kernel/services.ts'
@@ -23,7 +23,7 @@ import type {
   CustomerPlan,
   CustomersOptions,
   RateLimitOptions,
-  SessionOptions,
+  SessionLimitOptions,
 } from './options.ts'
 
 export interface IdentifyOptions {
@@ -166,7 +166,7 @@ export class Identification {
     if (session !== undefined && plan.perSession !== undefined) {
       const of = context.customer ?? `~${scope}`
       const limits = sessionLimits(plan.perSession)
-      levels.push(new Level({ name: 'session', owner: `session:${of}/${escapeId(session)}`, limits }))
+      levels.push(new ContextLevel({ name: 'session', owner: `session:${of}/${escapeId(session)}`, limits }))
     }
     return levels
   }
@@ -178,7 +178,7 @@ export class Identification {
     if (cached !== undefined) return cached
     const plan = this.#planOf(customer)
     const { budgets = plan.budgets ?? [], rateLimits = plan.rateLimits ?? [], raises } = customer
-    const level = new Level({
+    const level = new ContextLevel({
       name,
       owner: `customer:${customer.id}`,
       limits: [
@@ -202,7 +202,7 @@ export class Identification {
     const limits = (plan.perUser ?? []).flatMap((limit) =>
       'limitUsd' in limit ? [budgetOf(limit)] : rateLimitsOf(limit),
     )
-    const level = new Level({ name: 'user', owner, limits, warnAt: plan.warnAt ?? DEFAULT_WARNINGS })
+    const level = new ContextLevel({ name: 'user', owner, limits, warnAt: plan.warnAt ?? DEFAULT_WARNINGS })
     this.#userLevels.set(owner, { plan, level })
     return level
   }
@@ -275,7 +275,7 @@ function sessionLimits({
   requests,
   sameTurn,
   idleMinutes = DEFAULT_IDLE_MINUTES,
-}: SessionOptions): readonly LevelLimit[] {
+}: SessionLimitOptions): readonly LevelLimit[] {
   const idleMs = idleMinutes * 60_000
   const window = { type: 'idle', idleMs } as const
   const turnWindow = { type: 'idle', idleMs: Math.min(idleMs, MAX_TURN_IDLE_MS) } as const

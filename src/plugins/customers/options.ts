@@ -12,7 +12,7 @@ import {
 import { DURATION_CODES, type DurationCode } from '../../core/store.ts'
 import type { Payer } from '../../governance/caller.ts'
 
-/** When a limit begins anew. */
+/** The window of a limit. */
 export interface LimitWindowOptions {
   /** A minute, hour, day, week or month, which begins with the calendar in UTC. */
   readonly window: DurationCode
@@ -37,7 +37,7 @@ export interface RateLimitOptions extends LimitWindowOptions {
 }
 
 /** Limits of each session: a conversation, or one run of an agent. */
-export interface SessionOptions {
+export interface SessionLimitOptions {
   /** Maximum billed amount of the session in dollars. A request above it is refused with 402. @default no limit */
   readonly limitUsd?: number
   /** Maximum number of requests. A request above it is refused with 429, and must not be retried. @default no limit */
@@ -47,7 +47,7 @@ export interface SessionOptions {
    * Ends an agent that repeats itself. @default no limit
    */
   readonly sameTurn?: number
-  /** Minutes without a request after which the limits begin anew, at most 44,640 (31 days). @default 60 */
+  /** Minutes without a request after which a session has its whole limits again, at most 44,640 (31 days). @default 60 */
   readonly idleMinutes?: number
 }
 
@@ -78,7 +78,7 @@ export interface CustomerPlan {
   /** Limits of each user of the customer. @default no limit */
   readonly perUser?: readonly (BudgetOptions | RateLimitOptions)[]
   /** Limits of each session. @default no limit */
-  readonly perSession?: SessionOptions
+  readonly perSession?: SessionLimitOptions
   readonly permissions?: CustomerPermissions
   /** Replaces the margin of the gateway. @default the margin of the gateway */
   readonly margin?: number

@@ -1,4 +1,4 @@
-import type { LimitWindow } from '../../governance/caller.ts'
+import type { LimitWindow } from '../../governance/limits.ts'
 import { type Bill, reductionPercent, savings, withoutMargin } from '../../billing/bill.ts'
 import type { JsonObject } from '../../core/json.ts'
 import { formatUsd, type NanoUsd, toDollars, toNanoUsd } from '../../core/money.ts'
