@@ -32,7 +32,7 @@ export interface CaseLine {
   readonly conv: string
   readonly upto?: number
   readonly question?: string
-  readonly response?: string
+  readonly answer?: string
   readonly append?: readonly ChatMessage[]
   readonly evidence?: readonly number[]
   readonly atoms?: readonly string[]

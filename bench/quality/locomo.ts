@@ -11,7 +11,7 @@ interface Line {
 
 interface QuestionLine {
   readonly question: string
-  readonly response?: string | number
+  readonly answer?: string | number
   readonly evidence: readonly string[]
 }
 
@@ -47,7 +47,7 @@ export function readLocomo(folder: string): readonly LocomoChat[] {
       const date = String(file[`session_${number}_date_time`] ?? '')
       sessions.push({ messages: toTurns(lines, file.speaker_a, date) })
     }
-    const questions = file.qa.flatMap(({ question, response, evidence }): Question[] => {
+    const questions = file.qa.flatMap(({ question, answer: response, evidence }): Question[] => {
       const found = evidence.flatMap((id) => texts.get(id) ?? [])
       return response === undefined || found.length === 0 || found.length < evidence.length
         ? []

@@ -132,7 +132,7 @@ function* meetings(root: string, half: 0 | 1): Generator<Running> {
     if (number % 2 !== half) continue
     const questions = cases
       .filter(({ conv }) => conv === id)
-      .map(({ question = '', response = '', evidence = [] }) => ({
+      .map(({ question = '', answer: response = '', evidence = [] }) => ({
         text: question,
         response,
         evidence: evidence.map((at) => messages[at]?.content ?? ''),
