@@ -17,6 +17,7 @@ import {
   warmTokens,
 } from './memory.ts'
 import { cacheableOf } from './prompt-cache.ts'
+import { cutToSave, planReturn, type ReturnPlan } from './return-plan.ts'
 import type { SelectionTools } from './selection.ts'
 import { parseSnapshot, type Snapshot } from './snapshot.ts'
 import { type Tier, type TierJob, vanishingStrategy } from './tier.ts'
@@ -42,12 +43,14 @@ export interface RequestedResult {
   /** Absent if everything is sent, or if the tier declined or failed. */
   readonly sent?: Rewritten & { readonly cachedTokens: number; readonly cacheable: Cacheable | undefined }
   readonly sendsEverything: boolean
+  /** @default that of the attempt */
+  readonly reason?: string
 }
 
 /**
  * Runs a tier that a header requests, so that the conversation never costs more than if every turn had been sent
- * unchanged: sends a new rewrite only if what the conversation has saved covers it, otherwise continues the last one,
- * and sends everything if that is cheaper than both.
+ * unchanged: sends a new rewrite only if what the conversation has saved covers it. Otherwise saves up for sending
+ * everything again or continues the last rewrite, and sends everything if that is cheaper.
  */
 export async function runRequested(tier: Tier, run: RequestedRun): Promise<RequestedResult> {
   const { job } = run
@@ -55,13 +58,27 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
   let costs = costsOf(run, job.tokens)
   const last = await recallCut(run.memory, job)
   const forecast = await withFallback(undefined, (async () => tier.forecast?.(job))())
+  const warm =
+    forecast?.continues === true ? Math.min(warmOf(last, run), forecast.tokens - (forecast.blockTokens ?? 0)) : 0
   // A prompt that is too small is left to the tier, which declines.
   const expected =
     forecast === undefined || forecast.tokens >= job.tokens
       ? ZERO
-      : costs.of(forecast.tokens, forecast.continues === true ? warmOf(last, run) : 0, undefined, forecast.callCost)
+      : costs.of(forecast.tokens, warm, undefined, forecast.callCost)
+  const plan = (): ReturnPlan =>
+    planReturn(
+      { ...costs, expected },
+      { ...job, tokens: costs.tokens },
+      { debt: run.history.debt, cacheable: run.cacheable },
+    )
   // The estimate may be far too low.
-  if (!costs.isCovered(expected)) costs = costsOf(run, await run.tools.meter.countPrompt(job.prompt, job.signal))
+  if (!costs.isCovered(expected) || plan() !== 'follow') {
+    costs = costsOf(run, await run.tools.meter.countPrompt(job.prompt, job.signal))
+  }
+  const planned = plan()
+  if (planned === 'return') return { spent: ZERO, sendsEverything: true }
+  const saving = planned === 'save' ? await saveUp(run, last, costs) : undefined
+  if (saving !== undefined) return { spent: ZERO, sent: saving, sendsEverything: false, reason: SAVING_UP }
   let attempt: Attempt | undefined
   if (costs.isCovered(expected)) {
     attempt = await run.attempt()
@@ -85,9 +102,42 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
   return { spent: attempt?.spent ?? ZERO, sendsEverything: true, ...(attempt && { attempt }) }
 }
 
+const SAVING_UP = 'a small selection, until the conversation has saved the cost of sending everything again'
+
+/** Tier 3 has summaries of all that it leaves out, so it continues the last rewrite. */
+async function saveUp(
+  run: RequestedRun,
+  last: RequestedCut | undefined,
+  { tokens, usual }: Costs,
+): Promise<RequestedResult['sent']> {
+  const { job, tools } = run
+  const tier = tierOf(job)
+  if (tier === 3) return last && continueCut(last, run)
+  const cut = await cutToSave(job, usual, tools)
+  if (cut === undefined) return undefined
+  const { prompt, tokens: size, cap, result } = cut
+  const { level } = job.steering
+  const strategy =
+    level === undefined
+      ? vanishingStrategy(conversationOf(job.prompt).turns.old, result.selection)
+      : `Savings-Slider (${level}: ${cap} tokens)`
+  return {
+    rewrite: { prompt, tokens: size, tier, strategy },
+    tokens,
+    continues: false,
+    stableTokens: 0,
+    cachedTokens: 0,
+    cacheable: cacheableOf(prompt, tools.meter),
+  }
+}
+
 interface Costs {
+  /** Size of the received prompt. */
+  readonly tokens: number
   /** Cost of sending everything now. */
   readonly whole: NanoUsd
+  /** The same, if every turn had been sent unchanged. */
+  readonly usual: NanoUsd
   of(tokens: number, cachedTokens: number, cacheable: Cacheable | undefined, spent: NanoUsd): NanoUsd
   /** True if the rewrite costs no more than sending everything, and the conversation not more than without rewrites. */
   isCovered(cost: NanoUsd): boolean
@@ -96,11 +146,13 @@ interface Costs {
 function costsOf({ job, history, cacheable }: RequestedRun, tokens: number): Costs {
   const { model } = job
   const whole = sendingCost(model, tokens, warmTokens(history.whole, job, history), cacheable)
-  const withoutRewrites = sendingCost(model, tokens, warmTokens(history, job, history), cacheable)
+  const usual = sendingCost(model, tokens, warmTokens(history, job, history), cacheable)
   return {
+    tokens,
     whole,
+    usual,
     of: (size, cachedTokens, marked, spent) => add(sendingCost(model, size, cachedTokens, marked), spent),
-    isCovered: (cost) => cost <= whole && add(history.debt, subtract(cost, withoutRewrites)) <= 0,
+    isCovered: (cost) => cost <= whole && add(history.debt, subtract(cost, usual)) <= 0,
   }
 }
 

@@ -64,17 +64,22 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return { rewrite: { prompt, tokens, tier: 5, strategy }, spent: ZERO, snapshot, stableTokens }
   }
 
-  /** A lower bound: a cut that is repeated, or a stable one. */
-  const forecast = ({ steering: { level } }: TierJob): TierForecast => {
+  // Without a cheaper read, a stable prefix saves nothing.
+  const isQuery = ({ model }: TierJob): boolean => mode === 'query' || (mode === 'auto' && !hasCachePrice(model))
+
+  /** With a stable prefix, a lower bound: right after a cut. */
+  const forecast = (job: TierJob): TierForecast => {
+    const { level } = job.steering
     const cap = level === undefined || level === 'off' ? 0 : LEVEL_CAPS[level]
-    return { tokens: cap * PREFIX_SHARE, callCost: ZERO, continues: true }
+    if (isQuery(job)) return { tokens: cap, callCost: ZERO }
+    const { minBlock: blockTokens } = blockFor(job, cap)
+    const tokens = blockTokens + (cap - blockTokens) * PREFIX_SHARE
+    return { tokens, blockTokens, callCost: ZERO, continues: true }
   }
 
   const shorten = async (job: TierJob, cap: number): Promise<RunningCut | Cut | undefined> => {
     const cutOptions = { liveCap: cap, exchangeTokens: cap * EXCHANGE_SHARE, usesEmbeddings: true }
-    // Without a cheaper read, a stable prefix saves nothing.
-    const isQuery = mode === 'query' || (mode === 'auto' && !hasCachePrice(job.model))
-    if (isQuery) return cutToQuery(job, { ...cutOptions, cap }, tools)
+    if (isQuery(job)) return cutToQuery(job, { ...cutOptions, cap }, tools)
     const { minBlock, maxBlock } = blockFor(job, cap)
     const options = { kind: `slider-${cap}`, cap, minBlock, maxBlock }
     const snapshot = await recallSnapshot(memory, job, options.kind)

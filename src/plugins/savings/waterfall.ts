@@ -361,7 +361,7 @@ async function runTier(tier: Tier, isRequested: boolean, { job, history, context
   if (result.sent !== undefined) await rememberCut(memory, job, result.sent)
   const verdict: TierVerdict = result.sendsEverything
     ? { tier: tier.tier, outcome: 'does-not-pay', reason: 'sending everything is cheaper' }
-    : (result.attempt?.verdict ?? { tier: tier.tier, outcome: 'chosen', reason: 'continues the last shortened prompt' })
+    : (result.attempt?.verdict ?? { tier: tier.tier, outcome: 'chosen', reason: result.reason ?? CONTINUED })
   return { ...result, verdict }
 }
 
@@ -407,6 +407,7 @@ async function selectTiersToTry(
   return [...requested, ...chosen]
 }
 
+const CONTINUED = 'continues the last shortened prompt'
 const NOT_WANTED = { outcome: 'not-wanted', reason: 'not selected by a header or by the size of the prompt' } as const
 const MARKED = 'the caller marked a prefix with cache_control'
 const WITHOUT_AGENTS = 'a conversation with tools is rewritten only for a header, or with savings.agents'

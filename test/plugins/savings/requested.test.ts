@@ -23,6 +23,7 @@ interface Table {
 const TABLES: readonly Table[] = [
   { name: 'read 0.1, write 1.25', read: 0.1, write: 1.25 },
   { name: 'read 0.25, write 1', read: 0.25, write: 1 },
+  { name: 'read 0.1, write 2', read: 0.1, write: 2 },
   { name: 'no cache', read: 1, write: 1 },
 ]
 
@@ -73,28 +74,39 @@ interface Played {
   /** The largest excess of any beginning of the conversation, in percent. */
   readonly maxExcess: number
   readonly strategies: readonly string[]
+  readonly sent: readonly Prompt[]
+}
+
+interface PlayOptions {
+  readonly steering: Steering
+  readonly table: Table
+  readonly slider?: SliderMode
+  /** A pause of ten minutes follows each time after this number of turns. */
+  readonly pauseAfter?: number
 }
 
 async function play(
   prompts: readonly Prompt[],
-  { steering, table, slider = 'auto' }: { readonly steering: Steering; readonly table: Table; slider?: SliderMode },
+  { steering, table, slider = 'auto', pauseAfter = Number.POSITIVE_INFINITY }: PlayOptions,
 ): Promise<Played> {
   const waterfall = waterfallOf({ store: textStore().store, slider, agents: false })
   const sentCost = createVendor(table)
   const plainCost = createVendor(table)
   const strategies: string[] = []
+  const sent: Prompt[] = []
   let paid = 0
   let plain = 0
   let maxExcess = 0
   for (const [turn, prompt] of prompts.entries()) {
-    const now = START + turn * 30_000
+    const now = START + turn * 30_000 + Math.floor(turn / pauseAfter) * 600_000
     const { rewrite, strategy } = await waterfall(jobOf(prompt, { steering, model: modelOf(table), now }))
     strategies.push(rewrite?.strategy ?? strategy ?? 'Passthrough (no optimization needed)')
+    sent.push(rewrite?.prompt ?? prompt)
     paid += await sentCost(rewrite?.prompt ?? prompt, now)
     plain += await plainCost(prompt, now)
     maxExcess = Math.max(maxExcess, (100 * paid) / plain - 100)
   }
-  return { paid, plain, maxExcess, strategies }
+  return { paid, plain, maxExcess, strategies, sent }
 }
 
 const level = (name: 'extreme' | 'max' | 'med' | 'min'): Steering => ({
@@ -107,6 +119,7 @@ const VANISHING: Steering = { vanishing: true, recursive: false }
 describe('a conversation with a level or header', () => {
   const GROWING = chat(12_000, 1500, 16)
   const LONG = chat(20_000, 1200, 14)
+  const VERY_LONG = chat(60_000, 200, 12)
 
   describe.each(TABLES)('at a vendor with $name', (table) => {
     it.each([
@@ -118,6 +131,11 @@ describe('a conversation with a level or header', () => {
         const { maxExcess } = await play(prompts, { steering, table, slider })
         expect(maxExcess).toBeLessThan(0.5)
       }
+    })
+
+    it.each([Number.POSITIVE_INFINITY, 1, 2, 4])('never costs more if it pauses after %d turns', async (pauseAfter) => {
+      const { maxExcess } = await play(VERY_LONG, { steering: level('extreme'), table, pauseAfter })
+      expect(maxExcess).toBeLessThan(0.5)
     })
   })
 })
@@ -170,6 +188,54 @@ describe('a level that costs more than sending everything', () => {
       reason = (await waterfall(job)).verdicts.find(({ tier }) => tier === 5)?.reason
     }
     expect(reason).toBe('sending everything is cheaper')
+  })
+})
+
+describe('a level that costs more on each turn than reading everything from the cache', () => {
+  const TURNS = 12
+  const codeOf = (at: number): string => `code${at * 7919}`
+  const about = (at: number): string => `zebra${at * 31} quartz${at * 17}`
+  /** The question of turn `t` needs the response to the pair `at(t)`. */
+  const at = (turn: number): number => (turn * 37 + 5) % 100
+  const question = (turn: number): Message => user(`Which code has ${about(at(turn))}?`)
+  const old = Array.from({ length: 100 }, (_, pair) => [
+    user(`Tell me about ${about(pair)}, ${prose(pair, 15)}.`),
+    assistant(`${about(pair)} has ${codeOf(pair)}. ${prose(pair + 700, 320)}`),
+  ]).flat()
+  const prompts = Array.from({ length: TURNS }, (_, turn) => {
+    const asked = Array.from({ length: turn }, (__, past) => [question(past), assistant('I have found it.')]).flat()
+    return { ...promptOf([...old, ...asked, question(turn)], 'chat'), tools: [] }
+  })
+  const sharePresent = (sent: readonly Prompt[]): number =>
+    sent.filter(({ messages }, turn) => messages.some((one) => textOfMessage(one).includes(codeOf(at(turn))))).length /
+    TURNS
+  const play12 = () => play(prompts, { steering: level('extreme'), table: CACHED })
+
+  it('keeps what the questions need, and never costs more', async () => {
+    const { sent, maxExcess } = await play12()
+    expect(sharePresent(sent)).toBe(1)
+    expect(maxExcess).toBeLessThan(0.5)
+  })
+
+  it('sends small selections until it has saved the cost of sending everything again', async () => {
+    const { strategies } = await play12()
+    const [first, ...later] = strategies
+    const small = later.filter((one) => one !== EVERYTHING)
+    expect(first).toBe('Savings-Slider (extreme: 16384 tokens)')
+    expect(small.length).toBeGreaterThan(0)
+    expect(small.length).toBeLessThan(6)
+    for (const one of small) expect(one).toMatch(/^Savings-Slider \(extreme: [1-9]\d{2,3} tokens\)$/)
+    expect(later.slice(small.length)).toEqual(Array(TURNS - 1 - small.length).fill(EVERYTHING))
+  })
+
+  it('is followed while a conversation of few turns has saved enough', async () => {
+    const documents = Array.from({ length: 100 }, (_, page) => user(`Page ${page}. ${prose(page + 700, 320)}`))
+    const few = Array.from({ length: 4 }, (_, turn) => {
+      const asked = Array.from({ length: turn }, () => [assistant('A lot.'), user('What else?')]).flat()
+      return { ...promptOf([...documents, user('What do they say?'), ...asked], 'chat'), tools: [] }
+    })
+    const { strategies } = await play(few, { steering: level('extreme'), table: CACHED })
+    expect(strategies).not.toContain(EVERYTHING)
   })
 })
 
