@@ -1,6 +1,7 @@
 import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../streams/event-buffer.ts'
 import type { HeaderRecord } from '../core/http.ts'
+import { destroyBrokenSink } from './broken-sink.ts'
 import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 import { asFailure } from './failures.ts'
@@ -11,31 +12,58 @@ export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'x-accel-buffering': 'no',
 }
 
+interface EventSinkServices {
+  readonly limits: Pick<Services['limits'], 'heartbeatMs'>
+  readonly runtime: Pick<Services['runtime'], 'now' | 'after'>
+  readonly timeouts: Pick<Services['timeouts'], 'totalMs'>
+  readonly log: Pick<Services['log'], 'failure'>
+}
+
 /**
  * Disconnects a reader that accepts no bytes for `timeouts.totalMs`. Otherwise, its buffers would stay in memory until it
- * disconnects.
+ * disconnects. Never throws: most callers run in a timer or after the stage that would handle the exception.
  */
 export function eventSinkOf(
   { sink, format, id }: Pick<Exchange, 'sink' | 'format' | 'id'>,
-  { limits, runtime, timeouts }: Pick<Services, 'limits' | 'runtime' | 'timeouts'>,
+  { limits, runtime, timeouts, log }: EventSinkServices,
 ): EventSink {
   const { heartbeatMs } = limits
   let writtenAt = runtime.now()
   let isBlocked = false
+  let isBroken = false
   let cancel: () => void = () => {}
+  /** A sink that throws counts as disconnected, and accepts and drops what follows. */
+  const giveUp = (cause: unknown): void => {
+    isBroken = true
+    isBlocked = false
+    cancel()
+    destroyBrokenSink(sink, () => log.failure('a stream could not be sent', cause, { request_id: id }))
+  }
+  const attempt = (step: () => void): void => {
+    try {
+      if (!isBroken) step()
+    } catch (cause) {
+      giveUp(cause)
+    }
+  }
   const write = (chunk: EventChunk): boolean => {
     writtenAt = runtime.now()
-    isBlocked = !sink.write(chunk)
+    if (isBroken) return true
+    try {
+      isBlocked = !sink.write(chunk)
+    } catch (cause) {
+      giveUp(cause)
+    }
     return !isBlocked
   }
   // The timer is reset only when it fires, because resetting it on each event is slow.
   const check = (): void => {
     const silentMs = runtime.now() - writtenAt
-    if (isBlocked && silentMs >= timeouts.totalMs) return sink.destroy()
+    if (isBlocked && silentMs >= timeouts.totalMs) return attempt(() => sink.destroy())
     if (!isBlocked && silentMs >= heartbeatMs) {
       write(format.heartbeat === 'comment' ? writeSseComment('ping') : writeSseEvent(format.heartbeat))
     }
-    arm(silentMs < heartbeatMs ? heartbeatMs - silentMs : heartbeatMs)
+    if (!isBroken) arm(silentMs < heartbeatMs ? heartbeatMs - silentMs : heartbeatMs)
   }
   const arm = (ms: number): void => {
     cancel = runtime.after(ms, check, { isBackground: true })
@@ -44,18 +72,22 @@ export function eventSinkOf(
   return {
     write,
     onDrain: (listener) =>
-      sink.onDrain(() => {
-        isBlocked = false
-        listener()
-      }),
+      attempt(() =>
+        sink.onDrain(() => {
+          isBlocked = false
+          listener()
+        }),
+      ),
     end: () => {
       cancel()
-      sink.end()
+      attempt(() => sink.end())
     },
     fail: (error) => {
       cancel()
-      sink.write(writeSseEvent(format.writeFailureEvent(asFailure(error), id)))
-      sink.end()
+      attempt(() => {
+        sink.write(writeSseEvent(format.writeFailureEvent(asFailure(error), id)))
+        sink.end()
+      })
     },
     detach: () => cancel(),
   }

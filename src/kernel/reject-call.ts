@@ -3,13 +3,14 @@ import type { HttpRequest } from '../core/http.ts'
 import { failureHeaders, writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
 import type { WriteFailure } from '../formats/format.ts'
 import type { RateStatus } from '../governance/limits.ts'
+import { destroyBrokenSink } from './broken-sink.ts'
 import { type Call } from './call.ts'
 import type { Services } from './services.ts'
 import { rateStatusOfCaller } from './authenticate.ts'
 import { baseHeaders, sendJson, noStoreHeaders } from './response-headers.ts'
 import { asFailure, INTERNAL_FAILURE, requestLine } from './failures.ts'
 
-/** Responds to a call whose endpoint is unknown, or whose handler threw. */
+/** Responds to a call whose endpoint is unknown, or whose handler threw. Never rejects if the sink throws. */
 export async function rejectCall(
   { id, request, sink, context }: Pick<Call, 'id' | 'request' | 'sink' | 'context'>,
   error: unknown,
@@ -28,7 +29,12 @@ export async function rejectCall(
     // The failure must be sent even if a call above throws, for example because the rate limits cannot be read.
   }
   const headers = { ...noStoreHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
-  sendJson(sink, failureStatus(failure), headers, JSON.stringify(writeFailure(failure, id)))
+  const body = JSON.stringify(writeFailure(failure, id))
+  try {
+    sendJson(sink, failureStatus(failure), headers, body)
+  } catch (cause) {
+    destroyBrokenSink(sink, () => services.log.failure('a response could not be sent', cause, { request_id: id }))
+  }
 }
 
 /** Omits the route if reading the address of the request is what failed. */

@@ -95,7 +95,7 @@ function sendStream(responded: RespondedPassthrough): Promise<undefined> {
   const bill = billOf(exchange, request.maxPrice)
   sink.begin(status, headersOf(responded, bill))
   sink.onDrain(() => source.resume())
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
       const outcome =
         failure === undefined
@@ -104,14 +104,24 @@ function sendStream(responded: RespondedPassthrough): Promise<undefined> {
       await settle(exchange, { ...outcome, bill }, services)
       if (failure === undefined) sink.end()
       else sink.destroy()
-      resolve(undefined)
+    }
+    let isEnding = false
+    const endOnce = (failure: GatewayError | undefined): void => {
+      if (isEnding) return
+      isEnding = true
+      end(failure).then(() => resolve(undefined), reject)
     }
     readBytesOf(responded, {
       onBytes: (bytes) => {
-        if (!sink.write(bytes)) source.pause()
+        try {
+          if (!sink.write(bytes)) source.pause()
+        } catch (error) {
+          endOnce(asFailure(error))
+          source.abort()
+        }
       },
-      onEnd: () => void end(undefined),
-      onError: (error) => void end(cancellation.isCanceled ? canceledError(error) : asFailure(error)),
+      onEnd: () => endOnce(undefined),
+      onError: (error) => endOnce(cancellation.isCanceled ? canceledError(error) : asFailure(error)),
     })
   })
 }

@@ -2,8 +2,10 @@ import { toFile, type OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createGateway, memoryStore, openaiCompatible, type GatewayOptions, type Store } from '../../../src/index.ts'
 import { extractive } from '../../../src/testing.ts'
+import type { ResponseSink } from '../../../src/core/http.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { sendRequest, expectErrorResponse, type Reply } from '../../support/send-request.ts'
+import { collectUnhandledRejections } from '../../support/unhandled-rejections.ts'
 import { startStage, type Stage, type StageOptions } from '../../support/stage.ts'
 import { CUT, gate, startUpstream, type Reply as ModelResponse } from '../../support/upstream.ts'
 
@@ -828,5 +830,49 @@ describe('files', () => {
       type: 'invalid_request_error',
     })
     expect(stage.upstream.last).toMatchObject({ method: 'DELETE', path: '/v1/files/file-one-too-many' })
+  })
+})
+
+describe('a response whose connection throws', () => {
+  it.each(['begin', 'write', 'end'] as const)('in %s is billed, and causes no unhandled rejection', async (failing) => {
+    const stage = await start(
+      { audio: { provider: 'chat', priceUsd: () => 0.01 } },
+      { reply: () => ({ kind: 'body', body: new Uint8Array([1, 2, 3]), headers: { 'content-type': 'audio/mpeg' } }) },
+    )
+    const headers: Readonly<Record<string, string>> = {
+      authorization: `Bearer ${stage.secret}`,
+      'content-type': 'application/json',
+    }
+    const call = (name: keyof ResponseSink): void => {
+      if (name === failing) throw new Error('The sink is broken.')
+    }
+    const reasons = await collectUnhandledRejections(async () => {
+      const ended = new Promise<void>((resolve) => {
+        const sink: ResponseSink = {
+          send: () => resolve(),
+          begin: () => call('begin'),
+          write: () => (call('write'), true),
+          onDrain: () => {},
+          end: () => call('end'),
+          destroy: resolve,
+        }
+        stage.gateway.handle(
+          {
+            method: 'POST',
+            path: '/v1/audio/speech',
+            query: '',
+            origin: '',
+            header: (name) => headers[name],
+            headerNames: () => Object.keys(headers),
+            body: () => new TextEncoder().encode('{"model":"chat/voice","input":"Hello","voice":"alloy"}'),
+            onDisconnect: () => {},
+          },
+          sink,
+        )
+      })
+      await ended
+    })
+    expect(reasons).toEqual([])
+    expect(await spent(stage)).toBe(0.02)
   })
 })
