@@ -24,6 +24,8 @@ interface TurnCosts {
   readonly usual: NanoUsd
 }
 
+/** A tier that saves less of what sending everything costs over the expected turns is not worth what it leaves out. */
+const MIN_TOTAL_SAVING = 0.2
 /** Cost of a turn that saves up for a return, as a share of its cost if every turn had been sent unchanged. */
 const SAVING_SHARE = 0.2
 /** Saving up may take this share of the expected turns, because its small prompts keep less than the tier. */
@@ -31,7 +33,8 @@ const MAX_SAVING_SHARE = 0.5
 
 /**
  * A tier whose prompt costs more on each turn than reading everything from the vendor's cache uses up what the
- * conversation has saved. Returns `follow` while that lasts for the expected turns, or still covers a return afterwards.
+ * conversation has saved. Returns `follow` if that will still be a fifth of the cost after the expected turns, or if it
+ * still covers a return on the next turn.
  */
 export function planReturn(
   { expected, whole, usual }: TurnCosts,
@@ -46,7 +49,7 @@ export function planReturn(
     sendingCost(model, tokens, 0, cacheable),
     sendingCost(model, tokens, tokens, cacheable),
   )
-  const lasts = add(debt, scale(excess, turns)) <= 0
+  const lasts = add(add(debt, scale(excess, turns)), scale(usual, turns * MIN_TOTAL_SAVING)) <= 0
   if (lasts || add(add(debt, excess), laterReturnCost) <= 0) return 'follow'
   const missing = add(debt, subtract(whole, usual))
   if (missing <= 0) return 'return'
