@@ -374,6 +374,7 @@ function shadowObserver(metrics: Metrics, log: EventLog): ShadowObserver {
       metrics.recordTrial(record)
       log.info('shadow', fields)
     },
+    onShadowUnchanged: (fields) => log.info('shadow trials leave prompts unchanged', fields),
     onShadowFailure: (cause) => log.failure('the shadow run of a savings tier failed', cause),
   }
 }

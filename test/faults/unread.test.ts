@@ -34,7 +34,7 @@ describe('the events of a stream', () => {
       end: () => void calls.push('end'),
       destroy: () => void calls.push('destroy'),
     }
-    const services = { limits: DEFAULT_LIMITS, runtime, timeouts }
+    const services = { limits: DEFAULT_LIMITS, runtime, timeouts, log: { failure: () => {} } }
     const events = eventSinkOf({ sink, format: chatFormat, id: 'req_1' }, services)
     events.onDrain(() => {})
     return { calls, events, runtime, drain: () => drained() }

@@ -16,7 +16,7 @@ import { checkHeaders } from '../../kernel/parse-request.ts'
 import { readSteeringHeaders, type Steering, type Tier } from './tier.ts'
 import { memoryStore } from '../../stores/memory.ts'
 import { createMeter, createTokenizer } from '../../tokens/meter.ts'
-import { checkSavings, createPromptMarker, createSavings, type SavingsOptions } from './options.ts'
+import { checkSavings, createPromptMarker, createSavings, NO_OBSERVER, type SavingsOptions } from './options.ts'
 import { internalRequest } from '../../http/internal-request.ts'
 
 export type { ExplainedPlan, LoggedBody, LoggedRequest }
@@ -99,8 +99,7 @@ export async function explainSavings(
     const { shadowShare: _, embedder: __, ...own } = { ...(isOff ? NO_SAVINGS : savings), ...changes }
     const planRuntime = { ...runtime, now: () => clock.now }
     const dependencies = { store: memoryStore({ now: planRuntime.now }), meter, runtime: planRuntime }
-    const observer = { onShadow: () => {}, onShadowFailure: () => {} }
-    const waterfall = createSavings(own, dependencies, observer)
+    const waterfall = createSavings(own, dependencies, NO_OBSERVER)
     const steering = readPlanHeaders(lowerCaseNames(headers), services)
     return { name, steering, waterfall, markPrompt: createPromptMarker(own, dependencies) }
   }

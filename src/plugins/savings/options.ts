@@ -130,6 +130,9 @@ export interface SavingsDependencies {
   readonly explains?: boolean
 }
 
+const ignore = (): void => {}
+export const NO_OBSERVER: ShadowObserver = { onShadow: ignore, onShadowUnchanged: ignore, onShadowFailure: ignore }
+
 /** Omits the embedder, because its calls may cost money. */
 export function createDryRun(
   savings: SavingsOptions,
@@ -143,7 +146,7 @@ export function createDryRun(
     explains: true,
   }
   return {
-    waterfall: createSavings(options, dryDependencies, { onShadow: () => {}, onShadowFailure: () => {} }),
+    waterfall: createSavings(options, dryDependencies, NO_OBSERVER),
     markPrompt: createPromptMarker(options, dryDependencies),
   }
 }
@@ -178,7 +181,9 @@ export function createSavings(
   })
   const shadowed = async (job: TierJob): Promise<WaterfallResult> =>
     isSteered(job) ? waterfall(job) : (await load())(job)
-  return Object.assign(shadowed, waterfall)
+  const passUnchanged: Waterfall['passUnchanged'] = async (request, maxTokens) =>
+    (await load()).passUnchanged(request, maxTokens)
+  return Object.assign(shadowed, waterfall, { passUnchanged })
 }
 
 function lazyWaterfall(options: SavingsOptions, { runtime, ...dependencies }: SavingsDependencies): Waterfall {

@@ -2,7 +2,7 @@ import { type NanoUsd, toDollars, ZERO } from '../../core/money.ts'
 import type { Part } from '../../core/prompt.ts'
 import type { EvidenceLoss } from './evidence.ts'
 import { createRecallMeter } from './shadow-recall.ts'
-import type { TierJob, TierNumber, WaterfallResult } from './tier.ts'
+import type { TierJob, TierNumber, TierVerdict, Waterfall, WaterfallResult } from './tier.ts'
 
 export interface ShadowRecord {
   readonly strategy: string
@@ -22,11 +22,17 @@ export type ShadowFields = Readonly<Record<string, string | number>>
 export interface ShadowObserver {
   /** `fields` describe the trial in the log. */
   readonly onShadow: (record: ShadowRecord, fields: ShadowFields) => void
+  /** Called for the first request that no tier would shorten, once for each reason. */
+  readonly onShadowUnchanged: (fields: ShadowFields) => void
   readonly onShadowFailure: (cause: unknown) => void
 }
 
+interface ShadowFunctions extends Pick<Waterfall, 'passUnchanged'> {
+  (job: TierJob): Promise<WaterfallResult>
+}
+
 interface ShadowOptions {
-  readonly waterfall: (job: TierJob) => Promise<WaterfallResult>
+  readonly waterfall: Pick<Waterfall, 'passUnchanged'> & ((job: TierJob) => Promise<WaterfallResult>)
   /** Share of requests that are tried, from 0 to 1. */
   readonly share: number
   readonly random: () => number
@@ -35,21 +41,16 @@ interface ShadowOptions {
 }
 
 /** Sends prompts unchanged, and tries the tiers on a share of them. */
-export function createShadow({
-  waterfall,
-  share,
-  random,
-  yieldToEventLoop,
-  observer,
-}: ShadowOptions): (job: TierJob) => Promise<WaterfallResult> {
+export function createShadow({ waterfall, share, random, yieldToEventLoop, observer }: ShadowOptions): ShadowFunctions {
+  const reportUnchanged = createUnchangedReport(observer)
   const recallMeter = createRecallMeter(yieldToEventLoop)
   const observe = async (
     job: TierJob,
     trial: Promise<WaterfallResult>,
     responded: Promise<readonly Part[] | undefined>,
   ): Promise<void> => {
-    const { rewrite, tokens, spent } = await trial
-    if (rewrite === undefined) return
+    const { rewrite, tokens, spent, verdicts } = await trial
+    if (rewrite === undefined) return reportUnchanged(verdicts)
     const { strategy, tier, tokens: optimizedTokens, prompt: sent } = rewrite
     const response = await responded
     const evidence =
@@ -58,7 +59,7 @@ export function createShadow({
     const record = { strategy, tier, originalTokens: tokens, optimizedTokens, spent, evidence, isDropped }
     observer.onShadow(record, fieldsOf(record, job))
   }
-  return async (job: TierJob): Promise<WaterfallResult> => {
+  const run = async (job: TierJob): Promise<WaterfallResult> => {
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
     const shadow = random() < share ? 'tried' : 'not-tried'
     const trial = waterfall({ ...job, shadow })
@@ -73,7 +74,32 @@ export function createShadow({
     const unchanged = { tokens: job.tokens, spent: ZERO, verdicts: [] }
     return { ...unchanged, reportSent, ...(reportResponse !== undefined && { reportResponse }) }
   }
+  const passUnchanged: Waterfall['passUnchanged'] = async (request, maxTokens) => {
+    const passed = await waterfall.passUnchanged(request, maxTokens)
+    if (passed !== undefined && share > 0) reportUnchanged(passed.verdicts)
+    return passed
+  }
+  return Object.assign(run, { passUnchanged })
 }
+
+const MAX_REPORTED_REASONS = 16
+
+/** Without it, an operator would wait for trials that never shorten a prompt. */
+function createUnchangedReport({ onShadowUnchanged }: ShadowObserver): (verdicts: readonly TierVerdict[]) => void {
+  const reported = new Set<string>()
+  return (verdicts) => {
+    const isBelowFloor = ({ outcome }: TierVerdict): boolean => outcome === 'below-floor'
+    const verdict = verdicts.find(isBelowFloor) ?? verdicts.find(({ outcome }) => outcome !== 'not-wanted')
+    if (verdict === undefined) return
+    const { tier, outcome, reason } = verdict
+    const name = isBelowFloor(verdict) ? outcome : `${outcome} ${reason}`
+    if (reported.has(name) || reported.size >= MAX_REPORTED_REASONS) return
+    reported.add(name)
+    onShadowUnchanged({ tier, outcome, reason, ...(isBelowFloor(verdict) && { advice: LOWER_FLOOR }) })
+  }
+}
+
+const LOWER_FLOOR = 'set savings.keep to the share that you want to try, such as 0.8'
 
 function fieldsOf(record: ShadowRecord, job: TierJob): ShadowFields {
   return {

@@ -7,7 +7,7 @@ import type { Store } from '../../../src/core/store.ts'
 import { textOfMessage } from '../../../src/core/messages.ts'
 import { type Message, type Prompt } from '../../../src/core/prompt.ts'
 import { createSavings, type SavingsOptions } from '../../../src/plugins/savings/options.ts'
-import type { ShadowRecord } from '../../../src/plugins/savings/shadow.ts'
+import type { ShadowFields, ShadowRecord } from '../../../src/plugins/savings/shadow.ts'
 import type { Tier, TierJob, Waterfall, WaterfallResult } from '../../../src/plugins/savings/tier.ts'
 import { jobOf, meter, MODEL, smallModel } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
@@ -54,9 +54,11 @@ function savingsOf(
   readonly waterfall: Waterfall
   readonly trial: (job: TierJob) => Promise<ShadowRecord>
   readonly records: readonly ShadowRecord[]
+  readonly unchanged: readonly ShadowFields[]
 } {
   const reports: ((record: ShadowRecord) => void)[] = []
   const records: ShadowRecord[] = []
+  const unchanged: ShadowFields[] = []
   const runtime: Runtime = {
     now: () => NOW,
     random: () => random,
@@ -69,6 +71,7 @@ function savingsOf(
       records.push(record)
       reports.shift()?.(record)
     },
+    onShadowUnchanged: (fields: ShadowFields) => void unchanged.push(fields),
     onShadowFailure: (cause: unknown) => {
       throw cause
     },
@@ -90,7 +93,7 @@ function savingsOf(
     result.reportResponse?.(undefined)
     return reported
   }
-  return { waterfall, trial, records }
+  return { waterfall, trial, records, unchanged }
 }
 
 /** A tier that keeps the newest messages. */
@@ -132,6 +135,40 @@ describe('a shadow trial', () => {
     await new Promise((resolve) => setImmediate(resolve))
 
     expect(records).toEqual([])
+  })
+
+  it('below the floor is reported once, with the option to change', async () => {
+    const { waterfall, unchanged } = savingsOf({ shadowShare: 1 }, memoryStore())
+    const prompt = chat()
+    for (const sent of [prompt, next(prompt), next(next(prompt))]) {
+      expect(await waterfall.passUnchanged(jobOf(sent), 30_000)).toBeDefined()
+    }
+    expect(unchanged).toEqual([
+      {
+        tier: 4,
+        outcome: 'below-floor',
+        reason: 'keeps less than savings.keep (97.0%)',
+        advice: 'set savings.keep to the share that you want to try, such as 0.8',
+      },
+    ])
+  })
+
+  it('that is counted is reported, too, once for each reason', async () => {
+    const { waterfall, unchanged } = savingsOf(
+      {
+        shadowShare: 1,
+        tiers: [{ ...newestOnly, wants: () => true, forecast: () => ({ tokens: 1e6, callCost: toNanoUsd(0) }) }],
+      },
+      memoryStore(),
+    )
+    for (let count = 0; count < 2; count++) await (await waterfall(jobOf(chat()))).reportSent?.()
+    expect(unchanged).toEqual([{ tier: 2, outcome: 'does-not-pay', reason: 'not expected to save money' }])
+  })
+
+  it('is not reported with a share of 0', async () => {
+    const { waterfall, unchanged } = savingsOf({ shadowShare: 0 }, memoryStore(), 0.5)
+    await waterfall.passUnchanged(jobOf(chat()), 30_000)
+    expect(unchanged).toEqual([])
   })
 
   it('stores no cut that later requests continue', async () => {
