@@ -28,6 +28,8 @@ interface TurnCosts {
 const MIN_TOTAL_SAVING = 0.2
 /** Cost of a turn that saves up for a return, as a share of its cost if every turn had been sent unchanged. */
 const SAVING_SHARE = 0.2
+/** A smaller selection would keep less than the last shortened prompt, which saves as well. */
+const MIN_SAVING_TOKENS = 1000
 /** Saving up may take this share of the expected turns, because its small prompts keep less than the tier. */
 const MAX_SAVING_SHARE = 0.5
 
@@ -60,11 +62,12 @@ interface SmallCut extends Cut {
   readonly cap: number
 }
 
-/** Returns undefined if the last user message leaves no room, and for a conversation with tools, whose steps need more. */
+/** Returns undefined if there is not enough room, and for a conversation with tools, whose steps need more. */
 export async function cutToSave(job: TierJob, usual: NanoUsd, tools: SelectionTools): Promise<SmallCut | undefined> {
   if (usesTools(job.prompt)) return undefined
   const million = 1_000_000
   const cap = Math.floor((SAVING_SHARE * usual * million) / Math.max(1, sendingCost(job.model, million, 0)))
+  if (cap < MIN_SAVING_TOKENS) return undefined
   // An embedder would have to be paid.
   const cut = await cutToQuery(job, { cap, exchangeTokens: cap / 4 }, tools)
   return cut === undefined || cut.tokens > cap ? undefined : { ...cut, cap }
