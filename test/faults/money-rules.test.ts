@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
 import { CHAT, ENDPOINTS, MESSAGE, sendRequest } from '../support/send-request.ts'
 import { PRICE, startStage, type Stage, type StageOptions } from '../support/stage.ts'
@@ -7,6 +8,13 @@ import { recordingStore, type RecordingStore } from '../support/recording-store.
 
 interface RecordedStage extends Stage {
   readonly store: RecordingStore
+}
+
+interface HeldOptions {
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** Of the key's budget. */
+  readonly cents?: number
 }
 
 const stages: Stage[] = []
@@ -112,5 +120,97 @@ describe('a prompt above the context window', () => {
     const reply = await sendRequest(stage, { ...CHAT.body, messages: [{ role: 'user', content }] })
 
     expect([reply.status, probe.upstream.requests.length]).toEqual([402, 0])
+  })
+})
+
+describe('the reservation', () => {
+  /** Returns the amount that the budget holds while the upstream answers. */
+  async function heldDuring(
+    body: JsonObject,
+    { path, headers = {}, cents = 100, ...options }: StageOptions & HeldOptions,
+  ): Promise<{ readonly held: number; readonly stage: RecordedStage }> {
+    let held = 0
+    const { reply = () => 'Yes.', ...others } = options
+    const stage = await start({
+      key: { name: 'limited', budget_limit_cents: cents },
+      reply: async (request) => {
+        if (!request.path.includes('count_tokens')) held = await stage.store.maxHeld()
+        return reply(request)
+      },
+      ...others,
+    })
+    const { status, text } = await sendRequest(stage, body, { path, headers })
+    expect(status, text).toBe(200)
+    await stage.store.waitUntilSettled()
+    return { held, stage }
+  }
+
+  it('covers the output of a prediction that the vendor rejects', async () => {
+    const prediction = { type: 'content', content: 'word '.repeat(1000) }
+    const { held } = await heldDuring({ ...CHAT.body, prediction }, { path: CHAT.path })
+
+    // 5,000 bytes as input at 1,000 nano-dollars and as output at 2,000.
+    expect(held).toBeGreaterThan(5000 * (1000 + 2000))
+  })
+
+  it('covers the window twice if the vendor reads other content and then compacts it', async () => {
+    const search = { type: 'web_search_20250305', name: 'web_search' }
+    const context_management = { edits: [{ type: 'compact_20260112' }] }
+    const once = await heldDuring({ ...MESSAGE.body, tools: [search] }, { path: MESSAGE.path })
+    const twice = await heldDuring({ ...MESSAGE.body, tools: [search], context_management }, { path: MESSAGE.path })
+
+    expect(once.held).toBeGreaterThanOrEqual(200_000 * 1000)
+    expect(twice.held).toBeGreaterThanOrEqual(2 * 200_000 * 1000)
+  })
+
+  it('covers the tokens by which the usage of a vendor exceeds its own count', async () => {
+    const counted = 9900
+    const content = '1234567890'.repeat(counted / 5)
+    const usage = { input_tokens: counted + 16, output_tokens: 16 }
+    const { held, stage } = await heldDuring(
+      { model: MESSAGE.model, max_tokens: 16, messages: [{ role: 'user', content }] },
+      {
+        path: MESSAGE.path,
+        cents: 1,
+        reply: ({ path }) =>
+          path.includes('count_tokens') ? { kind: 'json', value: { input_tokens: counted } } : { text: 'Yes.', usage },
+      },
+    )
+
+    expect(stage.store.dailyTotals().billed).toBe((counted + 16) * 1000 + 16 * 2000)
+    expect(held).toBeGreaterThanOrEqual(stage.store.dailyTotals().billed)
+  })
+})
+
+describe('an explanation', () => {
+  it('does not let the vendor count a prompt, although the budget may cover it', async () => {
+    const stage = await start({ key: { name: 'limited', budget_limit_cents: 1 } })
+    const body = { ...MESSAGE.body, messages: [{ role: 'user', content: '1234567890'.repeat(1800) }] }
+    const { status } = await sendRequest(stage, body, { path: MESSAGE.path, headers: { 'x-svc-explain': 'true' } })
+
+    expect([status, stage.upstream.requests.length]).toEqual([200, 0])
+  })
+})
+
+describe('a fallback', () => {
+  it('is asked for no more output than its own model has', async () => {
+    const probe = await start({
+      reply: ({ dialect }) => (dialect === 'chat' ? { kind: 'failure', status: 500 } : 'Yes.'),
+    })
+    const { url, baseUrl } = probe.upstream
+    const modelOf = (maxOutputTokens: number) => [
+      { id: 'large', price: PRICE, contextWindowTokens: 200_000, maxOutputTokens },
+    ]
+    const stage = await start({
+      providers: [
+        openaiCompatible({ name: 'first', baseUrl, models: modelOf(1000) }),
+        anthropic({ name: 'second', baseUrl: url, apiKey: 'sk-upstream', models: modelOf(100) }),
+      ],
+    })
+    const reply = await sendRequest(stage, { model: 'large', messages: CHAT.body['messages'] ?? [] })
+
+    expect(reply.status).toBe(200)
+    expect(probe.upstream.last.dialect).toBe('messages')
+    expect(probe.upstream.last.body['max_tokens']).toBe(100)
   })
 })
