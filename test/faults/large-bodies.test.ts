@@ -54,6 +54,25 @@ describe('a key with large bodies', () => {
     expect((await sendRequest(stage, createLargeBody('again'))).status).toBe(200)
   })
 
+  it('that arrive in chunks and turn out to be small do not wait for each other', async () => {
+    const release = gate()
+    const stage = await start({
+      limits: { bodyBytesPerKey: 3 * MIB, bodyReadMs: 1000 },
+      reply: async ({ text }) => {
+        if (text.includes('hang')) await release.opened
+        return 'Here you are.'
+      },
+    })
+    const inChunks = { headers: { 'transfer-encoding': 'chunked' } }
+    const hanging = { ...CHAT.body, messages: [{ role: 'user', content: 'please hang' }] }
+    const first = sendRequest(stage, hanging, inChunks)
+    await stage.upstream.waitForRequest(1)
+    const second = await sendRequest(stage, CHAT.body, inChunks)
+    release.open()
+
+    expect([second.status, (await first).status]).toEqual([200, 200])
+  })
+
   const anthropicImage = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: IMAGE } }
   const message = { ...MESSAGE.body, messages: [{ role: 'user', content: [anthropicImage] }] }
   const batched = (body: JsonObject): JsonObject => ({ requests: [{ custom_id: 'one', params: body }] })

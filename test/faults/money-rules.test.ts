@@ -64,6 +64,29 @@ describe('partial output', () => {
     expect(stage.store.dailyTotals().completion).toBe(20)
   })
 
+  it('of several choices is billed at most up to the granted limit of each', async () => {
+    const stage = await start({ reply: cutStream })
+    await sendRequest(stage, { ...CHAT.body, n: 4, stream: true })
+    await stage.store.waitUntilSettled()
+
+    expect(stage.store.dailyTotals().completion).toBe(4 * 20)
+  })
+
+  it('is counted, and not billed by a usage that the vendor reported before it', async () => {
+    const usage = { prompt_tokens: 10, completion_tokens: 1, total_tokens: 11 }
+    const early = { data: JSON.stringify({ id: 'c', object: 'chat.completion.chunk', choices: [], usage }) }
+    const stage = await start({
+      reply: (request) => {
+        const [first = early, ...others] = buildEvents(request, { text: 'more words than asked for '.repeat(500) })
+        return { kind: 'events', items: [first, early, ...others.slice(0, -3), CUT] }
+      },
+    })
+    await sendRequest(stage, { ...CHAT.body, stream: true })
+    await stage.store.waitUntilSettled()
+
+    expect(stage.store.dailyTotals()).toMatchObject({ prompt: 10, completion: 20 })
+  })
+
   it('is billed up to the lower limit that the budget covers', async () => {
     const stage = await start({ reply: cutStream, key: { name: 'poor', budget_limit_cents: 1 } })
     // 1 cent pays for 5,000 output tokens, less than the 20,000 that are asked for.

@@ -321,6 +321,14 @@ describe('a field that chooses a higher price', () => {
     expect(callCount(stage)).toBe(0)
   })
 
+  it('is audited with the model of the request', async () => {
+    const stage = await start({})
+    await sendRequest(stage, { ...CHAT.body, service_tier: 'priority' })
+
+    const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+    expect(records).toMatchObject([{ status: 400, model: CHAT.model }])
+  })
+
   it('is refused inside of a field for further fields', async () => {
     const stage = await start({})
     const reply = await sendRequest(stage, { ...CHAT.body, extra_body: { provider: { order: ['dear'] } } })
@@ -388,7 +396,13 @@ describe('a model that the vendor may choose instead, whose tokens it does not r
       const provider = openaiCompatible({
         name: 'chat',
         baseUrl: stage.upstream.baseUrl,
-        models: [MODEL, CHEAP, DEAR, { ...CHEAP, id: 'dear-cache', price: { ...CHEAP.price, cacheWrite: 2 } }],
+        models: [
+          MODEL,
+          CHEAP,
+          DEAR,
+          { ...CHEAP, id: 'dear-cache', price: { ...CHEAP.price, cacheWrite: 2 } },
+          { ...CHEAP, id: 'dear-long', price: { ...CHEAP.price, long: { aboveTokens: 1000, input: 2, output: 2 } } },
+        ],
       })
       return start({}, { ...options, providers: [provider] })
     })
@@ -396,6 +410,7 @@ describe('a model that the vendor may choose instead, whose tokens it does not r
   it.each<[string, JsonObject, number]>([
     ['a model that costs more', { models: ['large', 'dear'] }, 400],
     ['a model whose cache writes cost more', { models: ['dear-cache'] }, 400],
+    ['a model whose long prompts cost more', { models: ['dear-long'] }, 400],
     ['a model that costs more, in fallbacks', { fallbacks: [{ model: 'dear' }] }, 400],
     ['a model that costs more, as text', { fallback_models: 'dear' }, 400],
     ['a model that costs more, in extra_body', { extra_body: { models: ['dear'] } }, 400],

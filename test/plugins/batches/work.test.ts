@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { Store } from '../../../src/core/store.ts'
+import type { Provider } from '../../../src/index.ts'
+import { extractive } from '../../../src/testing.ts'
 import { gate } from '../../support/upstream-events.ts'
 import { crashingStore } from './crashing-store.ts'
 import {
@@ -145,6 +147,59 @@ describe('items that cannot be answered yet', () => {
     const { body } = await callBatches(gateway, secret, 'GET', `/${id}`)
     expect(body.request_counts).toEqual({ processing: 0, succeeded: 0, errored: 0, canceled: 0, expired: 3 })
     expect(Date.parse(body.ended_at ?? '')).toBeGreaterThanOrEqual(Date.parse(body.expires_at))
+  })
+})
+
+describe('an item whose vendor is answering when the gateway closes', () => {
+  it('is not billed, because another gateway processes it again', async () => {
+    const cluster = createCluster()
+    const { secret, id, keyId } = await createBatch(cluster, 1)
+    const accepted = gate()
+    const hanging: Provider = {
+      ...extractive(),
+      name: 'up',
+      model: (name) => extractive().model(name === 'model' ? 'extractive' : name),
+      complete: ({ onAccepted, signal }) =>
+        new Promise((_, reject) => {
+          onAccepted?.()
+          signal.addEventListener('abort', () => reject(new Error('The gateway is closing.')))
+          accepted.open()
+        }),
+    }
+    const store: Store = { ...cluster.store, close: async () => {} }
+    const closed = cluster.startGateway(store, { providers: [hanging] })
+    const working = closed.batches.work()
+    await accepted.opened
+    await closed.close()
+    await working
+    const gateway = cluster.startGateway(store)
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: 0 } })
+
+    await completeBatch(cluster, secret, id, gateway)
+
+    expect((await readResults(gateway, secret, id)).map((line) => line.result.type)).toEqual(['succeeded'])
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: ITEM_USD } })
+  })
+})
+
+describe("with onStoreFailure: 'allow'", () => {
+  it('an item waits until the store can reserve its cost, and is billed once', async () => {
+    const cluster = createCluster()
+    const { secret, id, keyId } = await createBatch(cluster, 1, { budget_limit_cents: 1 })
+    let isFailing = true
+    const reserve: Store['reserve'] = async (request) => {
+      if (isFailing) throw new GatewayError('overloaded', 'The store failed.')
+      return cluster.store.reserve(request)
+    }
+    const gateway = cluster.startGateway({ ...cluster.store, reserve, local: false }, { onStoreFailure: 'allow' })
+    await gateway.batches.work()
+    expect(cluster.calls).toBe(0)
+
+    isFailing = false
+    await completeBatch(cluster, secret, id, gateway)
+
+    expect(cluster.calls).toBe(1)
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: ITEM_USD } })
   })
 })
 
