@@ -6,7 +6,6 @@ import {
   formatUsd,
   subtract,
   scale,
-  ZERO,
   type NanoUsd,
   type Price,
   promptTokens,
@@ -138,7 +137,7 @@ function usageWithoutGateway(
 }
 
 /** Replaces writes that were not reserved by cheaper ones, so that a vendor's report cannot exceed the reservation. */
-function limitWrites(usage: Usage, writes: CacheWrites): Usage {
+export function limitWrites(usage: Usage, writes: CacheWrites): Usage {
   const { inputTokens, cacheWriteTokens, cacheWrite1hTokens } = usage
   if (writes === '1h' || cacheWriteTokens + cacheWrite1hTokens === 0) return usage
   const written = cacheWriteTokens + cacheWrite1hTokens
@@ -154,34 +153,6 @@ function originalTokens(localCounts: LocalCounts, upstreamCount: number): number
 /** The upstream's tokens per local token. */
 function tokenRatio({ sent, vendorRatio }: LocalCounts, upstreamCount: number): number {
   return vendorRatio ?? (sent === 0 ? 0 : upstreamCount / sent)
-}
-
-export function makeHitBill(response: {
-  readonly price: Price
-  readonly margin: number
-  readonly originalTokens: number
-  readonly completionTokens: number
-  /** Cost of the verifier. */
-  readonly spent: NanoUsd
-  /** What the vendor reported for the stored response. @default each prompt token has the input price */
-  readonly cached?: { readonly usage: Usage; readonly writes: CacheWrites } | undefined
-}): Bill {
-  const { cached } = response
-  const usesCache = cached !== undefined && promptTokens(cached.usage) === response.originalTokens
-  return {
-    originalTokens: response.originalTokens,
-    optimizedTokens: 0,
-    completionTokens: response.completionTokens,
-    theoretical: usesCache
-      ? costOf(limitWrites(cached.usage, cached.writes), response.price)
-      : costOfTokens(response.price, response.originalTokens, response.completionTokens),
-    actual: response.spent,
-    billed: ZERO,
-    margin: response.margin,
-    cache: 'HIT',
-    strategy: 'Semantic-Cache',
-    isEstimated: false,
-  }
 }
 
 export function savings(bill: Bill): NanoUsd {

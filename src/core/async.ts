@@ -70,18 +70,6 @@ export function withTimeout<T>(
   })
 }
 
-export async function mapInSlices<T, Result>(
-  values: readonly T[],
-  size: number,
-  map: (value: T) => MaybePromise<Result>,
-): Promise<readonly Result[]> {
-  const results: Result[] = []
-  for (let from = 0; from < values.length; from += size) {
-    results.push(...(await Promise.all(values.slice(from, from + size).map(map))))
-  }
-  return results
-}
-
 const MAX_WORK_MS = 8
 const SLICE_LENGTH = 32_768
 
@@ -194,18 +182,5 @@ export function closeIterator(iterator: AsyncIterator<unknown>): void {
     void Promise.resolve(iterator.return?.()).catch(() => {})
   } catch {
     // Errors of a custom iterator are ignored.
-  }
-}
-
-export async function isTrueWithin(
-  timeoutMs: number,
-  check: () => boolean | Promise<boolean>,
-  { after }: Pick<TimeLimit, 'after'>,
-): Promise<boolean> {
-  const createError = (): Error => new Error('The check did not end in time.')
-  try {
-    return (await withTimeout(Promise.resolve(check()), { ms: timeoutMs, after, createError })) === true
-  } catch {
-    return false
   }
 }

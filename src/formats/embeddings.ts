@@ -2,8 +2,8 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 import type { EmbeddingResult, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { arrayAt, fieldError, isAbsent, readModelName, numberAt } from './parse-body.ts'
 import { asTokens } from './usage.ts'
+import { arrayAt, fieldError, isAbsent, readModelName, numberAt } from './read-fields.ts'
 
 /** OpenAI's limit on inputs per request. */
 const MAX_INPUTS = 2048

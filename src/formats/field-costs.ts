@@ -5,7 +5,8 @@
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
 import { COMPACTION_TRIGGER, type Dialect, LONG_CONTEXT_BETA } from '../core/prompt.ts'
-import { isUnset, nameSet } from './parse-body.ts'
+import { nameSet } from './parse-body.ts'
+import { isUnset } from './read-fields.ts'
 
 export interface FieldCosts {
   /** Number of outputs that the vendor generates for one request and bills, whether or not it returns them. */

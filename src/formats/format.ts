@@ -17,8 +17,9 @@ import type {
   UpstreamDialect,
 } from '../core/prompt.ts'
 import type { Steps } from '../core/steps.ts'
-import { arrayAt, fieldError, replaceModel } from './parse-body.ts'
+import { replaceModel } from './parse-body.ts'
 import type { BodyChanges } from './settings.ts'
+import { arrayAt, fieldError } from './read-fields.ts'
 
 export type WriteMetrics = (kind: 'summary' | 'details') => JsonObject
 

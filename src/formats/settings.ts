@@ -9,7 +9,7 @@ import {
   type NumberBounds,
   objectAt,
   stringAt,
-} from './parse-body.ts'
+} from './read-fields.ts'
 
 export const OUTPUT_TOKEN_BOUNDS: NumberBounds = { min: 1, max: 2 ** 31 - 1, isInteger: true }
 

@@ -1,10 +1,11 @@
 import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
-import { isUnset, nameSet } from './parse-body.ts'
+import { nameSet } from './parse-body.ts'
 import { itemsOf } from './responses/items.ts'
 import { GatewayError } from '../core/errors.ts'
 import { forEachInSteps, type Steps } from '../core/steps.ts'
 import type { CreateContentError } from './format.ts'
+import { isUnset } from './read-fields.ts'
 
 interface UnsupportedField {
   readonly param: string

@@ -2,8 +2,9 @@ import type { IncomingMessage, ServerResponse, OutgoingHttpHeaders } from 'node:
 import type { Socket } from 'node:net'
 import type { BodyLimits, HttpRequest, HeaderRecord, ResponseSink } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
-import { BodyCollector, bodyConsumed, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { bodyTooLarge } from './body.ts'
 import { plainFailure } from './router.ts'
+import { BodyCollector, bodyConsumed, bodyTooLate, bodyUnreadable } from './collect-body.ts'
 
 /** A node:http request, with the fields that frameworks add. */
 export interface NodeIncoming extends IncomingMessage {

@@ -1,8 +1,9 @@
 import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
-import { BodyCollector, bodyConsumed, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { bodyTooLarge } from './body.ts'
 import { plainFailure } from './router.ts'
 import { type Served, servesFetch } from './served.ts'
+import { BodyCollector, bodyConsumed, bodyTooLate, bodyUnreadable } from './collect-body.ts'
 
 /** A handler that clients can use as their `fetch`, and servers as their Web-standard handler. */
 export interface FetchHandler {

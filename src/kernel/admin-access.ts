@@ -7,11 +7,12 @@ import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import type { Runtime } from '../core/ports.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { lazyBody, shareBody, toWebRequest } from '../http/web-handler.ts'
-import { isTrueWithin } from '../core/async.ts'
 import { readBearer } from './authenticate.ts'
 import { IncomingCall, type Call, type Handler } from './call.ts'
-import { sendJson, noStoreHeaders } from './response-headers.ts'
+import { sendJson } from './response-headers.ts'
 import type { Services } from './services.ts'
+import { isTrueWithin } from '../core/is-true-within.ts'
+import { noStoreHeaders } from './endpoint-responses.ts'
 
 /**
  * Authorization of the admin API and the metrics. If neither field is set, their endpoints respond with 401. Exception:

@@ -3,7 +3,6 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { APPLICATION_KEY, type Caller, callerOfKey, type StoredCaller } from '../governance/caller.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { RateStatus } from '../governance/limits.ts'
 import type { Call } from './call.ts'
 import { type Authenticated, type Exchange } from './exchange.ts'
 import type { FindKeyById, Services } from './services.ts'
@@ -20,12 +19,12 @@ export function authenticate(
 }
 
 /** What identifies the maker of a request. */
-type Identifiable = Pick<Call, 'request' | 'context'> & {
+export type Identifiable = Pick<Call, 'request' | 'context'> & {
   /** False if the request has no header of the gateway. @default unknown */
   readonly isSteered?: boolean
 }
 
-type IdentityServices = Pick<Services, 'findKey' | 'identify' | 'runtime'>
+export type IdentityServices = Pick<Services, 'findKey' | 'identify' | 'runtime'>
 
 /** Throws if the request has neither a valid key nor a context that names a customer or a user. */
 export function findCaller(
@@ -90,15 +89,4 @@ export function readBearer(request: Pick<HttpRequest, 'header'>): string | undef
   if (value === undefined || value.slice(0, 7).toLowerCase() !== 'bearer ') return undefined
   const token = value.slice(7).trim()
   return token === '' ? undefined : token
-}
-
-export async function rateStatusOfCaller(
-  identifiable: Identifiable,
-  services: IdentityServices & Pick<Services, 'ledger'>,
-): Promise<RateStatus> {
-  try {
-    return await services.ledger.status(await findCaller(identifiable, services))
-  } catch {
-    return services.ledger.status(undefined)
-  }
 }

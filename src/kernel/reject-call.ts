@@ -6,9 +6,10 @@ import type { RateStatus } from '../governance/limits.ts'
 import { destroyBrokenSink } from './broken-sink.ts'
 import { type Call } from './call.ts'
 import type { Services } from './services.ts'
-import { rateStatusOfCaller } from './authenticate.ts'
-import { baseHeaders, sendJson, noStoreHeaders } from './response-headers.ts'
+import { type Identifiable, type IdentityServices, findCaller } from './authenticate.ts'
+import { baseHeaders, sendJson } from './response-headers.ts'
 import { asFailure, INTERNAL_FAILURE, requestLine } from './failures.ts'
+import { noStoreHeaders } from './endpoint-responses.ts'
 
 /** Responds to a call whose endpoint is unknown, or whose handler threw. Never rejects if the sink throws. */
 export async function rejectCall(
@@ -57,4 +58,15 @@ function refusedUpgrade(request: HttpRequest, failure: GatewayError): GatewayErr
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
+}
+
+export async function rateStatusOfCaller(
+  identifiable: Identifiable,
+  services: IdentityServices & Pick<Services, 'ledger'>,
+): Promise<RateStatus> {
+  try {
+    return await services.ledger.status(await findCaller(identifiable, services))
+  } catch {
+    return services.ledger.status(undefined)
+  }
 }

@@ -1,6 +1,3 @@
-import type { JsonObject } from '../core/json.ts'
-import type { Caller } from '../governance/caller.ts'
-import type { Call } from './call.ts'
 import { type Bill, billHeaders, toHeaderText, withoutMargin } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/limits.ts'
@@ -29,19 +26,4 @@ export function responseHeaders(
 export function sendJson(sink: ResponseSink, status: number, headers: HeaderRecord, body: string | Uint8Array): void {
   headers['content-type'] = 'application/json'
   sink.send(status, headers, body)
-}
-
-export async function sendWithRateStatus(
-  call: Call,
-  caller: Caller,
-  { ledger }: Pick<Services, 'ledger'>,
-  body: JsonObject,
-): Promise<void> {
-  const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(caller)) }
-  sendJson(call.sink, 200, headers, JSON.stringify(body))
-}
-
-/** Proxies do not know that `x-api-key` identifies the caller, and could send a cached response to another caller. */
-export function noStoreHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
-  return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }

@@ -4,7 +4,7 @@ import type { Provider } from '../core/ports.ts'
 
 const VERSION_HEADER = 'anthropic-version'
 
-const FORMAT_HEADERS = [VERSION_HEADER, 'anthropic-beta'] as const
+export const FORMAT_HEADERS: readonly string[] = [VERSION_HEADER, 'anthropic-beta']
 
 export function headersToForward(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
   let forwarded: Record<string, string> | undefined
@@ -13,20 +13,6 @@ export function headersToForward(request: Pick<HttpRequest, 'header'>): Readonly
     if (value !== undefined) (forwarded ??= {})[name] = value
   }
   return forwarded ?? NO_HEADERS
-}
-
-/** Returns the client's headers that change the response of this provider, or an empty string if they are the default. */
-export function varyHeadersOf(
-  request: Pick<HttpRequest, 'header'>,
-  { varyHeaders }: Pick<Provider, 'varyHeaders'>,
-): string {
-  let text = ''
-  for (const name of FORMAT_HEADERS) {
-    if (varyHeaders !== undefined && !(name in varyHeaders)) continue
-    const value = request.header(name)
-    if (value !== undefined && value !== varyHeaders?.[name]) text += `${name}: ${value}\n`
-  }
-  return text
 }
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}

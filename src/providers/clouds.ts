@@ -2,14 +2,8 @@ import { checkOptions, functionCheck, matching, oneOf, type OptionCheck, options
 import type { Provider } from '../core/ports.ts'
 import { setMembers } from '../core/splice-json.ts'
 import type { UpstreamFormatModule, WrittenPrompt } from '../formats/format.ts'
-import {
-  CHAT_FORMAT,
-  type EndpointUrl,
-  GEMINI_FORMAT,
-  type HttpProviderOptions,
-  MESSAGES_FORMAT,
-} from './http-provider.ts'
-import { bodyText, type SignRequest } from './http-request.ts'
+import { CHAT_FORMAT, GEMINI_FORMAT, type HttpProviderOptions, MESSAGES_FORMAT } from './http-provider.ts'
+import { bodyText, type SignRequest, type EndpointUrl } from './http-request.ts'
 import { type ApiKey, checkApiKey, keyCredentials, optionError, trimTrailingSlashes } from './provider-options.ts'
 import { pricedModels, VENDOR_CHECKS, type VendorOptions, vendorProvider } from './vendor.ts'
 import { checkVendor, knownModelsOf } from './vendors.ts'

@@ -4,7 +4,7 @@ import type { ResponseSource, SourceReceiver, StreamFormat } from '../core/compl
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../core/http.ts'
 import { upstreamError, connectError } from '../upstream/attempts.ts'
-import { PacedStream } from './paced-stream.ts'
+import type { Connection, PacedStream } from './paced-stream.ts'
 
 export interface HttpCallOptions {
   readonly provider: string
@@ -15,7 +15,16 @@ export interface HttpCallOptions {
   readonly cancellation: Cancellation
   readonly maxBytes: (status: number) => number
   readonly format: StreamFormat | undefined
-  readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
+  readonly streamed: StreamedBody | undefined
+}
+
+/** For a response that is passed on as it arrives. Other responses are collected. */
+export interface StreamedBody {
+  /** The value of the request header. */
+  readonly accept: string
+  /** True if the response is one, and not, for example, an error. */
+  readonly isStream: (status: number, header: ResponseHeader) => boolean
+  readonly pace: (connection: Connection) => PacedStream
 }
 
 export type ResponseHeader = (name: string) => string | undefined
@@ -78,10 +87,10 @@ class HttpCall implements TransportHandler, ResponseSource {
   }
 
   start(request: TransportRequest): void {
-    const { cancellation, timeouts, runtime, transport, isStream } = this.#options
+    const { cancellation, timeouts, runtime, transport, streamed } = this.#options
     if (cancellation.isCanceled) return this.#reject(cancellation.reason)
     this.#cancelTotalTimer = runtime.after(timeouts.totalMs, () => this.#onTotalTimeout())
-    if (isStream !== undefined) {
+    if (streamed !== undefined) {
       const onFirstByteTimeout = (): void => this.#timeOut('did not begin to respond', timeouts.firstByteMs)
       this.#cancelSilenceTimer = runtime.after(timeouts.firstByteMs, onFirstByteTimeout)
     }
@@ -90,13 +99,13 @@ class HttpCall implements TransportHandler, ResponseSource {
   }
 
   onHead(status: number, header: ResponseHeader): void {
-    const { isStream, maxBytes, timeouts, runtime } = this.#options
+    const { streamed, maxBytes, timeouts, runtime } = this.#options
     this.#status = status
     this.#header = header
     this.#maxBytes = maxBytes(status)
     this.#cancelSilenceTimer?.()
-    if (isStream?.(status, header) !== true) return
-    this.#stream = new PacedStream({
+    if (streamed?.isStream(status, header) !== true) return
+    this.#stream = streamed.pace({
       pauseReading: () => this.#call?.pause(),
       resumeReading: () => {
         if (!this.#isPaused && !this.#isOver) this.#call?.resume()

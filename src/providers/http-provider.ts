@@ -1,11 +1,8 @@
-import type { ResponseSource, Completion } from '../core/completion.ts'
-import { isPromise, type MaybePromise } from '../core/async.ts'
-import { asCount, parseObject } from '../core/json.ts'
+import type { Completion } from '../core/completion.ts'
+import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import type {
   EmbedCall,
-  EmbeddingResult,
   StoredResponseCall,
-  PassthroughResponse,
   PassthroughCall,
   Provider,
   ProviderCall,
@@ -15,27 +12,20 @@ import type {
 import type { Prompt } from '../core/prompt.ts'
 import { UPSTREAM_FORMATS } from '../formats/dialects.ts'
 import type { UpstreamFormatModule, WrittenPrompt } from '../formats/format.ts'
-import { replaceModel } from '../formats/parse-body.ts'
-import { upstreamError } from '../upstream/attempts.ts'
 import {
-  bodyText,
-  checkAccepted,
-  fetchJson,
-  isSuccessful,
-  isEventStream,
   readResponse,
   readJson,
-  redactingFormat,
   throwRejection,
   request,
   type RequestCall,
   type RequestOptions,
   type SignRequest,
-  type LoadedUpstream,
+  type EndpointUrl,
+  type LoadedTarget,
+  MAX_UNPAUSED_MESSAGES,
+  write,
+  urlFor,
 } from './http-request.ts'
-
-/** The function receives a percent-encoded id. */
-export type EndpointUrl = string | ((modelId: string, isStream: boolean) => string)
 
 export interface HttpProviderOptions extends RequestOptions {
   readonly format: UpstreamFormatModule
@@ -49,10 +39,6 @@ export interface HttpProviderOptions extends RequestOptions {
     readonly responses?: string
     readonly base?: string
   }
-}
-
-interface LoadedTarget extends LoadedUpstream {
-  readonly create: EndpointUrl
 }
 
 export function httpProvider(options: HttpProviderOptions): Provider {
@@ -77,30 +63,30 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     models,
     model,
     complete: (call) => complete(targetFor(call.prompt), call),
-    stream: (call) => stream(targetFor(call.prompt), call),
-    ...(embed !== undefined && { embed: async (call: EmbedCall) => embedTexts(await targetFor(), call, embed) }),
+    stream: async (call) => (await loadOtherCalls()).stream(await targetFor(call.prompt), call),
+    ...(embed !== undefined && {
+      embed: async (call: EmbedCall) => (await loadOtherCalls()).embedTexts(await targetFor(), call, embed),
+    }),
     ...(count !== undefined && {
-      countTokens: async (call: ProviderCall) => countTokens(await targetFor(call.prompt), call, count),
+      countTokens: async (call: ProviderCall) =>
+        (await loadOtherCalls()).countTokens(await targetFor(call.prompt), call, count),
     }),
     ...(responses !== undefined && {
       secondDialect: 'responses',
-      storedResponse: async (call: StoredResponseCall) => storedResponse(await targetFor(), call, responses),
+      storedResponse: async (call: StoredResponseCall) =>
+        (await loadOtherCalls()).storedResponse(await targetFor(), call, responses),
     }),
     ...(base !== undefined && {
-      passThrough: async (call: PassthroughCall) => passThrough(await targetFor(), call, base),
+      passThrough: async (call: PassthroughCall) => (await loadOtherCalls()).passThrough(await targetFor(), call, base),
     }),
-    ...(ping !== undefined && { ping: async (call: RequestCall) => checkAvailable(await targetFor(), call, ping) }),
+    ...(ping !== undefined && {
+      ping: async (call: RequestCall) => (await loadOtherCalls()).checkAvailable(await targetFor(), call, ping),
+    }),
   }
 }
 
-/** The messages that are written at once. More are written in steps, so that other requests run between them. */
-const MAX_UNPAUSED_MESSAGES = 256
-
-async function write({ format }: LoadedTarget, { prompt, model }: ProviderCall): Promise<WrittenPrompt> {
-  if (prompt.messages.length <= MAX_UNPAUSED_MESSAGES) return format.writePrompt(prompt, model.id)
-  const { writeInSteps } = await import('./write-in-steps.ts')
-  return writeInSteps(format, prompt, model.id)
-}
+/** A gateway that streams nothing loads none of them. */
+const loadOtherCalls = lazy(() => import('./other-calls.ts'))
 
 function complete(
   target: MaybePromise<LoadedTarget>,
@@ -122,68 +108,6 @@ function complete(
   } catch (error) {
     return Promise.reject(error)
   }
-}
-
-async function stream(
-  loadingTarget: MaybePromise<LoadedTarget>,
-  call: ProviderCall,
-): Promise<ProviderResponse<ResponseSource>> {
-  const target = isPromise(loadingTarget) ? await loadingTarget : loadingTarget
-  const { body, ignored } = await write(target, call)
-  call.onIgnored?.(ignored)
-  const url = urlFor(target.create, call, true)
-  const format = redactingFormat(target)
-  const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream, format })
-  if (response.status >= 400) return throwRejection(target, call, response)
-  checkAccepted(target, call, response)
-  if ('source' in response) return { response: response.source, ignored }
-  throw upstreamError(target.name, 'did not answer with an event stream, although the request asked for one')
-}
-
-function urlFor(endpoint: EndpointUrl, { model }: { readonly model: Model }, isStream = false): string {
-  return typeof endpoint === 'string' ? endpoint : endpoint(encodeURIComponent(model.id), isStream)
-}
-
-async function storedResponse(target: LoadedTarget, call: StoredResponseCall, url: string): Promise<string> {
-  const { method, path } = call
-  const { text } = await fetchJson(target, call, { method, url: `${url}${path}` })
-  return text
-}
-
-async function passThrough(target: LoadedTarget, call: PassthroughCall, base: string): Promise<PassthroughResponse> {
-  const { path, ...outgoing } = call
-  const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isSuccessful })
-  if ('source' in response) return response
-  if (response.status >= 400) return throwRejection(target, call, response)
-  checkAccepted(target, call, response)
-  throw upstreamError(target.name, `answered with status ${response.status}`)
-}
-
-async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: EndpointUrl): Promise<EmbeddingResult> {
-  const { readEmbeddings } = await import('../formats/embeddings.ts')
-  const { native, received, inputs } = call.request
-  const { id } = call.model
-  const body = received === undefined ? JSON.stringify({ ...native, model: id }) : replaceModel(received, id)
-  const { value } = await fetchJson(target, call, { method: 'POST', url: urlFor(endpoint, call), body })
-  return readResponse(target, () => readEmbeddings(value, inputs.length))
-}
-
-/** Vendors reject these fields in a token-count request. */
-const UNCOUNTED_FIELDS = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
-
-async function countTokens(target: LoadedTarget, call: ProviderCall, url: string): Promise<number> {
-  const { body } = await write(target, call)
-  const fields = parseObject(bodyText(body)) ?? {}
-  const counted = Object.fromEntries(Object.entries(fields).filter(([field]) => !UNCOUNTED_FIELDS.includes(field)))
-  const { value } = await fetchJson(target, call, { method: 'POST', url, body: JSON.stringify(counted) })
-  const tokens = asCount(value['input_tokens'])
-  if (tokens === undefined) throw upstreamError(target.name, 'returned no token count')
-  return tokens
-}
-
-async function checkAvailable(target: LoadedTarget, call: RequestCall, url: string): Promise<void> {
-  const { status } = await request(target, call, { method: 'GET', url })
-  if (status >= 500) throw upstreamError(target.name, `answered with status ${status}`)
 }
 
 export const CHAT_FORMAT: UpstreamFormatModule = {

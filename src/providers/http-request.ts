@@ -1,11 +1,17 @@
-import type { SseEvent, StreamChunk, StreamReader, StreamFormat } from '../core/completion.ts'
+import type { StreamFormat } from '../core/completion.ts'
 import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
 import { GatewayError, withoutRetries } from '../core/errors.ts'
 import { asArray, asObject, isTooDeep, type JsonObject, parseJson, parseObject } from '../core/json.ts'
-import type { ProviderCall, Runtime, Transport, TransportRequest } from '../core/ports.ts'
-import type { UpstreamFormat } from '../formats/format.ts'
+import type { ProviderCall, Runtime, Transport, TransportRequest, Model } from '../core/ports.ts'
+import type { UpstreamFormat, WrittenPrompt } from '../formats/format.ts'
 import { upstreamError, timeoutError, redactSecrets } from '../upstream/attempts.ts'
-import { sendRequest, type ResponseHeader, type StreamResponse, type CompleteResponse } from './http-call.ts'
+import {
+  sendRequest,
+  type ResponseHeader,
+  type StreamedBody,
+  type StreamResponse,
+  type CompleteResponse,
+} from './http-call.ts'
 
 /** Returns the request with credentials. */
 export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
@@ -31,12 +37,12 @@ export interface RequestCall
   readonly runtime: Pick<Runtime, 'now' | 'after' | 'transport'>
 }
 
-export interface OutgoingRequest {
+interface OutgoingRequest {
   readonly method: TransportRequest['method']
   readonly url: string
   readonly body?: string | Uint8Array
   readonly contentType?: string
-  readonly isStream?: (status: number, header: ResponseHeader) => boolean
+  readonly streamed?: StreamedBody
   readonly format?: StreamFormat
 }
 
@@ -46,7 +52,6 @@ const MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 
 const JSON_TYPE = 'application/json'
-const STREAM_TYPE = 'text/event-stream'
 
 export function request(
   upstream: RequestOptions,
@@ -55,7 +60,7 @@ export function request(
 ): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { name, sign } = upstream
-  const { method, url, body, isStream, format } = outgoing
+  const { method, url, body, streamed, format } = outgoing
   const connectMs = Math.min(timeouts.connectMs, timeouts.totalMs)
   const headers = headersFor(upstream, call, outgoing)
   const unsignedRequest =
@@ -69,7 +74,7 @@ export function request(
       connectMs,
       cancellation: call.cancellation ?? Cancellation.of(call.signal),
       maxBytes,
-      isStream,
+      streamed,
       format,
     })
   return sign === undefined
@@ -80,9 +85,9 @@ export function request(
 function headersFor(
   { headers, forwardedHeaders = [] }: RequestOptions,
   call: RequestCall,
-  { isStream, contentType = JSON_TYPE }: OutgoingRequest,
+  { streamed, contentType = JSON_TYPE }: OutgoingRequest,
 ): Record<string, string> {
-  const accept = isStream === undefined ? JSON_TYPE : isStream === isSuccessful ? '*/*' : STREAM_TYPE
+  const accept = streamed?.accept ?? JSON_TYPE
   // A spread after other fields is several times slower.
   const requestHeaders: Record<string, string> = Object.assign(
     { 'content-type': contentType, accept, 'accept-encoding': 'identity' },
@@ -103,34 +108,9 @@ function maxBytes(status: number): number {
   return status === 200 ? MAX_RESPONSE_BYTES : MAX_ERROR_BYTES
 }
 
-export function isEventStream(status: number, header: ResponseHeader): boolean {
-  const type = header('content-type') ?? ''
-  return status === 200 && type.trim().toLowerCase().startsWith(STREAM_TYPE) && !isEncoded(header)
-}
-
-export function isSuccessful(status: number, header: ResponseHeader): boolean {
-  return status >= 200 && status < 300 && !isEncoded(header)
-}
-
-function isEncoded(header: ResponseHeader): boolean {
+export function isEncoded(header: ResponseHeader): boolean {
   const encoding = header('content-encoding')?.trim().toLowerCase()
   return encoding !== undefined && encoding !== '' && encoding !== 'identity'
-}
-
-export function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
-  const { dialect, canForward } = format
-  const createReader = (): StreamReader => {
-    const readEvent = format.createReader()
-    const read = (event: SseEvent): StreamChunk => {
-      try {
-        return readEvent(event)
-      } catch (error) {
-        throw GatewayError.is(error) ? redactSecrets(error, secrets?.() ?? []) : error
-      }
-    }
-    return Object.assign(read, { isComplete: () => readEvent.isComplete?.() === true })
-  }
-  return { dialect, createReader, ...(canForward !== undefined && { canForward }) }
 }
 
 interface JsonResponse {
@@ -219,4 +199,24 @@ export function callWithDeadline<T>(
   const ms = timeouts.totalMs
   const createError = (): GatewayError => timeoutError(name, ms)
   return withTimeout(start(), { ms, after: runtime.after, createError, cancellation }, discard)
+}
+
+/** The function receives a percent-encoded id. */
+export type EndpointUrl = string | ((modelId: string, isStream: boolean) => string)
+
+export interface LoadedTarget extends LoadedUpstream {
+  readonly create: EndpointUrl
+}
+
+/** The messages that are written at once. More are written in steps, so that other requests run between them. */
+export const MAX_UNPAUSED_MESSAGES = 256
+
+export async function write({ format }: LoadedTarget, { prompt, model }: ProviderCall): Promise<WrittenPrompt> {
+  if (prompt.messages.length <= MAX_UNPAUSED_MESSAGES) return format.writePrompt(prompt, model.id)
+  const { writeInSteps } = await import('./write-in-steps.ts')
+  return writeInSteps(format, prompt, model.id)
+}
+
+export function urlFor(endpoint: EndpointUrl, { model }: { readonly model: Model }, isStream = false): string {
+  return typeof endpoint === 'string' ? endpoint : endpoint(encodeURIComponent(model.id), isStream)
 }

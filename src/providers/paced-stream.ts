@@ -7,7 +7,7 @@ const MAX_TURN_LINES = 200
 const LF = 10
 const SETTLED = Promise.resolve()
 
-interface Connection {
+export interface Connection {
   pauseReading(): void
   resumeReading(): void
 }

@@ -4,11 +4,11 @@ import {
   clampUsage,
   toHeaderText,
   makeBill,
-  makeHitBill,
   reductionPercent,
   savings,
   savingsPercent,
 } from '../../src/billing/bill.ts'
+import { makeHitBill } from '../../src/billing/hit-bill.ts'
 import {
   type CacheWrites,
   formatUsd,

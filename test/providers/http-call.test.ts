@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { TransportHandler } from '../../src/core/ports.ts'
 import { Cancellation } from '../../src/core/async.ts'
+import { PacedStream } from '../../src/providers/paced-stream.ts'
 import { sendRequest } from '../../src/providers/http-call.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { timeouts } from '../support/provider-call.ts'
@@ -33,7 +34,7 @@ async function openStream(): Promise<Opened> {
       cancellation: new Cancellation(),
       maxBytes: () => 1000,
       format: undefined,
-      isStream: () => true,
+      streamed: { accept: '*/*', isStream: () => true, pace: (connection) => new PacedStream(connection) },
     },
   )
   if (handler === undefined) throw new Error('The transport was not called.')

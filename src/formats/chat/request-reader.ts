@@ -1,8 +1,8 @@
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
-import { arrayAt, fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../parse-body.ts'
 import { readChatSettings, readChatTools } from '../settings.ts'
 import { readContentParts, readMessageList, urlSource } from '../format.ts'
+import { arrayAt, fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../read-fields.ts'
 
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = readModelName(body['model'])

@@ -11,7 +11,6 @@ import { keepTexts } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfPart, type ImagePart, type Part } from '../../core/prompt.ts'
 import { urlSource } from '../format.ts'
-import { isAbsent, isUnset } from '../parse-body.ts'
 import {
   appendToBlock,
   chatCallInputOf,
@@ -27,6 +26,7 @@ import {
 } from '../response-fields.ts'
 import { readFinishReason, CHAT_USAGE_FIELDS, readUsage } from '../usage.ts'
 import { responseFailure } from '../read-failure.ts'
+import { isAbsent, isUnset } from '../read-fields.ts'
 
 /** Some vendors write the arguments as an object. */
 const MESSAGE_PATH = ['choices', 'message', 'tool_calls', 'function', 'arguments']

@@ -2,8 +2,8 @@ import { exactText } from '../../core/exact-json.ts'
 import { asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Native, Part, Source, Prompt, ReceivedBody, Tool } from '../../core/prompt.ts'
 import { readContentParts, readMessageList } from '../format.ts'
-import { fieldError, isAbsent, objectAt, stringAt, booleanAt, readModelName, arrayAt } from '../parse-body.ts'
 import { readSettings, requireMaxTokens } from './settings.ts'
+import { fieldError, isAbsent, objectAt, stringAt, booleanAt, readModelName, arrayAt } from '../read-fields.ts'
 
 function readMessage(value: Json, path: string): Message {
   const message = objectAt(value, path)

@@ -22,10 +22,10 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import { forEachInSteps, mapSlices, runSteps, type Steps, serializeExactlyInSteps } from '../../core/steps.ts'
-import { isAbsent } from '../parse-body.ts'
 import { sourceFormatOf, emptyPromptError, omittedFields } from '../unsupported-fields.ts'
 import { parseExactObject } from '../../core/exact-json.ts'
 import { changedSettings } from './settings.ts'
+import { isAbsent } from '../read-fields.ts'
 
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   checkToolChoice(prompt.settings, model)

@@ -9,7 +9,6 @@ import {
 import { exactText, keepTexts, parseExactObject, replaceByTexts } from '../../core/exact-json.ts'
 import type { Native } from '../../core/prompt.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import { fieldError, objectAt, stringAt } from '../parse-body.ts'
 import { responseFailure } from '../read-failure.ts'
 import {
   fillEventCallId,
@@ -28,6 +27,7 @@ import {
   readMessageUsage,
 } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
+import { fieldError, objectAt, stringAt } from '../read-fields.ts'
 
 /** Inputs of tool calls in answers and in events. */
 const CONTENT_PATH = ['content', 'input']

@@ -1,7 +1,7 @@
 import { type BodyChanges, OUTPUT_TOKEN_BOUNDS, setIfDefined, type WritableSettings, ZERO_TO_ONE } from '../settings.ts'
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { ResponseShape, Settings, ToolChoice } from '../../core/prompt.ts'
-import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, stringAt } from '../parse-body.ts'
+import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, stringAt } from '../read-fields.ts'
 
 /** Maximum number of stop sequences. Clouds that serve Claude enforce it, but the format documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191

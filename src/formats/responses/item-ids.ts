@@ -1,6 +1,6 @@
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import { isAbsent } from '../parse-body.ts'
+import { isAbsent } from '../read-fields.ts'
 
 /**
  * Returns the ids of the input items that have a type or a role, and the approvals that they answer. The vendor may load

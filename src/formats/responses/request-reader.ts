@@ -1,9 +1,9 @@
 import { type Json, type JsonObject, asString } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody, Part, Role } from '../../core/prompt.ts'
-import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt, arrayAt } from '../parse-body.ts'
 import { readResponseSettings, readResponseTools } from '../settings.ts'
 import { inputItems, readReasoning } from './items.ts'
 import { readContentParts, urlSource } from '../format.ts'
+import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt, arrayAt } from '../read-fields.ts'
 
 export const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 

@@ -3,12 +3,12 @@ import { GatewayError } from '../../core/errors.ts'
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import { memberText } from '../../core/splice-json.ts'
 import type { Prompt } from '../../core/prompt.ts'
-import { isAbsent } from '../parse-body.ts'
 import type { StoredTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
 import { readCompletion } from './response-reader.ts'
 import { inputItems, itemsOf, responseId, responseIdOfItem, idStem } from './items.ts'
 import { inputText } from './item-texts.ts'
 import { STORED_DATA_FIELDS } from './request-reader.ts'
+import { isAbsent } from '../read-fields.ts'
 
 export const turns: TurnFormat = {
   referencesIn,

@@ -11,10 +11,11 @@ import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { parseDigits } from '../../governance/page-query.ts'
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { findCaller } from '../../kernel/authenticate.ts'
-import { baseHeaders, noStoreHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { createGate, type Gate } from '../../kernel/admin-access.ts'
 import type { AdminOptions } from '../../kernel/admin-access.ts'
 import { parseLimits } from '../../kernel/limits.ts'
+import { noStoreHeaders } from '../../kernel/endpoint-responses.ts'
 
 interface AdminDependencies {
   readonly records: () => Promise<AdminRecords>

@@ -1,5 +1,4 @@
 import type { StoredCaller } from '../../governance/caller.ts'
-import { mapInSlices } from '../../core/async.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { quotaOf } from '../../core/store.ts'
 import {
@@ -23,6 +22,7 @@ import {
   UNCLAIMED,
   valuesOf,
 } from './batch.ts'
+import { mapInSlices } from '../../core/map-in-slices.ts'
 
 interface BatchOwner extends StoredCaller {
   readonly scope: string

@@ -18,8 +18,9 @@ import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { readLimit } from '../../http/page-limit.ts'
 import { findCaller } from '../../kernel/authenticate.ts'
-import { baseHeaders, sendWithRateStatus } from '../../kernel/response-headers.ts'
+import { baseHeaders } from '../../kernel/response-headers.ts'
 import { parseLimits } from '../../kernel/limits.ts'
+import { sendWithRateStatus } from '../../kernel/endpoint-responses.ts'
 
 // The endpoints and the worker are loaded together, with the first request.
 export { createBatchProcessing } from './batch-worker.ts'

@@ -1,8 +1,9 @@
-import { type Bill, makeHitBill } from '../../billing/bill.ts'
+import type { Bill } from '../../billing/bill.ts'
 import type { NanoUsd, Usage } from '../../core/money.ts'
 import type { Planned } from '../../kernel/exchange.ts'
 import type { Size } from '../../kernel/measure.ts'
 import { cachesReceivedPrompt } from '../../kernel/charge.ts'
+import { makeHitBill } from '../../billing/hit-bill.ts'
 
 interface HitResponse {
   readonly promptTokens: number

@@ -19,7 +19,6 @@ import type { FollowStream } from './follow.ts'
 import { smallModelOf } from '../../kernel/small-model.ts'
 import type { Services } from '../../kernel/services.ts'
 import { readCacheDirectives } from '../../http/cache-directives.ts'
-import { varyHeadersOf } from '../../kernel/version-headers.ts'
 import type { RequestOutcome } from '../../kernel/finished-request.ts'
 import type {
   Recalled,
@@ -30,6 +29,7 @@ import type {
   ReplayPlan,
 } from '../../kernel/lookup.ts'
 import { hitBill } from './hit-bill.ts'
+import { varyHeadersOf } from './vary-headers.ts'
 
 type ResponseLeader = Leader<SharedResponse, PublishedResponse>
 type ResponseRole = FlightRole<SharedResponse, PublishedResponse>

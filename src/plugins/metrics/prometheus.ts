@@ -4,8 +4,9 @@ import type { Handler } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 import { toWire } from '../../core/field-names.ts'
 import { toDollars, toNanoUsd } from '../../core/money.ts'
-import { noStoreHeaders, sendJson } from '../../kernel/response-headers.ts'
+import { sendJson } from '../../kernel/response-headers.ts'
 import type { MetricsSummary, MetricsTotals } from './metrics.ts'
+import { noStoreHeaders } from '../../kernel/endpoint-responses.ts'
 
 /** Cache lookups of this gateway since its creation. */
 export interface CacheMetrics {

@@ -6,9 +6,9 @@ import type { Model } from '../../core/ports.ts'
 import { mayUse, type VirtualKey } from '../../governance/virtual-key.ts'
 import { findCaller } from '../../kernel/authenticate.ts'
 import type { Services } from '../../kernel/services.ts'
-import { sendWithRateStatus } from '../../kernel/response-headers.ts'
 import { type Handler, pathId } from '../../kernel/call.ts'
 import { MAX_PAGE_SIZE, readLimit } from '../../http/page-limit.ts'
+import { sendWithRateStatus } from '../../kernel/endpoint-responses.ts'
 
 /** A model with the name under which it is listed. */
 export type ListedRoute = Route & { readonly name: string }

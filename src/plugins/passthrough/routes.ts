@@ -1,4 +1,3 @@
-import { mapInSlices } from '../../core/async.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../../core/json.ts'
 import type { Provider } from '../../core/ports.ts'
@@ -13,11 +12,12 @@ import {
 import { passThrough } from './pass-through.ts'
 import { Stages, createExchange } from '../../kernel/run.ts'
 import { type Call, type Handler } from '../../kernel/call.ts'
-import { sendWithRateStatus } from '../../kernel/response-headers.ts'
 import type { Services } from '../../kernel/services.ts'
 import { upstreamError } from '../../upstream/attempts.ts'
 import { authenticate, findCaller } from '../../kernel/authenticate.ts'
 import { chatClient } from '../../formats/chat/client.ts'
+import { mapInSlices } from '../../core/map-in-slices.ts'
+import { sendWithRateStatus } from '../../kernel/endpoint-responses.ts'
 
 interface PassthroughDependencies {
   readonly services: Services

@@ -15,15 +15,8 @@ import {
 } from './running-cut.ts'
 import type { SelectionTools } from './selection.ts'
 import { serializeSegment, stubTokens, summarize, type SummaryOptions } from './summary.ts'
-import {
-  isWanted,
-  type KeptEvidence,
-  thresholdsFor,
-  type Tier,
-  type TierForecast,
-  type TierJob,
-  type TierResult,
-} from './tier.ts'
+import { type KeptEvidence, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
+import { isWanted, thresholdsFor } from './wanted.ts'
 
 /** Smallest size of a cut prompt, as a fraction of the threshold. */
 const FAMILY_TARGET_SHARE = 0.6

@@ -16,15 +16,8 @@ import {
   type Summary,
   type SummaryOptions,
 } from './summary.ts'
-import {
-  isRequestedByHeader,
-  isWanted,
-  type KeptEvidence,
-  type Tier,
-  type TierForecast,
-  type TierJob,
-  type TierResult,
-} from './tier.ts'
+import { type KeptEvidence, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
+import { isRequestedByHeader, isWanted } from './wanted.ts'
 
 const MAX_TARGET_TOKENS = 20_480
 const MAX_TARGET_SHARE = 0.45

@@ -20,7 +20,8 @@ import { cacheableOf } from './prompt-cache.ts'
 import { cutToSave, planReturn, type ReturnPlan } from './return-plan.ts'
 import type { SelectionTools } from './selection.ts'
 import { parseSnapshot, type Snapshot } from './snapshot.ts'
-import { type Tier, type TierJob, vanishingStrategy } from './tier.ts'
+import { type Tier, type TierJob } from './tier.ts'
+import { vanishingStrategy } from './selection-tiers.ts'
 
 /** The strategy of a request whose level or header would have made the conversation more expensive. */
 export const SEND_EVERYTHING = 'Passthrough (sending everything is cheaper)'

@@ -18,8 +18,6 @@ import {
 import { beginCut, blockShareFor, continueCut, type RunningCut, type RunningCutOptions } from './running-cut.ts'
 import type { SelectionTools } from './selection.ts'
 import {
-  isRequestedByHeader,
-  isWanted,
   type KeptEvidence,
   LEVEL_CAPS,
   type Thresholds,
@@ -27,9 +25,10 @@ import {
   type TierForecast,
   type TierJob,
   type TierResult,
-  vanishingStrategy,
 } from './tier.ts'
 import { usesTools } from './uses-tools.ts'
+import { isRequestedByHeader, isWanted } from './wanted.ts'
+import type { Segment } from './segments.ts'
 
 /**
  * The mode of the slider.
@@ -297,4 +296,9 @@ export function parseTerms(reply: string): readonly string[] {
   const { terms, names } = asObject(parseJson(reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1))) ?? {}
   const suggestions = [...asArray(terms), ...asArray(names)].filter((term) => typeof term === 'string')
   return suggestions.filter((term) => term.length <= MAX_TERM_LENGTH && /[\p{L}\p{N}]/u.test(term)).slice(0, MAX_TERMS)
+}
+
+export function vanishingStrategy(old: readonly Segment[], selection: ReadonlyMap<Segment, unknown>): string {
+  const kept = old.filter((segment) => selection.has(segment)).length
+  return `Vanishing-Context (${kept} of ${old.length} sections)`
 }

@@ -3,7 +3,6 @@ import type { NanoUsd, Usage } from '../../core/money.ts'
 import type { Part, Prompt } from '../../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 import type { Similarities } from './similarities.ts'
-import type { Segment } from './segments.ts'
 import type { Snapshot } from './snapshot.ts'
 import { headerError, readFlag, type HttpRequest } from '../../core/http.ts'
 
@@ -177,37 +176,8 @@ export interface Thresholds {
 
 export const DEFAULT_THRESHOLDS: Thresholds = { vanishing: 50_000, recursive: 80_000, family: 20_000 }
 
-export function thresholdsFor({ model }: Pick<TierJob, 'model'>, thresholds: Thresholds): Thresholds {
-  const factor = model.thresholdFactor ?? 1
-  return {
-    vanishing: thresholds.vanishing * factor,
-    recursive: thresholds.recursive * factor,
-    family: thresholds.family * factor,
-  }
-}
-
 export function isSteered({ steering }: Pick<TierJob, 'steering'>): boolean {
   return steering.level !== undefined || steering.vanishing || steering.recursive
-}
-
-/** Returns true for the tier that a header requests. Without `force`, it runs unless sending everything is cheaper. */
-export function isRequestedByHeader({ steering }: TierJob, tier: TierNumber): boolean {
-  if (steering.level !== undefined) return tier === 5
-  return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
-}
-
-export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
-  if (job.steering.level !== undefined) return false
-  if (isRequestedByHeader(job, tier)) return true
-  const { vanishing, recursive, family } = thresholdsFor(job, thresholds)
-  if (tier === 2) return !job.steering.recursive && job.tokens > vanishing
-  if (tier === 3) return job.steering.recursive || job.tokens > recursive
-  return job.tokens > family
-}
-
-export function vanishingStrategy(old: readonly Segment[], selection: ReadonlyMap<Segment, unknown>): string {
-  const kept = old.filter((segment) => selection.has(segment)).length
-  return `Vanishing-Context (${kept} of ${old.length} sections)`
 }
 
 /** Prompt tokens above which tier 5 shortens the prompt, per savings level. */

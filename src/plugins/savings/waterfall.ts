@@ -38,11 +38,9 @@ import { createSlider, createVanishing, type MinTarget, type SliderMode } from '
 import { createRecursive } from './recursive.ts'
 import {
   DEFAULT_THRESHOLDS,
-  isRequestedByHeader,
   isSteered,
   type Rewrite,
   type Thresholds,
-  thresholdsFor,
   type Tier,
   type TierForecast,
   type TierJob,
@@ -53,6 +51,7 @@ import {
   type WaterfallResult,
 } from './tier.ts'
 import { usesTools } from './uses-tools.ts'
+import { isRequestedByHeader, thresholdsFor } from './wanted.ts'
 
 // A separate lazy import would split the shared code into more chunks.
 export { createMemory } from './memory.ts'

@@ -1,11 +1,12 @@
-import { isTrueWithin } from '../../core/async.ts'
 import type { ProviderState, ProviderStates, Runtime } from '../../core/ports.ts'
 import type { CircuitReport } from '../../providers/circuit-breaker.ts'
 import type { Endpoint } from '../../http/router.ts'
 import type { Services } from '../../kernel/services.ts'
 import type { Store } from '../../core/store.ts'
 import { type Handler } from '../../kernel/call.ts'
-import { sendJson, noStoreHeaders } from '../../kernel/response-headers.ts'
+import { sendJson } from '../../kernel/response-headers.ts'
+import { isTrueWithin } from '../../core/is-true-within.ts'
+import { noStoreHeaders } from '../../kernel/endpoint-responses.ts'
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'
 

@@ -10,8 +10,9 @@ import { findCaller } from '../../kernel/authenticate.ts'
 import { type Call, type Handler, pathId } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
 
-import { baseHeaders, sendJson, noStoreHeaders } from '../../kernel/response-headers.ts'
+import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { hideStoredMargin } from '../../streams/stored-margin.ts'
+import { noStoreHeaders } from '../../kernel/endpoint-responses.ts'
 
 /** Answers a request for a response that the gateway itself stores. */
 /** Returns the JSON text of the response. */

@@ -1,4 +1,3 @@
-import { mapInSlices } from '../../core/async.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import { quotaOf, type Store } from '../../core/store.ts'
@@ -12,6 +11,7 @@ import { type Responded, type ResolvedModel } from '../../kernel/exchange.ts'
 import { storingProvider } from './storing-provider.ts'
 import { MAX_ITEMS } from '../../formats/responses/request-reader.ts'
 import type { CompletedBody, ReadBody } from '../../kernel/hooks.ts'
+import { mapInSlices } from '../../core/map-in-slices.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS
