@@ -1,29 +1,15 @@
-import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { blocksOf, runCode } from './pages.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Returns the TypeScript blocks of a page in order. */
-function blocksOf(page: string): readonly string[] {
-  return [...readFileSync(join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1] ?? '')
-}
-
 /** Runs the blocks of a page on a free port and then `more`, closes the gateway, and returns the output. */
 async function runPage(page: string, more = '', env: Readonly<Record<string, string>> = {}): Promise<string> {
-  const folder = mkdtempSync(join(root, 'test/docs/run-'))
-  try {
-    const file = join(folder, 'page.ts')
-    const anyPort = blocksOf(page).join('\n').replace('port: 8787', 'port: 0')
-    writeFileSync(file, `${anyPort}\n${more}\nawait server.close()\nawait gateway.close()\n`)
-    const options = { cwd: root, env: { ...process.env, ...env } }
-    return (await promisify(execFile)(process.execPath, ['--import', 'tsx', file], options)).stdout
-  } finally {
-    rmSync(folder, { recursive: true })
-  }
+  const anyPort = blocksOf(page).join('\n').replace('port: 8787', 'port: 0')
+  return runCode(`${anyPort}\n${more}\nawait server.close()\nawait gateway.close()\n`, env)
 }
 
 describe('the guide to wrapping the gateway', () => {

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import Anthropic from '@anthropic-ai/sdk'
 import { createGateway, type Gateway } from '../../../src/index.ts'
 import { serve } from '../../../src/node.ts'
+import { bundlePrograms } from '../programs.ts'
 import { farmOptions } from './options.ts'
 import { socketStore } from './socket-store.ts'
 
@@ -29,7 +30,10 @@ export interface Farm {
 
 export async function startFarm(): Promise<Farm> {
   const upstream = await startUpstream()
-  const storeProcess = start('store-server', [])
+  const programs = await bundlePrograms({ store: sourceOf('store-server'), worker: sourceOf('worker') })
+  const start = (name: string, args: readonly string[]): ChildProcess =>
+    fork(programs.fileOf(name), args, { execArgv: [] })
+  const storeProcess = start('store', [])
   const port = await new Promise<number>((resolve) => {
     storeProcess.once('message', (message: { readonly port: number }) => resolve(message.port))
   })
@@ -62,12 +66,13 @@ export async function startFarm(): Promise<Farm> {
       await gateway.close()
       await kill(storeProcess)
       await upstream.close()
+      await programs.remove()
     },
   }
 }
 
-function start(name: string, args: readonly string[]): ChildProcess {
-  return fork(fileURLToPath(new URL(`./${name}.ts`, import.meta.url)), args, { execArgv: ['--import', 'tsx'] })
+function sourceOf(name: string): { readonly file: string } {
+  return { file: fileURLToPath(new URL(`./${name}.ts`, import.meta.url)) }
 }
 
 function kill(child: ChildProcess | undefined): Promise<void> {

@@ -1,11 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
-import { mkdirSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { build } from 'esbuild'
+import { bundlePrograms } from '../programs.ts'
 import type { FleetJob, FleetReport } from './jobs.ts'
-
-const root = fileURLToPath(new URL('../../..', import.meta.url))
 
 /** Processes that share one store. */
 export interface Fleet {
@@ -16,30 +12,14 @@ export interface Fleet {
   close(): Promise<void>
 }
 
-/**
- * Bundles the worker once, so that processes start fast. The bundle is in node_modules to resolve packages from there.
- */
+const worker = fileURLToPath(new URL('worker.ts', import.meta.url))
+
 export async function createFleet(): Promise<Fleet> {
-  const directory = join(root, 'node_modules', `.sluice-fleet-${process.pid}-${Date.now()}`)
-  mkdirSync(directory)
-  const script = join(directory, 'worker.mjs')
-  await build({
-    entryPoints: [join(root, 'test/support/fleet/worker.ts')],
-    outfile: script,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    target: 'node20',
-    packages: 'external',
-    alias: {
-      '#hash': join(root, 'src/platform/hash-node.ts'),
-      '#transport': join(root, 'src/http/transport-undici.ts'),
-    },
-  })
+  const programs = await bundlePrograms({ worker: { file: worker } })
   const children = new Set<ChildProcess>()
 
   function start(job: FleetJob, onReport: (report: FleetReport) => void): ChildProcess {
-    const child = fork(script, [JSON.stringify(job)], { execArgv: [] })
+    const child = fork(programs.fileOf('worker'), [JSON.stringify(job)], { execArgv: [] })
     children.add(child)
     child.on('message', (message) => onReport(message as FleetReport))
     child.once('exit', () => children.delete(child))
@@ -58,7 +38,7 @@ export async function createFleet(): Promise<Fleet> {
     kill,
     close: async () => {
       await Promise.all([...children].map(kill))
-      rmSync(directory, { recursive: true })
+      await programs.remove()
     },
   }
 }
