@@ -1,8 +1,9 @@
 /** @own-process: PGlite takes 500 MB, which a shared process would keep. */
-import { PGlite } from '@electric-sql/pglite'
+import type { PGlite } from '@electric-sql/pglite'
 import { afterAll, describe, expect, it } from 'vitest'
 import { runCli } from '../../src/cli/migrate.ts'
 import { postgresStore } from '../../src/postgres.ts'
+import { createPglite } from '../support/postgres.ts'
 
 describe('sluice migrate', () => {
   const opened: string[] = []
@@ -12,7 +13,7 @@ describe('sluice migrate', () => {
     const connect = async (url: string) => {
       opened.push(url)
       if (url.includes('down')) throw new Error('connection refused')
-      database ??= await PGlite.create()
+      database ??= await createPglite()
       return { client: database, close: async () => {} }
     }
     const code = await runCli(words, { environment, print: (line) => void lines.push(line), connect })
@@ -25,7 +26,7 @@ describe('sluice migrate', () => {
     expect(await run(['migrate'], environment)).toEqual({ code: 0, text: 'The schema sluice is up to date.' })
     expect(await run(['migrate'], environment)).toMatchObject({ code: 0 })
     expect(opened).toEqual(['postgres://one', 'postgres://one'])
-    const store = postgresStore({ client: database ?? (await PGlite.create()) })
+    const store = postgresStore({ client: database ?? (await createPglite()) })
     await store.set('a', 'x')
     expect(await store.get('a')).toBe('x')
   })

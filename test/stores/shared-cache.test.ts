@@ -1,6 +1,5 @@
 /** @own-process: PGlite takes 500 MB, which a shared process would keep. */
 import { randomUUID } from 'node:crypto'
-import { PGlite } from '@electric-sql/pglite'
 import { vector } from '@electric-sql/pglite-pgvector'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -9,7 +8,7 @@ import { postgresResponseStore, postgresVectorIndex } from '../../src/postgres.t
 import { redisResponseStore, redisVectorIndex } from '../../src/redis.ts'
 import { testResponseStore } from '../contract/response-store.ts'
 import { testVectorIndex } from '../contract/vector-index.ts'
-import { openPool, openPostgresJs, type OpenPostgres } from '../support/postgres.ts'
+import { openPglite, openPool, openPostgresJs, type OpenPostgres } from '../support/postgres.ts'
 import {
   openCluster,
   openIoredis,
@@ -137,10 +136,7 @@ for (const { name, server, open } of redisSetups) {
   })
 }
 
-const openPgliteWithVectors = async (): Promise<OpenPostgres> => {
-  const client = await PGlite.create({ extensions: { vector } })
-  return { client, close: () => client.close() }
-}
+const openPgliteWithVectors = (): Promise<OpenPostgres> => openPglite({ extensions: { vector } })
 
 async function run({ client }: OpenPostgres, statement: string): Promise<void> {
   await ('unsafe' in client ? client.unsafe(statement, []) : client.query(statement, []))

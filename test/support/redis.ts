@@ -1,9 +1,8 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
-import { Redis as UpstashRedis } from '@upstash/redis'
-import { Cluster, Redis } from 'ioredis'
-import { createClient } from 'redis'
 import type { RedisClient } from '../../src/redis.ts'
+
+// Processes that open one kind of client do not load the packages of the others.
 
 export interface OpenClient {
   readonly client: RedisClient
@@ -14,6 +13,7 @@ export interface OpenClient {
 export type OpenRedis = (url: string) => Promise<OpenClient>
 
 export const openIoredis: OpenRedis = async (url) => {
+  const { Redis } = await import('ioredis')
   const client = new Redis(url, { lazyConnect: true, enableOfflineQueue: false })
   client.on('error', () => {})
   await client.connect()
@@ -21,12 +21,14 @@ export const openIoredis: OpenRedis = async (url) => {
 }
 
 export const openNodeRedis: OpenRedis = async (url) => {
+  const { createClient } = await import('redis')
   const client = createClient({ url, disableOfflineQueue: true })
   await client.connect()
   return { client, close: async () => client.destroy() }
 }
 
 export const openCluster: OpenRedis = async (url) => {
+  const { Cluster } = await import('ioredis')
   const client = new Cluster([url], { lazyConnect: true })
   await client.connect()
   return { client, close: async () => client.disconnect() }
@@ -34,6 +36,7 @@ export const openCluster: OpenRedis = async (url) => {
 
 /** Opens a client of @upstash/redis, through a local server that implements Upstash's HTTP protocol. */
 export const openUpstash: OpenRedis = async (url) => {
+  const [{ Redis }, { Redis: UpstashRedis }] = await Promise.all([import('ioredis'), import('@upstash/redis')])
   const redis = new Redis(url)
   const run = async ([command = '', ...args]: readonly unknown[]): Promise<object> =>
     redis.call(String(command), ...args.map(String)).then(

@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import Database from 'libsql'
 import type { CacheOptions } from '../../../src/index.ts'
 import { postgresResponseStore, postgresStore, postgresVectorIndex } from '../../../src/postgres.ts'
 import { redisResponseStore, redisStore, redisVectorIndex } from '../../../src/redis.ts'
@@ -26,6 +25,7 @@ export interface OpenedStore {
 export async function openStore({ engine, location, name }: StorePlace): Promise<OpenedStore> {
   if (engine === 'memory') return { store: memoryStore(), close: async () => {} }
   if (engine === 'sqlite') {
+    const { default: Database } = await import('libsql')
     const database = new Database(join(location, `${name}.db`))
     return { store: sqliteStore({ database, busyTimeoutMs: 20_000 }), close: async () => void database.close() }
   }
