@@ -1,16 +1,18 @@
-/** @own-process: sends a thousand requests at once. */
+/** @own-process: sends up to 1,000 requests. */
 import { afterEach, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible, type LogRecord } from '../../src/index.ts'
 import { gemini } from '../../src/providers.ts'
 import { billedReply, type VendorBill, vendorBillOf } from '../support/billing-vendor.ts'
+import { PATIENT } from '../support/fleet/jobs.ts'
+import { IS_FULL } from '../support/full.ts'
 import { limitCheckingStore } from '../support/limit-checking-store.ts'
 import { type Reply, sendRequest } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
-const BODIES = Number(process.env['MIXED_BODIES'] ?? 1000)
+const BODIES = Number(process.env['MIXED_BODIES'] ?? (IS_FULL ? 1000 : 300))
 const SEED = Number(process.env['MIXED_SEED'] ?? 26)
 const WAVE = 50
 const BUDGET_CENTS = 4 * BODIES
@@ -174,6 +176,7 @@ it(`${BODIES} bodies of mixed fields on one budget are billed what the vendor bi
     margin: MARGIN,
     onUntranslatable: 'drop',
     log: (record) => void log.push(record),
+    ...PATIENT,
     runtime: { now: () => NOON, random: () => 0 },
     key: { name: 'mixed', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 },
     providers: [
