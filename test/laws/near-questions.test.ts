@@ -7,23 +7,18 @@ import { chat, createFixture } from '../plugins/cache/fixture.ts'
 import { NEAR_CONTEXTS } from '../plugins/cache/near-contexts.ts'
 import { MIN_PAIRS, NEAR_QUESTIONS, type NearPair, type NearRequest } from '../plugins/cache/near-questions.ts'
 
-const DEFAULT_PAIRS = 3
-const MANY_PAIRS = 1000
 /** All pairs of each kind with FULL_TESTS=1, as in CI, or as many as NEAR_PAIRS says. */
-const PAIRS = Number(process.env['NEAR_PAIRS'] ?? (IS_FULL ? MANY_PAIRS : DEFAULT_PAIRS))
+const PAIRS = Number(process.env['NEAR_PAIRS'] ?? (IS_FULL ? 1000 : 1))
 
 /** The lowest threshold accepts all that the other options accept, so many pairs are sent with two options only. */
-const OPTIONS: readonly Partial<SemanticCacheOptions>[] = [
-  {},
-  { similarityThreshold: 0.85 },
-  ...(PAIRS > DEFAULT_PAIRS
-    ? []
-    : [
-        { similarityThreshold: 0.9 },
-        { similarityThreshold: 0.95 },
-        { similar: true },
-        { similar: true, scope: 'global' as const },
-      ]),
+const FEW_PAIRS = Math.min(PAIRS, 3)
+const OPTIONS: readonly (readonly [Partial<SemanticCacheOptions>, number])[] = [
+  [{}, PAIRS],
+  [{ similarityThreshold: 0.85 }, PAIRS],
+  [{ similarityThreshold: 0.9 }, FEW_PAIRS],
+  [{ similarityThreshold: 0.95 }, FEW_PAIRS],
+  [{ similar: true }, FEW_PAIRS],
+  [{ similar: true, scope: 'global' }, FEW_PAIRS],
 ]
 
 function promptOf({ system, turns = [], earlier, fields, text }: NearRequest): Prompt {
@@ -44,21 +39,22 @@ function promptOf({ system, turns = [], earlier, fields, text }: NearRequest): P
 }
 
 /** Returns the same random pairs of a kind in each run. */
-function sample(pairs: readonly NearPair[]): readonly NearPair[] {
+function sample(pairs: readonly NearPair[], count: number): readonly NearPair[] {
   const random = seeded(pairs.length)
   return pairs
     .map((pair) => ({ pair, place: random() }))
     .toSorted((a, b) => a.place - b.place)
-    .slice(0, PAIRS)
+    .slice(0, count)
     .map(({ pair }) => pair)
 }
 
 async function wrongHits(
   pairs: readonly NearPair[],
   options: Partial<SemanticCacheOptions>,
+  count: number,
 ): Promise<readonly string[]> {
   const wrong: string[] = []
-  for (const pair of sample(pairs)) {
+  for (const pair of sample(pairs, count)) {
     for (const [stored, asked] of [pair, [pair[1], pair[0]] as const]) {
       const { recall, teach } = createFixture(options, {})
       await teach(promptOf(stored), 'stored')
@@ -71,8 +67,8 @@ async function wrongHits(
 describe.each(Object.entries({ ...NEAR_QUESTIONS, ...NEAR_CONTEXTS }))(
   'a question with another answer is never a hit: %s',
   (_, pairs) => {
-    it.each(OPTIONS)('with the options %j', async (options) => {
-      expect(await wrongHits(pairs, options)).toEqual([])
+    it.each(OPTIONS)('with the options %j, in up to %i pairs', async (options, count) => {
+      expect(await wrongHits(pairs, options, count)).toEqual([])
     })
 
     it('has enough different pairs', () => {
