@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { parseExactObject, serializeExactly } from '../../src/core/exact-json.ts'
 import type { JsonObject } from '../../src/core/json.ts'
@@ -14,6 +13,7 @@ import { portablePrompt } from '../../src/formats/portable.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { bodyText } from '../support/body-text.ts'
+import { fc } from '../support/properties.ts'
 
 const NUMBERS = '{"order":12345678901234567890,"huge":1e400,"price":1.0,"zero":-0,"list":[0.10]}'
 const call = { id: 'c', type: 'function', function: { name: 'f', arguments: NUMBERS } }

@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { redactEmails } from '../../../examples/plugins/redact-emails.ts'
 import type { ContentPart, PluginExchange, PluginPrompt } from '../../../src/index.ts'
 import { TransformerChain } from '../../../src/plugins/custom/transform-response.ts'
+import { fc } from '../../support/properties.ts'
 
 /** Fields that the example does not read are missing. */
 const exchange = {} as PluginExchange
