@@ -16,8 +16,15 @@ export interface PublicExport {
   readonly doc: string
 }
 
+let found: ReadonlyMap<string, readonly PublicExport[]> | undefined
+
 /** Returns the public exports by entry point, such as `sluice/node`, in alphabetical order. */
 export function publicExports(): ReadonlyMap<string, readonly PublicExport[]> {
+  // The compiler takes seconds.
+  return (found ??= findExports())
+}
+
+function findExports(): ReadonlyMap<string, readonly PublicExport[]> {
   const entries = entryFiles()
   const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => ts.sys.readFile(path)) as {
     readonly config: object
