@@ -123,7 +123,11 @@ export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/** A share is the part of a pool that one quota, one log, or one kind of key such as `answer-claim:` occupies. */
+/**
+ * A share is the part of a pool that one quota, one log, or one kind of key such as `answer-claim:` occupies. The largest
+ * share is the one with the most bytes, the share of the new entry among equally large ones, so that a write drops
+ * entries of another share only if that share is larger. All stores use this order, in these names.
+ */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }
@@ -137,7 +141,7 @@ export interface BoundedPool {
   readonly limit: PoolLimit
   readonly size: PoolSize
   sizeOfShare(share: string): PoolSize
-  /** Returns undefined for an empty pool. Of equally large shares, may prefer the share of the new entry. */
+  /** Returns undefined for an empty pool. */
   largestShare(newShare: string): string | undefined
   dropOldest(share: string): void
 }

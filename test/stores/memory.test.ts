@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { testStore } from '../contract/store.ts'
 import { settled } from '../support/result-or-error.ts'
+import { dropsFromTheShareWithTheMostBytes } from './largest-share.ts'
 
 testStore('memoryStore', async (clock) => memoryStore({ now: clock.now }))
 
@@ -145,6 +146,8 @@ describe('the limits of memoryStore', () => {
     expect(found.filter((tally) => Object.keys(tally).length === 24)).toHaveLength(4)
     expect(found.filter((tally) => Object.keys(tally).length === 0)).toHaveLength(16)
   })
+
+  dropsFromTheShareWithTheMostBytes(() => memoryStore({ now: () => 0, expiring: { entries: 10, bytes: 1_000_000 } }))
 
   it('drop the oldest entry of the largest log, and the oldest entry of a full log', async () => {
     const logs = { entries: 6, bytes: 1_000_000, maxEntriesPerLog: 4 }

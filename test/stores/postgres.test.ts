@@ -6,6 +6,7 @@ import { postgresStore, type PostgresClient, type PostgresStore } from '../../sr
 import { testStore } from '../contract/store.ts'
 import { openPglite, openPool, openPostgresJs, type OpenPostgres } from '../support/postgres.ts'
 import { postgresServer } from '../support/servers.ts'
+import { dropsFromTheShareWithTheMostBytes } from './largest-share.ts'
 
 const server = postgresServer()
 
@@ -113,6 +114,17 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
       expect(await store.list('turn:', { limit: 100 })).toHaveLength(3)
       expect(await store.list('flood:', { limit: 100 })).toHaveLength(7)
     })
+
+    dropsFromTheShareWithTheMostBytes(
+      async () => {
+        await empty()
+        return postgresStore({ client: opened.client, schema })
+      },
+      () => {
+        const limits = { ...LIMITS, expiring: { entries: 10, bytes: 1_000_000 } }
+        return run(`SELECT ${schema}.sweep('${JSON.stringify({ limits })}')`)
+      },
+    )
 
     it('takes one round trip for a reservation, and one for a settlement with tallies and audit', async () => {
       await empty()

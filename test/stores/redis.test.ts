@@ -13,6 +13,7 @@ import {
   type OpenRedis,
 } from '../support/redis.ts'
 import { redisCluster, redisServer, type TestServer } from '../support/servers.ts'
+import { dropsFromTheShareWithTheMostBytes } from './largest-share.ts'
 
 const redis7 = redisServer()
 const redis8 = redisServer('REDIS8_URL')
@@ -181,6 +182,10 @@ describe.skipIf(redis7 === undefined)('redisStore with many items', () => {
     client = new Redis((await redis7?.start()) ?? '')
   })
   afterAll(() => client.disconnect())
+
+  dropsFromTheShareWithTheMostBytes(() =>
+    redisStore({ client, prefix: newPrefix(), limits: { expiring: { entries: 10, bytes: 1_000_000 } } }),
+  )
 
   it('removes a bounded number of expired values per write, and does not return the others', async () => {
     let now = 0

@@ -3,6 +3,7 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest'
 import { sqliteStore } from '../../src/sqlite.ts'
 import { testStore } from '../contract/store.ts'
 import { sqliteDrivers, temporaryDirectory } from '../support/sqlite.ts'
+import { dropsFromTheShareWithTheMostBytes } from './largest-share.ts'
 
 const directory = temporaryDirectory()
 let files = 0
@@ -79,6 +80,8 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
 
   describe('full pools', () => {
     const small = { entries: 10, bytes: 1_000_000 }
+
+    dropsFromTheShareWithTheMostBytes(() => sqliteStore({ database: open(newFile()), limits: { expiring: small } }))
 
     it('of expiring values drop the oldest value of the largest share, and never a key', async () => {
       const store = sqliteStore({ database: open(newFile()), limits: { expiring: small } })

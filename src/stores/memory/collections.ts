@@ -144,8 +144,8 @@ export class Pool {
   readonly limit: PoolLimit
   readonly size = { entries: 0, bytes: 0 }
   readonly #shares = new Map<string, Share>()
-  /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
-  readonly #sharesBySize = new ExpiryQueue<Share>()
+  /** Scheduled at their negative bytes, so that `peek` returns the largest share. */
+  readonly #sharesByBytes = new ExpiryQueue<Share>()
 
   constructor(limit: PoolLimit) {
     this.limit = limit
@@ -193,16 +193,14 @@ export class Pool {
     return this.#shares.get(share)?.entries.values().next().value
   }
 
-  /** Of equally large shares, prefers `preferredName`. A write drops entries of another share only if it is larger. */
-  largestShare(preferredName: string): string | undefined {
-    const largest = this.#sharesBySize.peek()
-    const preferred = this.#shares.get(preferredName)
-    return (preferred?.dueAt === largest?.dueAt ? preferred : largest)?.name
+  largestShare(newShare: string): string | undefined {
+    const largest = this.#sharesByBytes.peek()
+    const own = this.#shares.get(newShare)
+    return (own?.dueAt === largest?.dueAt ? own : largest)?.name
   }
 
   #updateOrder(share: Share): void {
-    const fraction = Math.max(share.entries.size / this.limit.entries, share.bytes / this.limit.bytes)
-    this.#sharesBySize.schedule(share, share.entries.size === 0 ? Infinity : -fraction)
+    this.#sharesByBytes.schedule(share, share.entries.size === 0 ? Infinity : -share.bytes)
   }
 }
 

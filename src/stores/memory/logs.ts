@@ -48,8 +48,8 @@ export class MemoryLogs {
   readonly #bounds: PoolLimit & { readonly maxEntriesPerLog: number }
   readonly #logs = new Map<string, Queue>()
   readonly #shares = new Map<string, Share>()
-  /** Scheduled at their negative sizes, so that `peek` returns the largest share. */
-  readonly #sharesBySize = new ExpiryQueue<Share>()
+  /** Scheduled at their negative bytes, so that `peek` returns the largest share. */
+  readonly #sharesByBytes = new ExpiryQueue<Share>()
   readonly #pool: BoundedPool
   readonly #size = { entries: 0, bytes: 0 }
   #sequence = 0
@@ -117,16 +117,14 @@ export class MemoryLogs {
   }
 
   #updateOrder(share: Share): void {
-    const { entries, bytes } = this.#bounds
-    const fraction = Math.max(share.entries / entries, share.bytes / bytes)
-    const order = share.entries === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS)
-    this.#sharesBySize.schedule(share, order)
+    const steps = Math.ceil((share.bytes / this.#bounds.bytes) * ORDER_STEPS)
+    this.#sharesByBytes.schedule(share, share.entries === 0 ? Infinity : -steps)
   }
 
-  #largestShare(preferredName: string): string | undefined {
-    const largest = this.#sharesBySize.peek()
-    const preferred = this.#shares.get(preferredName)
-    return (preferred?.dueAt === largest?.dueAt ? preferred : largest)?.queue.name
+  #largestShare(newShare: string): string | undefined {
+    const largest = this.#sharesByBytes.peek()
+    const own = this.#shares.get(newShare)
+    return (own?.dueAt === largest?.dueAt ? own : largest)?.queue.name
   }
 
   #dropExpired(share: Share | undefined): void {

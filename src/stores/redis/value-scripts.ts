@@ -97,6 +97,11 @@ end
 local function wouldExceed(entries, bytes, added, limit)
   return entries > 0 and (entries + 1 > limit.entries or bytes + added > limit.bytes)
 end
+local function largestShare(pool, newShare)
+  local shares = base .. ':bytes:' .. pool
+  local largest, bytes = unpack(call('ZREVRANGE', shares, 0, 0, 'WITHSCORES'))
+  return call('ZSCORE', shares, newShare) == bytes and newShare or largest
+end
 local function dropOldest(pool, share)
   local oldest = call('ZRANGE', base .. ':share:' .. pool .. ':' .. share, 0, 0)[1]
   if oldest then drop(oldest) else call('ZREM', base .. ':bytes:' .. pool, share) end
@@ -109,7 +114,7 @@ local function dropUntilFits(pool, share, bytes, quota, limit)
   end
   while true do
     local entries, usedBytes = sizeOfPool(pool)
-    local largest = call('ZREVRANGE', base .. ':bytes:' .. pool, 0, 0)[1]
+    local largest = largestShare(pool, share)
     if not largest or not wouldExceed(entries, usedBytes, bytes, limit) then break end
     dropOldest(pool, largest)
   end

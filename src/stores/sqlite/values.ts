@@ -113,8 +113,9 @@ function poolIn(sql: Sql, pool: 'owned' | 'expiring' | 'logs', limit: PoolLimit)
     },
     sizeOfShare: (share) =>
       sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', pool, share)),
-    largestShare: () => {
-      const largest = sql.row('SELECT share FROM shares WHERE pool = ? ORDER BY bytes DESC LIMIT 1', pool)
+    largestShare: (newShare) => {
+      const order = 'ORDER BY bytes DESC, share = ? DESC LIMIT 1'
+      const largest = sql.row(`SELECT share FROM shares WHERE pool = ? ${order}`, pool, newShare)
       return largest === undefined ? undefined : textIn(largest, 'share')
     },
     dropOldest: (share) =>
