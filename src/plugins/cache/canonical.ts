@@ -166,7 +166,7 @@ function removePleasantries(tokens: readonly Token[], mayEndInTitle: boolean): r
     isClause = CLAUSE_OPENING.test(opening)
     isAsked ||= ASKING.test(opening)
   }
-  const ended = removeEnding(items, mayEndInTitle)
+  const ended = removeRepeatedMarks(removeEnding(items, mayEndInTitle))
   const mark = finalMarkOf(ended, isClause || isAsked)
   if (mark === undefined) return rewordQuestion(removeMe(ended), isClause)
   const question = rewordQuestion(removeMe(ended.slice(0, -1)), isClause)
@@ -246,6 +246,28 @@ function finalMarkOf(items: readonly Token[], isAsked: boolean): Token | undefin
   if (items.some((item) => CODE_WORDS.has(item.key))) return undefined
   // `tell me who it is.` asks a question.
   return isRequest || !isAsked ? mark : { ...mark, raw: '?', key: '?' }
+}
+
+const MIN_WORDS_BEFORE_MARKS = 4
+/** The next word may be a name: `what does the method call empty??` */
+const BEFORE_FINAL_NAMES = words('is are was were be does do did called named than not of and or to as like with use')
+/** The marks may be the subject, or the tone of the text. */
+const ABOUT_MARKS = words(
+  `it this that these those my me am you your mark marks sign signs symbol symbols tone sound angry rude pushy shouting end ending
+  finish last final one two three more enough single both double doubled twice repeated same`,
+)
+
+/** Returns a question with one `?` for several after its last word. Elsewhere, each mark may be code or notation. */
+function removeRepeatedMarks(items: readonly Token[]): readonly Token[] {
+  const end = items.findLastIndex(({ raw }) => raw !== '?') + 1
+  if (items.length - end < 2) return items
+  const [first, word, before] = [items[0], items[end - 1], items[end - 2]]
+  if (first === undefined || word === undefined || before === undefined || end < MIN_WORDS_BEFORE_MARKS) return items
+  const isQuestion = STARTERS.has(first.key) && !NO_QUESTION.has(first.key) && !REQUEST_STARTERS.has(first.key)
+  const isPlainEnd = word.kind === 'word' && word.raw === word.key && ORDINARY_WORD.test(word.raw)
+  const isAboutMarks = items.some(({ key }) => CODE_WORDS.has(key) || ABOUT_MARKS.has(key))
+  if (!isQuestion || !isPlainEnd || isAboutMarks || BEFORE_FINAL_NAMES.has(before.key)) return items
+  return items.slice(end).some(({ isSpaced }) => isSpaced) ? items : items.slice(0, end + 1)
 }
 
 /** Removes the courtesy in `could you please describe`. */

@@ -38,6 +38,7 @@ export function findDifference(left: Canonical, right: Canonical, options: TypoO
       hasUsualLetters: options.lexicon.hasUsualLetters,
     }),
     typos: [],
+    mayHaveTypos,
     maxTypos: mayHaveTypos ? options.maxTypos : 0,
   }
   const length = Math.max(left.items.length, right.items.length)
@@ -74,6 +75,8 @@ interface ComparisonState {
   readonly right: readonly Token[]
   readonly lexicon: Lexicon
   readonly maxTypos: number
+  /** False if the spelling of a word may be the subject. */
+  readonly mayHaveTypos: boolean
   /** The misspelled words. */
   readonly typos: string[]
 }
@@ -81,7 +84,8 @@ interface ComparisonState {
 function compare(a: Token, b: Token, state: ComparisonState, index: number): Difference | undefined {
   if (a.kind === b.kind && a.key === b.key) {
     if (index > 0 && a.isSpaced !== b.isSpaced && (a.kind !== 'word' || isCapital(a))) return 'symbol'
-    return a.raw === b.raw || hasSameCase(a, b, state, index) ? undefined : 'case'
+    if (a.raw === b.raw || hasSameCase(a, b, state, index)) return undefined
+    return state.mayHaveTypos && straighten(a.raw) === straighten(b.raw) ? undefined : 'case'
   }
   if (state.typos.length < state.maxTypos && state.left[index - 1]?.kind !== 'number') {
     const typo = typoBetween(a, b, state, index)
@@ -92,6 +96,11 @@ function compare(a: Token, b: Token, state: ComparisonState, index: number): Dif
   }
   const kind = kindOfDifference(a, state)
   return kind === 'word' ? kindOfDifference(b, state) : kind
+}
+
+/** Clients type the apostrophe of `the dog's` and `can't` in two ways. In names such as O'Brien, it may be the subject. */
+function straighten(raw: string): string {
+  return raw.replace(/’(?=(?:s|t|re|ve|ll|m|d)$)/, "'")
 }
 
 /** `4 K` is a temperature, and `4K` a screen. */

@@ -88,8 +88,13 @@ const SUBJECT_OPENINGS = words('the a an my your his her its our their this that
 /** After these verbs, `how do I` does not ask for a method: `how do I look` is not `how to look`. */
 const STATES = 'look|feel|seem|sound|appear|smell|taste|compare|rank|differ|score|rate|matter|benefit|do|fit|know|not'
 
-/** Excludes `how can I` and all other modal verbs, which ask for something else. */
-const HOW_TO = new RegExp(`^how do i (?!(?:${STATES})(?: |$))(?=[a-z])`)
+/** Verbs of tasks: elsewhere, `how can I` may ask whether something is possible, or `how do I` how something happens. */
+const TASKS =
+  'install|uninstall|configure|create|delete|remove|convert|reset|replace|rename|export|import|download|upload|print|calculate|compile|' +
+  'deploy|enable|disable|update|upgrade|cancel|connect|disconnect|repair|clean|boil|bake|roast|draw|paint|knit|fold|change|merge|split'
+
+/** Excludes all other modal verbs, which ask for something else. */
+const HOW_TO = new RegExp(`^how (?:do i (?!(?:${STATES})(?: |$))(?=[a-z])|can i (?=(?:${TASKS}) [a-z]))`)
 
 /** @param isClause True if the text may have the word order of a clause, as `what the price is` after `tell me`. */
 export function rewordQuestion(items: readonly Token[], isClause: boolean): readonly Token[] {
@@ -131,7 +136,7 @@ function isFormOfBe(item: Token): boolean {
 
 function normalizeHowTo(items: readonly Token[]): readonly Token[] {
   const [first] = items
-  if (first?.key !== 'how' || !HOW_TO.test(lineOf(items.slice(0, 4)))) return items
+  if (first?.key !== 'how' || !HOW_TO.test(lineOf(items.slice(0, 5)))) return items
   return [...toWordTokens(first, ['how', 'to']), ...items.slice(3)]
 }
 

@@ -59,7 +59,7 @@ export function asksForResponses(system: string): boolean {
 
 /** Questions about wording, characters or courtesy itself, in which each courtesy and spelling may change the response. */
 const ABOUT_WORDING =
-  /(?<!\p{L})(?:greet\w*|(?:im)?polite\w*|rude\w*|courte\w*|manners|(?:in)?formal\w*|subtext|insult\w*|memes?|stand\w? for|(?:react|respond|repl)\w* to|siri|alexa|chatbots?|md5|sha|crc|hash\w*|checksums?|base ?\d\d|(?:en|de)cod\w*|(?:en|de)crypt\w*|cipher\w*|morse|ascii|unicode|utf|bytes?|code ?points?|whitespace|(?:this|that) (?:question|message|request|prompt)|the message|thanking|thanked)(?!\p{L})|(?<!\p{L})(?:i|you|we|to) thank/iu
+  /(?<!\p{L})(?:greet\w*|(?:im)?polite\w*|rude\w*|courte\w*|manners|(?:in)?formal\w*|subtext|insult\w*|memes?|stand\w? for|(?:react|respond|repl)\w* to|siri|alexa|chatbots?|md5|sha|crc|hash\w*|checksums?|base ?\d\d|(?:en|de)cod\w*|(?:en|de)crypt\w*|cipher\w*|morse|ascii|unicode|utf|bytes?|code ?points?|whitespace|typograph\w*|fonts?|glyph\w*|kerning|keyboards?|parsers?|marks? (?:in|of|after|before)|(?:this|that) (?:question|message|request|prompt)|the message|thanking|thanked)(?!\p{L})|(?<!\p{L})(?:i|you|we|to) thank/iu
 
 export function isAboutWording(text: string): boolean {
   return ABOUT_WORDING.test(text)

@@ -3,6 +3,7 @@ import { canonicalize } from '../../../src/plugins/cache/canonical.ts'
 import { findDifference, type Difference } from '../../../src/plugins/cache/guard.ts'
 import { loadEnglishLexicon, noLexicon } from '../../../src/plugins/cache/typos.ts'
 import { REVERSALS, SAME } from './reversals.ts'
+import { WITH_COURTESIES } from './with-courtesies.ts'
 
 const lexicon = await loadEnglishLexicon()
 
@@ -22,6 +23,25 @@ describe('the guard', () => {
   })
 
   it.each(SAME)('%s | %s: agree in both directions', (left, right) => {
+    expect(difference(left, right)).toBeUndefined()
+    expect(difference(right, left)).toBeUndefined()
+  })
+
+  it.each(WITH_COURTESIES)('%s: %s | %s differ in both directions', (_, left, right) => {
+    expect(difference(left, right)).toBeDefined()
+    expect(difference(right, left)).toBeDefined()
+  })
+
+  it.each([
+    ['What is the dog’s diet?', "What is the dog's diet?"],
+    ['Who is Anna’s brother in the book?', "Who is Anna's brother in the book?"],
+    ['What is a driver’s license?', "What is a driver's license?"],
+    ['How do I bake bread??', 'How do I bake bread?'],
+    ['Why is the sky blue???', 'Why is the sky blue?'],
+    ['Who built the pyramids??', 'Who built the pyramids'],
+    ['How can I install a printer?', 'How do I install a printer?'],
+    ['How can I remove a wine stain?', 'What are the steps to remove a wine stain?'],
+  ])('%s | %s agree in both directions', (left, right) => {
     expect(difference(left, right)).toBeUndefined()
     expect(difference(right, left)).toBeUndefined()
   })
