@@ -88,7 +88,8 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
     if (result.sent === undefined || costs.isCovered(costOfResult(result, costs))) return result
   }
   const spent = attempt?.spent ?? ZERO
-  const continued = last === undefined ? undefined : await continueCut(last, run)
+  // While the vendor has everything in its cache, a repetition would save little for what it lacks.
+  const continued = last === undefined || costs.whole <= costs.usual ? undefined : await continueCut(last, run)
   if (continued !== undefined) {
     const { rewrite, cachedTokens, cacheable } = continued
     const cost = costs.of(rewrite.tokens, cachedTokens, cacheable, ZERO)

@@ -83,11 +83,19 @@ interface PlayOptions {
   readonly slider?: SliderMode
   /** A pause of ten minutes follows each time after this number of turns. */
   readonly pauseAfter?: number
+  /** A pause of ten minutes precedes this turn. */
+  readonly pauseBefore?: number
 }
 
 async function play(
   prompts: readonly Prompt[],
-  { steering, table, slider = 'auto', pauseAfter = Number.POSITIVE_INFINITY }: PlayOptions,
+  {
+    steering,
+    table,
+    slider = 'auto',
+    pauseAfter = Number.POSITIVE_INFINITY,
+    pauseBefore = Number.POSITIVE_INFINITY,
+  }: PlayOptions,
 ): Promise<Played> {
   const waterfall = waterfallOf({ store: textStore().store, slider, agents: false })
   const sentCost = createVendor(table)
@@ -98,7 +106,8 @@ async function play(
   let plain = 0
   let maxExcess = 0
   for (const [turn, prompt] of prompts.entries()) {
-    const now = START + turn * 30_000 + Math.floor(turn / pauseAfter) * 600_000
+    const pauses = Math.floor(turn / pauseAfter) + (turn >= pauseBefore ? 1 : 0)
+    const now = START + turn * 30_000 + pauses * 600_000
     const { rewrite, strategy } = await waterfall(jobOf(prompt, { steering, model: modelOf(table), now }))
     strategies.push(rewrite?.strategy ?? strategy ?? 'Passthrough (no optimization needed)')
     sent.push(rewrite?.prompt ?? prompt)
@@ -226,6 +235,13 @@ describe('a level that costs more on each turn than reading everything from the 
     expect(small.length).toBeLessThan(6)
     for (const one of small) expect(one).toMatch(/^Savings-Slider \(extreme: [1-9]\d{2,3} tokens\)$/)
     expect(later.slice(small.length)).toEqual(Array(TURNS - 1 - small.length).fill(EVERYTHING))
+  })
+
+  it('does not repeat the last shortened prompt after a return', async () => {
+    const { strategies } = await play(prompts, { steering: level('extreme'), table: CACHED, pauseBefore: 1 })
+    const returned = strategies.indexOf(EVERYTHING)
+    expect(strategies[returned - 1]).toBe('Savings-Slider (extreme: 16384 tokens)')
+    expect(new Set(strategies.slice(returned))).toEqual(new Set([EVERYTHING]))
   })
 
   it('is followed while a conversation of few turns has saved enough', async () => {
