@@ -126,6 +126,25 @@ describe('the public entries', () => {
   })
 })
 
+describe('the tests', () => {
+  it('use fast-check through support/properties.ts, which prints how to repeat a failure', () => {
+    const found = testSources(join(root, 'test')).filter((file) =>
+      /^import .* from 'fast-check'/m.test(readFileSync(file, 'utf8')),
+    )
+
+    expect(found.map((file) => relative(root, file))).toEqual(['test/support/properties.ts'])
+  })
+})
+
+/** Skips the packages that tests of clients install. */
+function testSources(folder: string): readonly string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) return entry.name === 'node_modules' || entry.name === '.venv' ? [] : testSources(path)
+    return entry.name.endsWith('.ts') ? [path] : []
+  })
+}
+
 function files(folder: string): readonly string[] {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
