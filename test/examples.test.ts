@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { prepareExamples, type ExamplePrograms } from './support/example-programs.ts'
+import { IS_FULL } from './support/full.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const question = {
@@ -166,17 +167,22 @@ describe('the examples', () => {
     }
   }, 60_000)
 
-  it('the demo prints at most 60 lines of 100 columns', async () => {
-    const stdout = await run('demo')
+  // A step of .ci/run also runs it.
+  it.runIf(IS_FULL)(
+    'the demo prints at most 60 lines of 100 columns',
+    async () => {
+      const stdout = await run('demo')
 
-    const lines = stdout.split('\n')
-    expect(lines.length).toBeLessThanOrEqual(60)
-    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(100)
-    expect(stdout).toMatch(/served [1-9]\d*, rejected with 402: \d+\n/)
-    expect(stdout).toMatch(/MISS .*2 nights\?\n {3}HIT .*2 nights, please\?\n {3}MISS .*3 nights\?/)
-    expect(stdout.match(/5 of 5/g)).toHaveLength(5)
-    expect(stdout).toContain('resumed  "in the morning. The gate of the lock closes at nine in the evening."')
-  }, 60_000)
+      const lines = stdout.split('\n')
+      expect(lines.length).toBeLessThanOrEqual(60)
+      expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(100)
+      expect(stdout).toMatch(/served [1-9]\d*, rejected with 402: \d+\n/)
+      expect(stdout).toMatch(/MISS .*2 nights\?\n {3}HIT .*2 nights, please\?\n {3}MISS .*3 nights\?/)
+      expect(stdout.match(/5 of 5/g)).toHaveLength(5)
+      expect(stdout).toContain('resumed  "in the morning. The gate of the lock closes at nine in the evening."')
+    },
+    60_000,
+  )
 
   it('a limit, the usage and the audit survive a restart', async () => {
     const stdout = await run('restart')

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { sendRequest, ENDPOINTS, RESPONSES_FORMAT_PAIRS, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
+import { everyNth } from '../support/full.ts'
 
 let stage: Stage
 let called: number
@@ -27,7 +28,7 @@ function expectNotCalled(reply: Reply, message: RegExp): void {
   expect(stage.upstream.requests).toHaveLength(called)
 }
 
-describe.each(allEndpoints)('a body of 31 MB on the $name endpoint', ({ path, body }) => {
+describe.each(everyNth(3, allEndpoints))('a body of 31 MB on the $name endpoint', ({ path, body }) => {
   it.each([
     ['numbers in an unknown field', () => `"x":[${'1,'.repeat(15.5 * MB)}1]`, /more than 500000 numbers/],
     ['strings in an unknown field', () => `"x":[${'"a",'.repeat(7 * MB)}1]`, /100000 keys and array elements/],
@@ -38,7 +39,7 @@ describe.each(allEndpoints)('a body of 31 MB on the $name endpoint', ({ path, bo
   })
 })
 
-describe.each(ENDPOINTS)('a prompt on the $name endpoint', ({ path, body }) => {
+describe.each(everyNth(2, ENDPOINTS))('a prompt on the $name endpoint', ({ path, body }) => {
   const asking = (content: unknown): JsonObject => ({ ...body, messages: [{ role: 'user', content }] }) as JsonObject
 
   it('that far exceeds every context window is rejected, also if its text looks like base64', async () => {

@@ -4,9 +4,10 @@ import type { SemanticCacheOptions } from '../../src/plugins/cache/cache-options
 import type { Prompt } from '../../src/core/prompt.ts'
 import { KINDS, type Difference, type Pick } from '../plugins/cache/different-questions.ts'
 import { chat, createFixture } from '../plugins/cache/fixture.ts'
+import { IS_FULL } from '../support/full.ts'
 
 /** CACHE_PAIRS=100 runs more pairs of each kind, CACHE_SEED another sequence. */
-const PAIRS = Number(process.env['CACHE_PAIRS'] ?? 6)
+const PAIRS = Number(process.env['CACHE_PAIRS'] ?? (IS_FULL ? 6 : 2))
 const SEED = Number(process.env['CACHE_SEED'] ?? 27)
 
 function promptOf(text: string, { system, earlier }: Difference): Prompt {

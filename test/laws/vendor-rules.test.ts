@@ -17,7 +17,7 @@ const FORMATS: Readonly<Record<Dialect, WholeFormat>> = {
   responses: responsesFormat,
 }
 const DIALECTS = ['chat', 'messages', 'responses'] as const
-const RUNS = { numRuns: IS_FULL ? 20 : 5 }
+const RUNS = { numRuns: IS_FULL ? 20 : 3 }
 
 const STEERINGS: readonly (readonly [string, Steering])[] = [
   ['the slider', { level: 'extreme', vanishing: false, recursive: false }],

@@ -4,9 +4,9 @@
  */
 export const IS_FULL: boolean = process.env['FULL_TESTS'] === '1'
 
-/** Returns `full` with `FULL_TESTS`, otherwise a fifth of it, but at least ten if there are as many. */
+/** Returns `full` with `FULL_TESTS`, otherwise a tenth of it, but at least five if there are as many. */
 export function cases(full: number): number {
-  return IS_FULL ? full : Math.max(Math.min(full, 10), Math.ceil(full / 5))
+  return IS_FULL ? full : Math.max(Math.min(full, 5), Math.ceil(full / 10))
 }
 
 /** Returns all rows with `FULL_TESTS`, otherwise the first and each nth after it. */

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 import { describe, expect, it } from 'vitest'
+import { IS_FULL } from '../support/full.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const entries = readdirSync(`${root}src`)
@@ -164,7 +165,7 @@ describe('the doc comments of the public entries', () => {
     expect(missing.map(({ name }) => name)).toEqual([])
   })
 
-  it('have examples that compile', () => {
+  it.runIf(IS_FULL)('have examples that compile', () => {
     const modules = documented.flatMap(({ name, examples }) =>
       examples.map((code, index) => [`${root}test/types/example-${name}-${index}.ts`, moduleOf(code)] as const),
     )

@@ -2,9 +2,10 @@ import { expect, it } from 'vitest'
 import { startFarm } from '../../support/farm/farm.ts'
 import { waitForBatch, readResults } from '../../support/batches.ts'
 import { ITEM_USD, createItems } from './cluster.ts'
+import { IS_FULL } from '../../support/full.ts'
 
-const COUNT = 500
-const KILLS = [80, 200, 350]
+const COUNT = IS_FULL ? 500 : 100
+const KILLS = [0.16, 0.4, 0.7].map((share) => share * COUNT)
 
 it('produces one result and one charge per item when the worker is killed three times with SIGKILL', async () => {
   const farm = await startFarm()

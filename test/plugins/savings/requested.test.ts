@@ -6,6 +6,7 @@ import { readSteeringHeaders, type Steering } from '../../../src/plugins/savings
 import type { SliderMode } from '../../../src/plugins/savings/selection-tiers.ts'
 import { jobOf, meter, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
+import { everyNth } from '../../support/full.ts'
 
 const EVERYTHING = 'Passthrough (sending everything is cheaper)'
 const START = 1e12
@@ -130,7 +131,7 @@ describe('a conversation with a level or header', () => {
   const LONG = chat(20_000, 1200, 14)
   const VERY_LONG = chat(60_000, 200, 12)
 
-  describe.each(TABLES)('at a vendor with $name', (table) => {
+  describe.each(everyNth(2, TABLES))('at a vendor with $name', (table) => {
     it.each([
       ['extreme', level('extreme'), 'auto'],
       ['extreme, selected on each turn', level('extreme'), 'query'],
