@@ -874,6 +874,6 @@ describe('a response whose connection throws', () => {
       await ended
     })
     expect(reasons).toEqual([])
-    await expect.poll(() => spent(stage)).toBe(0.02)
+    expect(await spent(stage)).toBe(0.02)
   })
 })
