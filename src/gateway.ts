@@ -241,7 +241,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     ledger,
     hooks: collectHooks(plugins),
     upstream: failover,
-    smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
+    smallModel: (route, caller) => smallModelFor(route, { runtime, timeouts, caller: caller.upstream }),
     meter,
     margin: toMarginFunction(options.margin),
     recentOutputs: new RecentOutputs(),

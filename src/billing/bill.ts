@@ -6,6 +6,7 @@ import {
   formatUsd,
   subtract,
   scale,
+  ZERO,
   type NanoUsd,
   type Price,
   promptTokens,
@@ -30,6 +31,8 @@ export interface Bill {
   readonly isEstimated: boolean
   /** Reported usage above the ceiling. It is not billed. */
   readonly excessUsage?: ExcessUsage
+  /** What the vendor charges the customer, who pays it with a key of its own. The actual cost is then zero. */
+  readonly vendorCharge?: NanoUsd
 }
 
 export interface Billable {
@@ -155,6 +158,11 @@ function tokenRatio({ sent, vendorRatio }: LocalCounts, upstreamCount: number): 
   return vendorRatio ?? (sent === 0 ? 0 : upstreamCount / sent)
 }
 
+/** The operator pays nothing for a request that the vendor bills to the customer. */
+export function paidByCustomer(bill: Bill): Bill {
+  return { ...bill, actual: ZERO, vendorCharge: bill.actual }
+}
+
 export function savings(bill: Bill): NanoUsd {
   return subtract(bill.theoretical, bill.actual)
 }
@@ -211,6 +219,7 @@ export function billHeaders(bill: Bill): Record<string, string> {
     'x-svc-profit-margin': `${bill.margin}x`,
     'x-svc-cache': bill.cache,
   }
+  if (bill.vendorCharge !== undefined) headers['x-svc-vendor-charge'] = formatUsd(bill.vendorCharge)
   if (bill.isEstimated) headers['x-svc-estimated'] = 'true'
   return headers
 }
@@ -244,6 +253,8 @@ export interface ResponseBill {
   readonly actualCostUsd: number | undefined
   /** The theoretical cost times the margin; 0 for a cache hit. */
   readonly billedUsd: number
+  /** What the vendor bills the customer, who pays it with a key of its own. Undefined if the operator pays. */
+  readonly vendorChargeUsd: number | undefined
   /** Highest amount that can be billed: more than `billedUsd` in the headers of a stream, which contain the expected bill. */
   readonly maxBilledUsd: number
   /** `theoreticalCostUsd` minus `actualCostUsd`. Undefined with `headers: { margin: false }`. */
@@ -284,6 +295,7 @@ export function readBill({
     theoreticalCostUsd: optional('theoretical-cost'),
     actualCostUsd: optional('actual-cost'),
     billedUsd: amount('billed-amount'),
+    vendorChargeUsd: optional('vendor-charge'),
     maxBilledUsd: amount(text('max-amount') === '' ? 'billed-amount' : 'max-amount'),
     savingsUsd: optional('savings-usd'),
     margin: optional('profit-margin'),

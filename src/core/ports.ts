@@ -145,10 +145,22 @@ export interface ProviderCall {
   readonly timeouts: Timeouts
   /** Client headers that are part of the wire format, such as `anthropic-version`. */
   readonly headers: Readonly<Record<string, string>>
+  /** Who makes the call. @default the gateway itself */
+  readonly caller?: UpstreamCaller | undefined
   /** Called once when the upstream responds with status 200. Vendors bill such calls. */
   readonly onAccepted?: () => void
   /** Called before the request is sent, with the names that `ProviderResponse.ignored` will contain. */
   readonly onIgnored?: (names: readonly string[]) => void
+}
+
+/** Who makes a call, for the `apiKey` function of a provider. */
+export interface UpstreamCaller {
+  /** Id of the virtual key. `application` for requests in process without one. Empty for calls of the gateway itself. */
+  readonly keyId: string
+  readonly customer?: string | undefined
+  readonly user?: string | undefined
+  /** Who pays the vendor. With `customer`, the vendor key must be that of the customer. */
+  readonly payer: 'operator' | 'customer'
 }
 
 /** Timeouts for upstream calls, in milliseconds. */
@@ -208,14 +220,20 @@ export interface EmbeddingResult {
 }
 
 /** A call about a response that the upstream stores. */
-export interface StoredResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
+export interface StoredResponseCall extends Pick<
+  ProviderCall,
+  'signal' | 'cancellation' | 'runtime' | 'timeouts' | 'caller'
+> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */
   readonly path: string
 }
 
 /** A call whose body and answer the provider does not parse. */
-export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
+export interface PassthroughCall extends Pick<
+  ProviderCall,
+  'signal' | 'cancellation' | 'runtime' | 'timeouts' | 'caller'
+> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below the base URL, such as `/images/generations`. */
   readonly path: string
@@ -245,6 +263,8 @@ export interface Provider {
    * @default all of `ProviderCall.headers`
    */
   readonly varyHeaders?: Readonly<Record<string, string | undefined>>
+  /** True if calls use the vendor key of `ProviderCall.caller`. Other providers cannot be paid by customers. @default false */
+  readonly usesCallerKeys?: boolean
   /** True if the provider ends calls that are canceled or time out. @default false: the gateway ends such calls */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */

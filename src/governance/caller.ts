@@ -1,3 +1,4 @@
+import type { UpstreamCaller } from '../core/ports.ts'
 import type { LevelName, Limit } from './limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
@@ -38,10 +39,14 @@ export interface Caller {
    */
   readonly scope: string
   readonly context: CallerContext
+  /** The caller as providers see it. */
+  readonly upstream: UpstreamCaller
   /** Limits in addition to those of the key. */
   readonly levels: readonly LimitLevel[]
   /** Replaces the margin of the gateway. @default the margin of the gateway */
   readonly margin?: number | undefined
+  /** True if budgets count what the vendor bills the customer. @default false */
+  readonly countsVendorCharge?: boolean
 }
 
 /** Limits of one level. Compared by identity, because its windows are cached. */
@@ -68,7 +73,7 @@ export interface StoredCaller {
 }
 
 export function callerOfKey(key: VirtualKey): Caller {
-  return { key, scope: key.id, context: NO_CONTEXT, levels: NO_LEVELS }
+  return { key, scope: key.id, context: NO_CONTEXT, upstream: { keyId: key.id, payer: 'operator' }, levels: NO_LEVELS }
 }
 
 /** The key of requests in process that have a context and no key. No record has its id, and no secret has its hash. */

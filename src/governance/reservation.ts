@@ -41,6 +41,8 @@ export interface RequestUsage {
   readonly actual: NanoUsd
   readonly billed: NanoUsd
   readonly model: string
+  /** Charged to budgets instead of the billed amount. */
+  readonly counted?: NanoUsd | undefined
   /** The provider that answered. @default none, for example for a response of the cache */
   readonly provider?: string | undefined
   /** For usage reports, where the caller's context has none: what the request itself says about its user and session. */
@@ -88,11 +90,7 @@ export interface QuoteOptions {
 }
 
 /** Quotes the cost of the most expensive candidate, because any candidate may answer. */
-export function createQuote(options: QuoteOptions): Quote {
-  return new WorstCaseQuote(options)
-}
-
-class WorstCaseQuote implements Quote {
+export class WorstCaseQuote implements Quote {
   readonly outputTokens: number
   readonly #options: QuoteOptions
   #candidates: readonly QuoteCandidate[] | undefined
@@ -158,7 +156,7 @@ function tokenRecount(options: QuoteOptions): { readonly tokens?: Recount } {
   if (countPrompt === undefined) return {}
   const run = async (): Promise<Quote> => {
     const counted = Math.min(promptTokens(), await countPrompt())
-    return createQuote({ ...otherOptions, promptTokens: () => counted })
+    return new WorstCaseQuote({ ...otherOptions, promptTokens: () => counted })
   }
   return { tokens: { run, callsUpstream: false } }
 }
@@ -169,7 +167,7 @@ function budgetRecount(options: QuoteOptions): { readonly budget?: Recount } {
   if (countableCandidates.length === 0) return {}
   const run = async (): Promise<Quote> => {
     const counted = await Promise.all(candidates.map(recountCandidate))
-    return createQuote({ ...options, candidates: () => counted })
+    return new WorstCaseQuote({ ...options, candidates: () => counted })
   }
   return { budget: { run, callsUpstream: countableCandidates.some(({ callsUpstream }) => callsUpstream === true) } }
 }
@@ -220,9 +218,17 @@ const MAX_UNCOUNTED_SHARE = 0.1
 
 /** A free request claims nothing from a budget above 0. A budget of 0 rejects it, unless it is request-only. */
 export function claimsFor(allLimits: readonly Limit[], quote: Quote): LimitClaims {
-  const limits = allLimits.flatMap((limit) => applied(limit, quote) ?? [])
-  const worstCost = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
-  const tokens = hasKind('tokens', limits) ? Math.max(1, toAmount(quote.promptTokens)) : 1
+  const limits: Limit[] = []
+  const kinds = new Set<Limit['kind']>()
+  for (const limit of allLimits) {
+    if (quote.isRequestOnly === true && limit.kind !== 'requests') continue
+    const applied = limit.forRequest === undefined ? limit : limit.forRequest(quote)
+    if (applied === undefined) continue
+    limits.push(applied)
+    kinds.add(applied.kind)
+  }
+  const worstCost = kinds.has('budget') ? toAmount(quote.cost(quote.outputTokens)) : 0
+  const tokens = kinds.has('tokens') ? Math.max(1, toAmount(quote.promptTokens)) : 1
   const minGrant = worstCost > 0 ? minGrantOf(quote, worstCost) : 0
   const claimedLimits: Limit[] = []
   const claims: Claim[] = []
@@ -232,11 +238,6 @@ export function claimsFor(allLimits: readonly Limit[], quote: Quote): LimitClaim
     claims.push(toClaim(limit, tokens, worstCost))
   }
   return { applied: limits, limits: claimedLimits, claims, worstCost, minGrant: Math.max(1, minGrant), tokens }
-}
-
-function applied(limit: Limit, quote: Quote): Limit | undefined {
-  if (quote.isRequestOnly === true && limit.kind !== 'requests') return undefined
-  return limit.forRequest === undefined ? limit : limit.forRequest(quote)
 }
 
 function minGrantOf(quote: Quote, worstCost: number): number {

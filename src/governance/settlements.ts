@@ -5,7 +5,7 @@ import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } f
 import type { Caller } from './caller.ts'
 import type { Limit } from './limits.ts'
 import { type RequestUsage, toAmount } from './reservation.ts'
-import { tagList, type UsageRow, type UsageRows } from './usage-rows.ts'
+import { tagList, type UsageRows } from './usage-rows.ts'
 import type { Windows } from './windows.ts'
 
 export interface SettlementCounts {
@@ -169,7 +169,7 @@ interface SettledRequest {
 export function buildSettlement(settled: SettledRequest): Settlement {
   const { reservationId, limits, usage, entries } = settled
   const tokens = toAmount(usage.promptTokens + usage.completionTokens)
-  const amounts = { requests: 1, tokens, budget: usage.billed }
+  const amounts = { requests: 1, tokens, budget: usage.counted ?? usage.billed }
   const charges: Charge[] = []
   for (const limit of limits) {
     const amount = amounts[limit.kind]
@@ -188,6 +188,7 @@ export function sanitizeUsage(usage: RequestUsage, reserved: number): RequestUsa
     actual: toNanoUsd(finiteOr(usage.actual, 0)),
     billed: toNanoUsd(finiteOr(usage.billed, reserved)),
     model: usage.model,
+    ...(usage.counted !== undefined && { counted: toNanoUsd(finiteOr(usage.counted, reserved)) }),
     provider: usage.provider,
     attributedUser: usage.attributedUser,
     attributedSession: usage.attributedSession,
@@ -226,24 +227,20 @@ function buildTallies({ windows, caller, usage, rows }: SettledRequest): readonl
       if (usage.billed > 0)
         tallies.push({ name, amounts: addHourField({ billed: usage.billed }, hourField, usage.billed), expiresAt })
     } else if (target.kind === 'rows') {
-      const row = { ...rowOf(caller, usage), model }
-      const place = rows.place(target.owner, row, target.at)
+      const { key, context } = caller
+      const { attributedUser, attributedSession, provider = '' } = usage
+      const { user = attributedUser, session = attributedSession } = context
+      // Written inline, because nearly all requests of a key without customers have none of these.
+      const isPlain = user === undefined && session === undefined && context.tags === undefined
+      const place = isPlain
+        ? { name, row: JSON.stringify(['', '', key.id, model, provider]) }
+        : rows.place(target, { user, session, key: key.id, model, provider, tags: tagList(context) })
       tallies.push({ name: place.name, amounts: amountsByName(place.row, amounts), expiresAt })
     } else if (model !== '') {
       tallies.push({ name, amounts: amountsByName(model, amounts), expiresAt })
     }
   }
   return tallies
-}
-
-function rowOf({ key, context }: SettledRequest['caller'], usage: RequestUsage): Omit<UsageRow, 'model'> {
-  return {
-    user: context.user ?? usage.attributedUser ?? '',
-    session: context.session ?? usage.attributedSession ?? '',
-    key: key.id,
-    provider: usage.provider ?? '',
-    tags: tagList(context),
-  }
 }
 
 function addHourField(

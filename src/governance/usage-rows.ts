@@ -4,7 +4,6 @@
  * session are divided among the last seven tallies, because a database rewrites a whole tally for each settlement.
  */
 import { RecentMap } from '../core/recent-map.ts'
-import { type DurationCode, periodOf } from '../core/store.ts'
 import type { CallerContext } from './caller.ts'
 
 /** One combination of what a report can be grouped by. An empty string: none. */
@@ -22,7 +21,6 @@ export interface UsageRow {
 export const OTHER = '(other)'
 
 const SHARDS = 8
-const DAY: DurationCode = '1d'
 
 export function rowTallyName(owner: string, day: number, shard: number): string {
   return `usage-rows:${owner}:${shard}:${day}`
@@ -57,17 +55,29 @@ const MAX_REMEMBERED_TALLIES = 2_000
  */
 const MAX_ROWS = [120, 160, 200, 240] as const
 
+interface UsageDay {
+  readonly owner: string
+  /** Start of the day, in milliseconds since 1970. */
+  readonly day: number
+}
+
+type FoundRow = Omit<UsageRow, 'user' | 'session'> & {
+  readonly user: string | undefined
+  readonly session: string | undefined
+}
+
 /** Bounds the rows that this process adds to each tally. */
 export class UsageRows {
   readonly #rowsByTally = new RecentMap<string, Set<string>>(MAX_REMEMBERED_TALLIES)
 
-  place(owner: string, row: UsageRow, at: number): { readonly name: string; readonly row: string } {
+  place({ owner, day }: UsageDay, found: FoundRow): { readonly name: string; readonly row: string } {
+    const row = { ...found, user: found.user ?? '', session: found.session ?? '' }
     const shard = row.user === '' && row.session === '' ? 0 : 1 + (hash(`${row.user} ${row.session}`) % (SHARDS - 1))
-    const name = rowTallyName(owner, periodOf(at, DAY).start, shard)
+    const name = rowTallyName(owner, day, shard)
     const rows = this.#rowsByTally.get(name) ?? new Set()
     if (rows.size === 0) this.#rowsByTally.set(name, rows)
-    const text = this.#fit(rows, row)
-    rows.add(text)
+    let text = writeRow(row)
+    if (!rows.has(text)) rows.add((text = this.#fit(rows, row)))
     return { name, row: text }
   }
 

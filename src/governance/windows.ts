@@ -4,6 +4,7 @@ import { type DurationCode, periodOf } from '../core/store.ts'
 import type { Caller, LimitLevel } from './caller.ts'
 import { counterName, keyOwner, lateTimeOf, type Limit, type LimitKind, sharedOwner } from './limits.ts'
 import type { SharedLimits } from './stored-records.ts'
+import { rowTallyName } from './usage-rows.ts'
 import { type Allowance, type Budget, effectiveRateLimits, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 interface SharedRecords {
@@ -209,7 +210,9 @@ interface NamedTallyTarget {
 interface RowTallyTarget {
   readonly kind: 'rows'
   readonly owner: string
-  readonly at: number
+  /** Start of the day. */
+  readonly day: number
+  /** Of rows without a user, session and tags. */
   readonly name: string
   readonly hourField: undefined
   readonly expiresAt: number
@@ -236,8 +239,9 @@ function tallyTargets(key: VirtualKey, at: number, isOfCustomer: boolean): reado
 }
 
 function rowTarget(owner: string, at: number): RowTallyTarget {
-  const { end } = periodOf(at, '1d')
-  return { kind: 'rows', owner, at, name: '', hourField: undefined, expiresAt: end + DAILY_RETENTION_MS }
+  const { start: day, end } = periodOf(at, '1d')
+  const name = rowTallyName(owner, day, 0)
+  return { kind: 'rows', owner, day, name, hourField: undefined, expiresAt: end + DAILY_RETENTION_MS }
 }
 
 function billedTarget(owner: string, at: number, retentionMs: number): TallyTarget {

@@ -1,7 +1,7 @@
 import type * as streaming from './stream-response.ts'
 import type { ResponseSource, Completion } from '../core/completion.ts'
 import { type Cancellation, lazy, type MaybePromise } from '../core/async.ts'
-import type { Route } from '../core/ports.ts'
+import type { Route, UpstreamCaller } from '../core/ports.ts'
 import { type Prompt, LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { upstreamWindowOf } from '../tokens/estimate.ts'
 import { type Attempts, supportsDialect, type UpstreamCall } from '../upstream/attempts.ts'
@@ -36,6 +36,7 @@ class RoutedCall implements UpstreamCall {
   readonly headers: UpstreamCall['headers']
   readonly cancellation: Cancellation
   readonly scope: string
+  readonly caller: UpstreamCaller
   readonly startedAt: number
   readonly attempts: Attempts
   readonly #planned: Planned
@@ -49,6 +50,7 @@ class RoutedCall implements UpstreamCall {
     this.headers = headers['anthropic-beta'] === undefined ? headers : withoutLongContext(headers, planned.resolved)
     this.cancellation = planned.cancellation
     this.scope = planned.caller.scope
+    this.caller = planned.caller.upstream
     this.startedAt = planned.startedAt
     this.attempts = planned.plugins?.observeAttempts(plan.attempts) ?? plan.attempts
     this.#planned = planned

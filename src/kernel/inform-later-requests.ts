@@ -11,25 +11,17 @@ export function informLaterRequests(planned: Planned, outcome: RequestOutcome, s
   try {
     plan.keeper?.finish(outcome)
     if (plan.kind === 'replay') return
-    recordOutput(planned, outcome, services)
-    reportSentPrompt(plan, outcome)
+    const { key, resolved, grant, hasClient } = planned
+    // A batch item has no client that would want to know the expected amounts.
+    if (outcome.completion !== undefined && hasClient && grant.outputTokens > 0)
+      services.recentOutputs.record(key.id, resolved.name, outcome.bill?.completionTokens ?? 0)
+    if (plan.optimization.reportSent !== undefined || plan.markers !== undefined) reportSentPrompt(plan, outcome)
   } catch (cause) {
     services.log.failure('a response could not be stored for later requests', cause)
   }
 }
 
-/** Batch items have no client that would want to know the expected amounts. */
-function recordOutput(
-  { key, resolved, grant, hasClient }: Planned,
-  { bill, completion }: RequestOutcome,
-  { recentOutputs }: Services,
-): void {
-  if (completion === undefined || !hasClient || grant.outputTokens === 0) return
-  recentOutputs.record(key.id, resolved.name, bill?.completionTokens ?? 0)
-}
-
 function reportSentPrompt({ optimization, markers }: UpstreamPlan, { bill, completion }: RequestOutcome): void {
-  if (optimization.reportSent === undefined && markers === undefined) return
   const usage = completion?.().usage
   // Later turns assume that the vendor has cached this prompt. Otherwise, a rejected request would make them cheaper.
   const sentTokens = bill?.optimizedTokens ?? 0

@@ -1,4 +1,6 @@
 /** How large a prompt is: what limits and budgets reserve for it, and the most that may be billed for it. */
+import { checkPayer } from '../upstream/attempts.ts'
+import type { Caller } from '../governance/caller.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { CacheWrites } from '../core/money.ts'
@@ -72,6 +74,7 @@ interface SizeServices {
 interface Received {
   readonly request: Pick<HttpRequest, 'header'>
   readonly cancellation: Cancellation
+  readonly caller: Caller
 }
 
 interface MeasuredPrompt {
@@ -226,7 +229,7 @@ function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
 export async function countByVendor(
   prompt: Prompt,
   { model, provider }: Route,
-  { cancellation, request }: Received,
+  { cancellation, request, caller: from }: Received,
   { runtime, timeouts }: Pick<SizeServices, 'runtime' | 'timeouts'>,
 ): Promise<number | undefined> {
   const { signal } = cancellation
@@ -234,7 +237,10 @@ export async function countByVendor(
   const headers = headersToForward(request)
   const limited: Timeouts = { ...timeouts, totalMs }
   try {
-    return await provider.countTokens?.({ prompt, model, signal, cancellation, runtime, timeouts: limited, headers })
+    const caller = from.upstream
+    checkPayer(provider, caller)
+    const call = { prompt, model, signal, cancellation, runtime, timeouts: limited, headers, caller }
+    return await provider.countTokens?.(call)
   } catch (error) {
     if (cancellation.isCanceled) throw canceledError(error)
     return undefined

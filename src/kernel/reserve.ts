@@ -2,11 +2,11 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Route } from '../core/ports.ts'
 import { outputLimit } from '../governance/virtual-key.ts'
 import {
-  createQuote,
   type Quote,
   type QuoteCandidate,
   type Reservation,
   type WaitForStore,
+  WorstCaseQuote,
 } from '../governance/reservation.ts'
 import { type Authenticated, type Grant, type Parsed } from './exchange.ts'
 import { routeName } from './resolve-model.ts'
@@ -51,7 +51,7 @@ function withOtherModels(routes: readonly Route[], otherModels: readonly string[
 
 /** Returns the worst case over all routes, because a fallback must not cost more than the reserved amount. */
 export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
-  const { prompt, resolved, size, margin, key } = parsed
+  const { prompt, resolved, size, margin, key, caller } = parsed
   const { routes } = resolved
   const { otherModels } = size
   const candidateOf = (route: Route): QuoteCandidate => {
@@ -61,14 +61,15 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     if (counter === undefined || (counter.callsUpstream && !mayCallUpstream)) return candidate
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
-  return createQuote({
+  return new WorstCaseQuote({
     candidates: () => (otherModels === undefined ? routes : withOtherModels(routes, otherModels)).map(candidateOf),
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
     outputTokens: outputLimit(key, prompt.settings.maxTokens, routes[0].model),
     extraOutputTokens: size.extraOutputTokens(routes[0].model),
     outputs: size.outputs,
-    margin,
+    // Budgets that count the vendor's charge count it once more than the bill.
+    margin: caller.countsVendorCharge === true ? margin + 1 : margin,
     models: [resolved.name, ...routes.map(routeName)],
     messages: prompt.messages,
   })

@@ -65,7 +65,7 @@ export interface Services {
   readonly ledger: Pick<Ledger, 'reserve' | 'status' | 'forecast'>
   readonly hooks: Hooks
   readonly upstream: Upstream
-  readonly smallModel: (route: Route) => SmallModel | undefined
+  readonly smallModel: (route: Route, caller: Caller) => SmallModel | undefined
   readonly meter: Meter
   readonly margin: (key: VirtualKey, modelName: string, route: Route | undefined) => number
   readonly recentOutputs: RecentOutputs

@@ -2,7 +2,7 @@
 import type { Bill } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { asObject } from '../core/json.ts'
-import { type NanoUsd, ZERO } from '../core/money.ts'
+import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { RequestUsage } from '../governance/reservation.ts'
 import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
 import type { Exchange, Planned } from './exchange.ts'
@@ -97,7 +97,8 @@ function settleReservation(
 
 /** A cache hit uses no tokens, because no prompt is sent. */
 function usageOf(exchange: ResolvedExchange, bill: Bill): RequestUsage {
-  const { resolved, route } = exchange
+  const { resolved, route, caller, requestBody: body, request } = exchange
+  const names = body?.['user'] ?? body?.['safety_identifier'] ?? body?.['metadata'] ?? request.header(SESSION_HEADER)
   const isHit = bill.cache === 'HIT'
   return {
     promptTokens: isHit ? 0 : bill.optimizedTokens,
@@ -107,29 +108,27 @@ function usageOf(exchange: ResolvedExchange, bill: Bill): RequestUsage {
     actual: bill.actual,
     billed: bill.billed,
     model: resolved.name,
+    ...(caller?.countsVendorCharge === true && { counted: add(bill.billed, bill.theoretical) }),
     provider: route?.provider.name,
-    ...attribution(exchange),
+    ...(names !== undefined && attribution(exchange)),
   }
 }
 
 const MAX_ATTRIBUTED_LENGTH = 128
+const SESSION_HEADER = 'x-claude-code-session-id'
 
 /** For usage reports only. A caller can invent these values, so no limit depends on them. */
-function attribution({
-  requestBody = {},
-  request,
-}: Exchange): Pick<RequestUsage, 'attributedUser' | 'attributedSession'> {
-  const { safety_identifier: identifier, user, metadata } = requestBody
-  const attributedUser = identifier ?? user ?? asObject(metadata)?.['user_id']
+function attribution({ requestBody, request }: Exchange): Attribution {
+  const { safety_identifier: identifier, user, metadata } = requestBody ?? {}
+  const shorten = (value: unknown): string | undefined =>
+    typeof value === 'string' && value !== '' ? value.slice(0, MAX_ATTRIBUTED_LENGTH) : undefined
   return {
-    attributedUser: shortId(attributedUser),
-    attributedSession: shortId(request.header('x-claude-code-session-id')),
+    attributedUser: shorten(identifier ?? user ?? asObject(metadata)?.['user_id']),
+    attributedSession: shorten(request.header(SESSION_HEADER)),
   }
 }
 
-function shortId(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' ? value.slice(0, MAX_ATTRIBUTED_LENGTH) : undefined
-}
+type Attribution = Pick<RequestUsage, 'attributedUser' | 'attributedSession'>
 
 /** The operator pays the actual cost of a request that is not billed. */
 export function unbilledUsage(model: string, actual: NanoUsd = ZERO): RequestUsage {

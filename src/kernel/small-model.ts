@@ -3,16 +3,16 @@
  * must not call one, whichever plugin asks.
  */
 import type { Meter, Route, SmallModel } from '../core/ports.ts'
-import type { Exchange } from './exchange.ts'
+import type { Authenticated } from './exchange.ts'
 import type { Services } from './services.ts'
 
 /** Returns the small model for a route. It is not called for a dry run. */
 export function smallModelOf(
-  { isDryRun }: Pick<Exchange, 'isDryRun'>,
+  { isDryRun, caller }: Pick<Authenticated, 'isDryRun' | 'caller'>,
   route: Route,
   { smallModel, meter }: Pick<Services, 'smallModel' | 'meter'>,
 ): SmallModel | undefined {
-  const small = smallModel(route)
+  const small = smallModel(route, caller)
   return isDryRun ? simulateSmallModel(small, meter) : small
 }
 

@@ -251,7 +251,8 @@ function applyAlias(alias: CatalogAlias, model: Model): Model {
 /** A custom provider may ignore its signal and timeouts. The reservation of an endless call would never be settled. */
 function enforceDeadlines(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
-  const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping, varyHeaders } = provider
+  const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping } = provider
+  const { varyHeaders, usesCallerKeys } = provider
   const addDeadline =
     <C extends RequestCall, T>(method: (call: C) => Promise<T>, discard?: (value: T) => void) =>
     (call: C): Promise<T> =>
@@ -261,6 +262,7 @@ function enforceDeadlines(provider: Provider): Provider {
     dialect,
     ...(secondDialect !== undefined && { secondDialect }),
     ...(varyHeaders !== undefined && { varyHeaders }),
+    ...(usesCallerKeys !== undefined && { usesCallerKeys }),
     get models() {
       return provider.models
     },

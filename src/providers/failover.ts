@@ -1,10 +1,11 @@
 import { NO_USAGE } from '../core/money.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { ProviderCall, Runtime, ProviderResponse, Timeouts, Route, Model } from '../core/ports.ts'
+import type { ProviderCall, Runtime, ProviderResponse, Timeouts, Route, Model, UpstreamCaller } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import {
   type AttemptRecord,
+  checkPayer,
   isResponseSource,
   type Upstream,
   type UpstreamResponse,
@@ -84,7 +85,7 @@ export function createFailover({
           attempt.permit.recordSuccess(runtime.now())
         },
       }),
-    circuits: () => breaker.reports(runtime.now()),
+    circuits: () => withoutCustomers(breaker.reports(runtime.now())),
   }
 }
 
@@ -133,9 +134,10 @@ function beginFirstAttempt(
   const candidate = candidates[index]
   if (candidate === undefined) throw noProvider()
   const { breaker, runtime } = options
-  const { scope } = call
-  const circuit = circuitOf(candidate)
-  const hasAlternative = candidates.slice(index + 1).some((other) => !breaker.isOpen(circuitOf(other), scope))
+  const { scope, caller } = call
+  if (caller.payer === 'customer') checkPayer(candidate.provider, caller)
+  const circuit = circuitOf(candidate, caller)
+  const hasAlternative = candidates.slice(index + 1).some((other) => !breaker.isOpen(circuitOf(other, caller), scope))
   const now = runtime.now()
   const permit = breaker.admit({ circuit, scope, now, hasAlternative })
   if (permit === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, scope, now))
@@ -260,8 +262,18 @@ function noProvider(): GatewayError {
   return new GatewayError('internal', 'The request has no candidate provider.')
 }
 
-function circuitOf({ provider, model }: Route): string {
-  return `${provider.name}/${model.id}`
+const CUSTOMER_MARK = ' ~'
+
+/** A vendor key of a customer has its own circuits, because the vendor may refuse or limit only that key. */
+function circuitOf({ provider, model }: Route, { payer, customer }: UpstreamCaller): string {
+  return payer === 'operator'
+    ? `${provider.name}/${model.id}`
+    : `${provider.name}/${model.id}${CUSTOMER_MARK}${customer}`
+}
+
+/** The key of one customer says nothing about the provider. */
+function withoutCustomers(reports: Readonly<Record<string, CircuitReport>>): Readonly<Record<string, CircuitReport>> {
+  return Object.fromEntries(Object.entries(reports).filter(([name]) => !name.includes(CUSTOMER_MARK)))
 }
 
 function circuitOpenError(provider: string, waitMs: number): GatewayError {
@@ -277,6 +289,7 @@ class OutgoingCall<P extends Prompt | undefined> {
   readonly timeouts: Timeouts
   readonly headers: ProviderCall['headers']
   readonly cancellation: Cancellation
+  readonly caller: UpstreamCaller
   readonly onAccepted: () => void
   readonly onIgnored: (names: readonly string[]) => void
 
@@ -294,6 +307,7 @@ class OutgoingCall<P extends Prompt | undefined> {
     }
     this.headers = call.headers
     this.cancellation = call.cancellation
+    this.caller = call.caller
     this.onAccepted = () => {
       record.isBillable = true
     }

@@ -28,6 +28,7 @@ import {
 } from './http-request.ts'
 
 export interface HttpProviderOptions extends RequestOptions {
+  readonly usesCallerKeys?: boolean | undefined
   readonly format: UpstreamFormatModule
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
@@ -59,6 +60,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     name,
     dialect: format.dialect,
     endsCalls: true,
+    ...(options.usesCallerKeys === true && { usesCallerKeys: true }),
     varyHeaders: Object.fromEntries(forwardedHeaders.map((header) => [header, headers[header]])),
     models,
     model,
@@ -140,8 +142,8 @@ export function secretsIn(keys: readonly string[], headerValues: readonly string
 }
 
 export function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
-  return async (request) => {
-    const signed = await sign(request)
+  return async (request, caller) => {
+    const signed = await sign(request, caller)
     for (const [name, value] of Object.entries(signed.headers)) {
       if (value === request.headers[name]) continue
       const secret = withoutScheme(String(value))

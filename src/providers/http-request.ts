@@ -2,7 +2,7 @@ import type { StreamFormat } from '../core/completion.ts'
 import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
 import { GatewayError, withoutRetries } from '../core/errors.ts'
 import { asArray, asObject, isTooDeep, type JsonObject, parseJson, parseObject } from '../core/json.ts'
-import type { ProviderCall, Runtime, Transport, TransportRequest, Model } from '../core/ports.ts'
+import type { ProviderCall, Runtime, Transport, TransportRequest, Model, UpstreamCaller } from '../core/ports.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../formats/format.ts'
 import { upstreamError, timeoutError, redactSecrets } from '../upstream/attempts.ts'
 import {
@@ -14,7 +14,7 @@ import {
 } from './http-call.ts'
 
 /** Returns the request with credentials. */
-export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
+export type SignRequest = (request: TransportRequest, caller?: UpstreamCaller) => MaybePromise<TransportRequest>
 
 export interface RequestOptions {
   readonly name: string
@@ -33,7 +33,7 @@ export interface LoadedUpstream extends RequestOptions {
 export interface RequestCall
   extends
     Pick<ProviderCall, 'signal' | 'timeouts'>,
-    Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>> {
+    Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted' | 'caller'>> {
   readonly runtime: Pick<Runtime, 'now' | 'after' | 'transport'>
 }
 
@@ -79,7 +79,7 @@ export function request(
     })
   return sign === undefined
     ? send(unsignedRequest)
-    : callWithDeadline(name, call, async () => sign(unsignedRequest)).then(send)
+    : callWithDeadline(name, call, async () => sign(unsignedRequest, call.caller)).then(send)
 }
 
 function headersFor(

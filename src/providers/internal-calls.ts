@@ -1,7 +1,7 @@
 import type { Completion } from '../core/completion.ts'
 import { asArray, asObject, type JsonObject } from '../core/json.ts'
 import { costOf, NO_USAGE, type Usage } from '../core/money.ts'
-import type { Route, Runtime, Timeouts, Transport, SmallModel } from '../core/ports.ts'
+import type { Route, Runtime, Timeouts, Transport, SmallModel, UpstreamCaller } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { after } from '#transport'
 import { upstreamError } from '../upstream/attempts.ts'
@@ -10,6 +10,8 @@ import { readJson, request } from './http-request.ts'
 export interface SmallModelOptions {
   readonly runtime: Runtime
   readonly timeouts: Timeouts
+  /** @default the gateway itself */
+  readonly caller?: UpstreamCaller | undefined
 }
 
 const SMALL_MODEL_TIMEOUT_MS = 30_000
@@ -22,7 +24,7 @@ type Question = Parameters<SmallModel['ask']>[0]
 export async function askSmallModel(
   question: Question,
   route: Route,
-  { runtime, timeouts }: SmallModelOptions,
+  { runtime, timeouts, caller }: SmallModelOptions,
 ): ReturnType<SmallModel['ask']> {
   const { provider, model } = route
   const { response } = await provider.complete({
@@ -30,6 +32,7 @@ export async function askSmallModel(
     model,
     runtime,
     signal: question.signal,
+    caller,
     timeouts: { ...timeouts, totalMs: Math.min(timeouts.totalMs, SMALL_MODEL_TIMEOUT_MS) },
     headers: provider.dialect === 'messages' ? SMALL_MODEL_HEADERS : {},
   })

@@ -1,3 +1,4 @@
+import type { UpstreamCaller } from '../core/ports.ts'
 import type { MaybePromise } from '../core/async.ts'
 import {
   checkDate,
@@ -153,15 +154,24 @@ export function optionError(functionName: string, problem: string): GatewayError
   return new GatewayError('invalid-request', `${functionName}: ${problem}.`)
 }
 
-/** A key, or a function that returns the current key and is called before each request to the upstream. */
-export type ApiKey = string | (() => MaybePromise<string>)
+/**
+ * A key, or a function that is called before each request to the upstream. The function returns the current key, which may
+ * depend on who makes the request. For `payer: 'customer'`, it must return the key of the customer, or undefined if the
+ * customer has none.
+ *
+ * @example
+ * openai({
+ *   apiKey: ({ customer, payer }) => (payer === 'customer' ? vault.read(customer) : process.env.OPENAI_API_KEY),
+ * })
+ */
+export type ApiKey = string | ((caller: UpstreamCaller) => MaybePromise<string | undefined>)
 
 export const checkApiKey: OptionCheck = (value, path) =>
   typeof value === 'function'
     ? undefined
     : firstProblem(expects('the key as a string, or a function that returns it', isString), checkKey)(value, path)
 
-export type Credentials = Partial<Pick<RequestOptions, 'headers' | 'sign'>>
+export type Credentials = Partial<Pick<RequestOptions, 'headers' | 'sign'>> & { readonly usesCallerKeys?: boolean }
 
 interface KeySource {
   readonly provider: string
@@ -176,16 +186,27 @@ export function keyCredentials({ provider, header = 'authorization', apiKey, var
   })
   if (typeof apiKey === 'string') return { headers: toHeaders(apiKey) }
   return {
-    sign: async (request) => {
-      const key = apiKey === undefined ? readEnvironment(variables) : await apiKey()
-      if (key === undefined || checkKey(key, '') !== undefined) throw missingKey(provider, apiKey ? [] : variables)
+    usesCallerKeys: apiKey !== undefined,
+    sign: async (request, caller = GATEWAY_CALLER) => {
+      const key = apiKey === undefined ? readEnvironment(variables) : await apiKey(caller)
+      if (key === undefined || checkKey(key, '') !== undefined) {
+        throw caller.payer === 'customer' ? missingCustomerKey(provider) : missingKey(provider, apiKey ? [] : variables)
+      }
       return { ...request, headers: { ...request.headers, ...toHeaders(key) } }
     },
   }
 }
 
+const GATEWAY_CALLER: UpstreamCaller = { keyId: '', payer: 'operator' }
+
 export function readEnvironment(variables: readonly string[]): string | undefined {
   return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
+}
+
+/** Falling back to the operator's key would bill the operator. */
+function missingCustomerKey(provider: string): GatewayError {
+  const message = `The customer pays the vendor, but has no valid key for the provider "${provider}". Store its key, or let the operator pay.`
+  return new GatewayError('not-permitted', message, { code: 'customer_key_missing', isLocalFault: true, isFinal: true })
 }
 
 /** The error is not retried and does not open a circuit, because only the operator can fix its cause. */

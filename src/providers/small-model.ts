@@ -7,6 +7,7 @@ export function smallModelFor(candidate: Route, options: SmallModelOptions): Sma
   const { provider, model } = candidate
   const small = model.small === undefined ? undefined : provider.model(model.small)
   if (small === undefined || small.family !== model.family) return undefined
+  if (options.caller?.payer === 'customer' && provider.usesCallerKeys !== true) return undefined
   const route = { provider, model: small }
   return {
     name: `${provider.name}/${small.id}`,

@@ -80,6 +80,7 @@ export function vendorProvider(options: VendorOptions, vendor: VendorDefinition)
     headers: { ...headers, ...credentials.headers, ...extraHeaders },
     secrets: () => secretsIn([...keys, ...signedValues], Object.values(extraHeaders).map(withoutScheme)),
     sign: credentials.sign && recordSignedValues(credentials.sign, signedValues),
+    usesCallerKeys: credentials.usesCallerKeys,
     ...(fetch !== undefined && { transport: fetchTransport(fetch) }),
   })
 }

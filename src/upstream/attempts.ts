@@ -3,7 +3,14 @@ import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { add, costOf, type NanoUsd, promptTokens, ZERO, NO_USAGE, type Usage } from '../core/money.ts'
-import type { EmbeddingRequest, EmbeddingResult, Provider, ProviderResponse, Route } from '../core/ports.ts'
+import type {
+  EmbeddingRequest,
+  EmbeddingResult,
+  Provider,
+  ProviderResponse,
+  Route,
+  UpstreamCaller,
+} from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamStream } from './upstream-stream.ts'
 
@@ -18,12 +25,20 @@ export interface Upstream {
   embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamResponse<EmbeddingResult>>
 }
 
+/** Throws for a call whose vendor key would be that of the operator, although the customer pays. */
+export function checkPayer({ name, usesCallerKeys }: Provider, { payer }: Pick<UpstreamCaller, 'payer'>): void {
+  if (payer === 'operator' || usesCallerKeys === true) return
+  const message = `The customer pays the vendor, but the provider "${name}" has one key for all callers. Use another provider, or let the operator pay.`
+  throw new GatewayError('not-permitted', message, { code: 'customer_key_missing', isLocalFault: true })
+}
+
 export type CreateStream = (route: Route, response: AsyncIterable<StreamChunk> | ResponseSource) => UpstreamStream
 
 export interface UpstreamRequest {
   readonly headers: Readonly<Record<string, string>>
   readonly cancellation: Cancellation
   readonly scope: string
+  readonly caller: UpstreamCaller
   /** Start of `timeouts.totalMs`, in milliseconds since 1970. */
   readonly startedAt: number
   readonly attempts: Attempts

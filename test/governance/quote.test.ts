@@ -1,7 +1,7 @@
 import { callerOfKey } from '../../src/governance/caller.ts'
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/ports.ts'
-import { createQuote, type QuoteCandidate, type QuoteOptions } from '../../src/governance/reservation.ts'
+import { type QuoteCandidate, type QuoteOptions, WorstCaseQuote } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { createTestGovernance, usage, type TestGovernance, parseNewKey } from './test-governance.ts'
 
@@ -15,11 +15,8 @@ const model = (id: string, input: number): Model => ({
 const CHEAP = model('cheap', 1)
 const EXPENSIVE = model('expensive', 10)
 
-const quoteCandidates = (
-  candidates: readonly QuoteCandidate[],
-  options: Partial<QuoteOptions> = {},
-): ReturnType<typeof createQuote> =>
-  createQuote({
+const quoteCandidates = (candidates: readonly QuoteCandidate[], options: Partial<QuoteOptions> = {}): WorstCaseQuote =>
+  new WorstCaseQuote({
     candidates: () => candidates,
     promptTokens: () => 4_000,
     outputTokens: 100,

@@ -9,5 +9,6 @@ export function failoverRequest(options: {
 }): UpstreamRequest {
   const { signal, startedAt, scope = 'key' } = options
   const cancellation = signal === undefined ? new Cancellation() : Cancellation.of(signal)
-  return { headers: {}, cancellation, scope, startedAt, attempts: new Attempts(cancellation) }
+  const caller = { keyId: scope, payer: 'operator' } as const
+  return { headers: {}, cancellation, scope, caller, startedAt, attempts: new Attempts(cancellation) }
 }

@@ -72,6 +72,7 @@ function lookUp(
   const query: CacheQuery = {
     prompt,
     keyId: caller.scope,
+    hasOwnVendorKey: caller.context.payer === 'customer',
     modelName: resolved.name,
     headers: varyHeadersOf(request, resolved.routes[0].provider) + (reserved.isSteered ? shorteningOf(request) : ''),
     directives: readCacheDirectives((name) => request.header(name)),

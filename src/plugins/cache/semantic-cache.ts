@@ -28,6 +28,8 @@ import { NO_DIRECTIVES, type CacheDirectives } from '../../http/cache-directives
 export interface CacheQuery {
   readonly prompt: Prompt
   readonly keyId: string
+  /** True if the customer pays the vendor. Its responses are never shared. @default false */
+  readonly hasOwnVendorKey?: boolean
   readonly modelName: string
   /** The client's headers that can change the response. @default none */
   readonly headers?: string
@@ -167,9 +169,11 @@ function isLocal({ responses, index }: SemanticCacheOptions): boolean {
 
 function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
   const { options, tallies } = context
-  const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
+  const { keyId, hasOwnVendorKey = false, modelName, cancellation } = query
+  const { directives = NO_DIRECTIVES, smallModel = () => undefined } = query
   if (!directives.allowsRead && !directives.allowsWrite) return UNCACHEABLE
-  const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
+  const own = hasOwnVendorKey ? `own key ${keyId}` : `key ${keyId}`
+  const owner = options.scope === 'global' && !hasOwnVendorKey ? 'global' : own
   const exactKey = cacheKeyOf(query.prompt, { owner, modelName, headers: query.headers, isLocal: isLocal(options) })
   if (exactKey === undefined) return UNCACHEABLE
   const key = { ...exactKey, comparable: exactKey.comparable && mayBeSimilar(options, query, exactKey.text) }

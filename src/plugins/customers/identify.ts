@@ -90,8 +90,15 @@ export class Identification {
       key,
       scope,
       context: payer === undefined ? context : { ...context, payer },
+      upstream: {
+        keyId: key.id,
+        customer: id,
+        user,
+        payer: payer ?? 'operator',
+      },
       levels: this.#levels(chain, { plan, scope, context, key }),
       ...marginOf(plan, payer),
+      ...(payer === 'customer' && plan.countsVendorCharge === true && { countsVendorCharge: true }),
     }
   }
 

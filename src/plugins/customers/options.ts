@@ -84,6 +84,8 @@ export interface CustomerPlan {
   readonly margin?: number
   /** Who pays the vendor for requests whose context does not say so. @default 'operator' */
   readonly payer?: Payer
+  /** True if budgets also count what the vendor charges a customer who pays it. @default false */
+  readonly countsVendorCharge?: boolean
   /**
    * Shares of each budget, from 0 (exclusive) to 1, at which an event is recorded. An empty list switches them off.
    * @default [0.5, 0.8, 0.95, 1]
@@ -188,6 +190,7 @@ const checkPlan = optionsOf({
   permissions: checkPermissions,
   margin: numberFrom(0, 10),
   payer: oneOf('operator', 'customer'),
+  countsVendorCharge: checkFlag,
   warnAt: listOf('a list of shares such as [0.5, 0.8, 1]', share),
   at: checkAt,
 } satisfies Record<keyof CustomerPlan, OptionCheck>)

@@ -113,7 +113,15 @@ async function respondWithVectors(reserved: Reserved & Embedding, services: Serv
   const plan = planUnchanged(reserved)
   const planned = Object.assign(reserved, { plan })
   const attempts = plugins?.observeAttempts(plan.attempts) ?? plan.attempts
-  const call = { request: embedding, headers: {}, cancellation, scope: caller.scope, startedAt, attempts }
+  const call = {
+    request: embedding,
+    headers: {},
+    cancellation,
+    scope: caller.scope,
+    caller: caller.upstream,
+    startedAt,
+    attempts,
+  }
   const { response, route } = await services.upstream.embed(resolved.routes, call)
   planned.route = route
   return sendVectors(planned, embedding, response, services)

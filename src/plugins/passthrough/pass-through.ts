@@ -1,3 +1,4 @@
+import { checkPayer } from '../../upstream/attempts.ts'
 import type { Bill } from '../../billing/bill.ts'
 import type { SourceReceiver } from '../../core/completion.ts'
 import { failureStatus, GatewayError } from '../../core/errors.ts'
@@ -6,7 +7,7 @@ import { isJsonObject, type JsonObject } from '../../core/json.ts'
 import { fromDollars, type NanoUsd, scale, ZERO } from '../../core/money.ts'
 import type { PassthroughResponse } from '../../core/ports.ts'
 import { timeoutError, upstreamError } from '../../upstream/attempts.ts'
-import { PASSTHROUGH } from '../../kernel/charge.ts'
+import { byPayer, PASSTHROUGH } from '../../kernel/charge.ts'
 import { type Authenticated, type ResolvedModel } from '../../kernel/exchange.ts'
 import { type Granted, reserveQuote } from '../../kernel/reserve.ts'
 import { marginOf } from '../../kernel/parse-request.ts'
@@ -61,7 +62,10 @@ async function callVendor(
   const firstByte = request.isStreamed ? timeouts.firstByteMs : total
   if (cancellation.isCanceled) throw canceledError(cancellation.reason)
   try {
+    const caller = exchange.caller.upstream
+    checkPayer(request.provider, caller)
     const vendorResponse = await request.provider.passThrough?.({
+      caller,
       ...request.call,
       get signal() {
         return cancellation.signal
@@ -255,8 +259,8 @@ function headersOf({ exchange, vendorResponse, services }: RespondedPassthrough,
   }
 }
 
-function billOf({ margin }: ReservedPassthrough, price: NanoUsd): Bill {
-  return {
+function billOf({ margin, caller }: ReservedPassthrough, price: NanoUsd): Bill {
+  const bill = {
     originalTokens: 0,
     optimizedTokens: 0,
     completionTokens: 0,
@@ -267,5 +271,6 @@ function billOf({ margin }: ReservedPassthrough, price: NanoUsd): Bill {
     cache: 'MISS',
     strategy: PASSTHROUGH,
     isEstimated: false,
-  }
+  } as const
+  return byPayer({ caller }, bill)
 }

@@ -269,7 +269,7 @@ function isolate(services: Services, meter: Meter, clock: { readonly now: number
     ...services,
     meter,
     hooks: { ...services.hooks, completeBody: undefined },
-    smallModel: (route) => simulateSmallModel(services.smallModel(route), meter),
+    smallModel: (route, caller) => simulateSmallModel(services.smallModel(route, caller), meter),
     margin: () => 1,
     policies: { ...services.policies, vendorTools: 'allow', surcharges: 'allow' },
     recentOutputs: new RecentOutputs(),

@@ -138,6 +138,7 @@ class BackgroundWork {
     const { signal } = new AbortController()
     try {
       const text = await route?.provider.storedResponse?.({
+        caller: this.#responded.caller.upstream,
         method,
         path: `/${encodeURIComponent(this.#id)}${action}`,
         signal,

@@ -1,3 +1,4 @@
+import { checkPayer } from '../../upstream/attempts.ts'
 import type { Turns } from './turns.ts'
 import { Cancellation } from '../../core/async.ts'
 import { GatewayError } from '../../core/errors.ts'
@@ -85,7 +86,10 @@ async function handleResponseCall(
   if (provider?.storedResponse === undefined) throw responseNotFoundError(id)
   const cancellation = new Cancellation()
   call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
+  const upstreamCaller = caller.upstream
+  checkPayer(provider, upstreamCaller)
   const text = await provider.storedResponse({
+    caller: upstreamCaller,
     method,
     path: `/${encodeURIComponent(id)}${suffix}${forwardedQuery(call)}`,
     get signal() {

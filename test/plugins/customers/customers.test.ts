@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { BoundGateway } from '../../../src/gateway.ts'
-import { createGateway, type GatewayOptions, memoryStore } from '../../../src/index.ts'
+import { createGateway, type GatewayOptions, memoryStore, openaiCompatible } from '../../../src/index.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { ProviderCall } from '../../../src/core/ports.ts'
 import { EchoProvider } from '../../../src/testing/echo-provider.ts'
@@ -340,5 +340,106 @@ describe('what is stored', () => {
     for (const first of callers) expect(await first()).toBe('MISS')
     for (const second of callers) expect(await second()).toBe('HIT')
     expect(await cacheOf(gateway.with({ customer: 'acme', user: 'anyone', session: 's' }))).toBe('HIT')
+  })
+})
+
+describe('a customer with a vendor key of its own', () => {
+  const VENDOR_KEYS: Readonly<Record<string, string>> = {
+    acme: 'sk-acme-0123456789abcdef',
+    other: 'sk-other-0123456789abcde',
+  }
+
+  function setUpVendor(options: Partial<GatewayOptions> = {}) {
+    const sent: string[] = []
+    const fetch = async (_url: unknown, init?: RequestInit): Promise<Response> => {
+      sent.push(new Headers(init?.headers).get('authorization') ?? '')
+      return Response.json({
+        id: 'x',
+        object: 'chat.completion',
+        created: 0,
+        model: 'small',
+        choices: [{ index: 0, message: { role: 'assistant', content: 'Hi' }, finish_reason: 'stop' }],
+        usage: { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 },
+      })
+    }
+    const models = [
+      { id: 'small', family: 'f', contextWindowTokens: 10_000, maxOutputTokens: 1000, price: { input: 1, output: 2 } },
+    ]
+    const setup = setUp({
+      providers: [
+        openaiCompatible({
+          name: 'vendor',
+          baseUrl: 'http://vendor.test/v1',
+          models,
+          apiKey: ({ customer = '', payer }) =>
+            payer === 'customer' ? VENDOR_KEYS[customer] : 'sk-operator-0123456789',
+        }),
+        openaiCompatible({ name: 'fixed', baseUrl: 'http://fixed.test/v1', models, apiKey: 'sk-operator-0123456789' }),
+      ],
+      margin: 1.5,
+      runtime: { fetch },
+      ...options,
+    })
+    return { ...setup, sent }
+  }
+  const request = { body: { model: 'vendor/small' } }
+
+  it('is billed by the vendor, and not by the gateway', async () => {
+    const { gateway, sent } = setUpVendor()
+    const { status, headers } = await ask(gateway.with({ customer: 'acme', payer: 'customer' }), request)
+    expect(status).toBe(200)
+    expect(sent).toEqual(['Bearer sk-acme-0123456789abcdef'])
+    expect(
+      Object.fromEntries(
+        ['billed-amount', 'actual-cost', 'vendor-charge', 'profit-margin'].map((name) => [
+          name,
+          headers.get(`x-svc-${name}`),
+        ]),
+      ),
+    ).toEqual({
+      'billed-amount': '$0.000000',
+      'actual-cost': '$0.000000',
+      'vendor-charge': '$0.000020',
+      'profit-margin': '0x',
+    })
+    const operator = await ask(gateway.with({ customer: 'acme' }), request)
+    expect(operator.headers.get('x-svc-billed-amount')).toBe('$0.000030')
+    expect(operator.headers.get('x-svc-vendor-charge')).toBeNull()
+    expect(sent[1]).toBe('Bearer sk-operator-0123456789')
+  })
+
+  it('never falls back to the key of the operator', async () => {
+    const { gateway, sent } = setUpVendor()
+    const withoutKey = await ask(gateway.with({ customer: 'none', payer: 'customer' }), request)
+    expect(withoutKey).toMatchObject({ status: 403, body: { error: { code: 'customer_key_missing' } } })
+    const fixed = await ask(gateway.with({ customer: 'acme', payer: 'customer' }), { body: { model: 'fixed/small' } })
+    expect(fixed).toMatchObject({ status: 403, body: { error: { code: 'customer_key_missing' } } })
+    expect(sent).toEqual([])
+  })
+
+  it('shares no cached response with requests that the operator pays', async () => {
+    const { gateway, sent } = setUpVendor({ cache: { scope: 'global' } })
+    const question = { ...request, text: 'What is the capital of France?' }
+    await ask(gateway.with({ customer: 'acme' }), question)
+    await ask(gateway.with({ customer: 'acme', payer: 'customer' }), question)
+    await ask(gateway.with({ customer: 'other', payer: 'customer' }), question)
+    expect(sent).toHaveLength(3)
+    const { headers } = await ask(gateway.with({ customer: 'other', payer: 'customer' }), question)
+    expect(headers.get('x-svc-cache')).toBe('HIT')
+  })
+
+  it('can be limited by a plan that counts what the vendor charges', async () => {
+    const limited = { budgets: [{ limitUsd: 0.0003, window: '1d' }], payer: 'customer' } as const
+    const { gateway } = setUpVendor({
+      plans: { counted: { ...limited, countsVendorCharge: true }, free: limited },
+      customers: { defaultPlan: 'counted' },
+    })
+    const statuses: number[] = []
+    for (let count = 0; count < 12; count++)
+      statuses.push((await ask(gateway.with({ customer: 'acme' }), request)).status)
+    expect(statuses).toContain(402)
+    const free = setUpVendor({ plans: { free: limited }, customers: { defaultPlan: 'free' } })
+    for (let count = 0; count < 12; count++)
+      expect((await ask(free.gateway.with({ customer: 'acme' }), request)).status).toBe(200)
   })
 })
