@@ -2,7 +2,7 @@ import { withDefaults } from './core/check-options.ts'
 import type { HttpHandler, HttpHandling } from './core/http.ts'
 import type { Runtime } from './core/ports.ts'
 import type { Store } from './core/store.ts'
-import { createGovernance } from './plugins/admin/governance.ts'
+import { createGovernance, type Governance } from './plugins/admin/governance.ts'
 import type { Budgets, Keys, RateLimits } from './plugins/admin/admin-records.ts'
 import { adminPlugin } from './plugins/admin/plugin.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/audit.ts'
@@ -10,7 +10,8 @@ import { auditPlugin } from './plugins/audit/plugin.ts'
 import { createBatches } from './plugins/batches/plugin.ts'
 import { createCache } from './plugins/cache/plugin.ts'
 import { checkContext } from './plugins/customers/context.ts'
-import { createIdentify } from './plugins/customers/plugin.ts'
+import type { Customers } from './plugins/customers/customer-api.ts'
+import { createCustomers } from './plugins/customers/plugin.ts'
 import { customPlugins } from './plugins/custom/plugin.ts'
 import { embeddingsPlugin } from './plugins/embeddings/plugin.ts'
 import { explainPlugin } from './plugins/explain/plugin.ts'
@@ -93,6 +94,8 @@ export interface Gateway {
   readonly budgets: Budgets
   /** Rate limits that several keys share by `rateLimitId`. */
   readonly rateLimits: RateLimits
+  /** Customers: who pays for requests with a context, with their plans, budgets and parents. */
+  readonly customers: Customers
   /** Metrics of this gateway since its creation, as in `GET /metrics` and `GET /metrics/cache`. */
   readonly metrics: MetricsReports
   /** The audit trail: uses of keys, including rejected requests. */
@@ -160,8 +163,21 @@ export function createGateway(options: GatewayOptions): Gateway {
   if (store.local === true) log.warning(LOCAL_STORE_WARNING)
   const policies = policiesOf(options)
   const servesWithoutStore = policies.onStoreFailure === 'allow'
-  const governance = createGovernance(options.governance, {
+  const customers = createCustomers(
+    {
+      store,
+      now: runtime.now,
+      uuid: runtime.uuid,
+      cacheMs: options.keyCacheMs,
+      servesStale: servesWithoutStore,
+      plans: options.plans ?? {},
+      customers: options.customers ?? {},
+    },
+    { whenConfigured: () => governance.whenConfigured(), admin },
+  )
+  const governance: Governance = createGovernance(options.governance, {
     store,
+    customers: customers.configuration,
     runtime,
     maxRequestMs: timeouts.totalMs,
     keyCacheMs: options.keyCacheMs,
@@ -222,20 +238,14 @@ export function createGateway(options: GatewayOptions): Gateway {
     requestLogPlugin(requestLog),
     auditPlugin(audit, store, admin),
     adminPlugin(adminRecords, admin),
+    customers.plugin,
   ]
 
   const limits = withDefaults(DEFAULT_LIMITS, options.limits)
   const detached = new DetachedWork({ after })
   const services: Services = {
     findKey,
-    identify: createIdentify({
-      store,
-      now,
-      cacheMs: options.keyCacheMs,
-      servesStale: servesWithoutStore,
-      plans: options.plans ?? {},
-      customers: options.customers ?? {},
-    }),
+    identify: customers.identify,
     resolve: createResolve(directory, runtime.random),
     provider: directory.provider,
     ledger,
@@ -294,6 +304,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     keys,
     budgets,
     rateLimits,
+    customers: customers.records,
     metrics: reports,
     audit: { read: async (query) => (await import('./plugins/audit/routes.ts')).readAudit(store, query) },
     savings: {

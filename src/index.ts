@@ -23,7 +23,26 @@ export type {
   RateLimitOptions,
   SessionLimitOptions,
 } from './plugins/customers/options.ts'
-export type { BillingOptions, CacheOptions, GatewayOptions, MarginRequest, RuntimeOptions } from './options.ts'
+export type {
+  ConfiguredCustomer,
+  CustomerChange,
+  CustomerPage,
+  CustomerQuery,
+  CustomerRecord,
+  Customers,
+  CustomerSettings,
+  DeletedCustomer,
+  NewCustomer,
+  NewRaise,
+} from './plugins/customers/customer-api.ts'
+export type {
+  BillingOptions,
+  CacheOptions,
+  GatewayOptions,
+  GovernanceConfiguration,
+  MarginRequest,
+  RuntimeOptions,
+} from './options.ts'
 export type { Limits } from './kernel/limits.ts'
 export type { Policies } from './kernel/policies.ts'
 export type { AdminOptions } from './kernel/admin-access.ts'
@@ -89,7 +108,7 @@ export type {
   ConfiguredRateLimit,
   CreatedKey,
   DeletedRecord,
-  GovernanceConfiguration,
+  KeyConfiguration,
   KeyChange,
   KeyPage,
   KeyProvider,

@@ -29,7 +29,8 @@ import {
   type CustomerPlan,
   type CustomersOptions,
 } from './plugins/customers/options.ts'
-import type { GovernanceConfiguration } from './plugins/admin/admin-api.ts'
+import type { KeyConfiguration } from './plugins/admin/admin-api.ts'
+import type { ConfiguredCustomer } from './plugins/customers/customer-api.ts'
 import { fetchTransport } from './http/transport-fetch.ts'
 import type {
   PassthroughEndpoint,
@@ -107,6 +108,14 @@ export function policiesOf(options: Partial<Policies>): Policies {
 }
 
 export const DEFAULT_TIMEOUTS: Timeouts = { connectMs: 10_000, firstByteMs: 120_000, idleMs: 60_000, totalMs: 600_000 }
+
+/**
+ * Customers, keys, budgets and rate limits that are created or updated at startup, at most 100,000 of each. Each field may
+ * have its name in the HTTP API instead (`WireForm`), as in a JSON file with records of the admin API.
+ */
+export interface GovernanceConfiguration extends KeyConfiguration {
+  readonly customers?: readonly ConfiguredCustomer[] | undefined
+}
 
 /** Options for `createGateway()`. Unknown options are rejected. */
 export interface GatewayOptions extends Partial<Policies> {

@@ -3,6 +3,7 @@ import { isJsonObject } from './json.ts'
 /** For types. At run time, `toWireName` returns the same names. */
 export const WIRE_NAMES = {
   actualUsd: 'actual_usd',
+  addUsd: 'add_usd',
   allowedModels: 'allowed_models',
   billedUsd: 'billed_usd',
   budgetId: 'budget_id',
@@ -31,10 +32,12 @@ export const WIRE_NAMES = {
   latencyP50Ms: 'latency_p50_ms',
   latencyP95Ms: 'latency_p95_ms',
   latencyP99Ms: 'latency_p99_ms',
+  limitUsd: 'limit_usd',
   lostFacts: 'lost_facts',
   maxLimitUsd: 'max_limit',
   maxTokens: 'max_tokens',
   measuredTrials: 'measured_trials',
+  parentId: 'parent_id',
   periodStart: 'period_start',
   providerConfigs: 'provider_configs',
   rateLimitId: 'rate_limit_id',
@@ -129,7 +132,9 @@ function renameFields(value: unknown, rename: (name: string) => string, depth: n
   for (const [name, field] of Object.entries(value)) {
     const newName = rename(name)
     // A field that is set to undefined must not remove the same field under its other name.
-    if (field !== undefined || !(newName in renamed)) renamed[newName] = renameFields(field, rename, depth + 1)
+    if (field === undefined && newName in renamed) continue
+    // The names in metadata belong to the user.
+    renamed[newName] = name === 'metadata' ? field : renameFields(field, rename, depth + 1)
   }
   return renamed
 }

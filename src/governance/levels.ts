@@ -92,7 +92,8 @@ interface LevelParts extends Pick<ContextLevel, 'name' | 'owner'> {
 
 function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
   const { kind, window, models, isPerTurn, raises = [] } = limit
-  const max = raises.reduce((sum, { amount, until }) => (now < until ? sum + amount : sum), limit.max)
+  const raised = raises.reduce((sum, { amount, until }) => (now < until ? sum + amount : sum), limit.max)
+  const max = Math.min(raised, Number.MAX_SAFE_INTEGER)
   const label = isPerTurn === true ? 'The loop guard of this session' : `The ${KIND_NAMES[kind]} ${LEVEL_NAMES[name]}`
   const parts = {
     kind,

@@ -75,11 +75,11 @@ export class RecordTable<T> {
     return this.#write(id, undefined, JSON.stringify(record), options)
   }
 
-  async change(id: string, change: (record: T) => T): Promise<{ readonly before: T; readonly after: T }> {
+  async change(id: string, change: (record: T) => MaybePromise<T>): Promise<{ readonly before: T; readonly after: T }> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       const text = await this.#loadExisting(id)
       const before = this.#parse(text)
-      const after = change(before)
+      const after = await change(before)
       if (await this.#write(id, text, JSON.stringify(after))) return { before, after }
     }
     throw this.#conflictError()
@@ -98,9 +98,14 @@ export class RecordTable<T> {
     const { store, prefix } = this.#options
     const from = after === undefined ? {} : { after: prefix + after }
     const keys = await store.list(prefix, { limit: limit + 1, ...from })
-    const texts = await Promise.all(keys.slice(0, limit).map((key) => store.get(key)))
-    const records = texts.map((text) => (text === undefined ? undefined : this.#tryParse(text)))
+    const records = await this.readAll(keys.slice(0, limit).map((key) => key.slice(prefix.length)))
     return { records: records.filter((record) => record !== undefined), hasMore: keys.length > limit }
+  }
+
+  /** Bypasses the cache. Undefined for a record that does not exist or cannot be read. */
+  async readAll(ids: readonly string[]): Promise<readonly (T | undefined)[]> {
+    const texts = await Promise.all(ids.map((id) => this.#load(id)))
+    return texts.map((text) => (text === undefined ? undefined : this.#tryParse(text)))
   }
 
   #load(id: string): MaybePromise<string | undefined> {

@@ -225,7 +225,7 @@ export interface RateLimitPage {
  * Keys, budgets and rate limits that are created or updated at startup, at most 100,000 of each. Each field may have its
  * name in the HTTP API instead (`WireForm`), as in a JSON file with records of the admin API.
  */
-export interface GovernanceConfiguration {
+export interface KeyConfiguration {
   readonly virtualKeys?: readonly ConfiguredKey[] | undefined
   readonly budgets?: readonly ConfiguredBudget[] | undefined
   readonly rateLimits?: readonly ConfiguredRateLimit[] | undefined

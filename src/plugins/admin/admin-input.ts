@@ -2,23 +2,30 @@ import { sha256 } from '#hash'
 import {
   checkFlag,
   checkOptions,
-  expectedText,
   expects,
-  fieldPath,
   firstProblem,
   integerFrom,
-  listOf,
   matching,
-  nearestName,
   numberFrom,
   type OptionCheck,
-  unknownOptionText,
+  unchecked,
 } from '../../core/check-options.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { fromWire, toWireName } from '../../core/field-names.ts'
-import { isJsonObject } from '../../core/json.ts'
 import { DURATION_CODES } from '../../core/store.ts'
-import { SAFE_ID } from '../../governance/record-table.ts'
+import {
+  checkId,
+  checkName,
+  type Checks,
+  choice,
+  IGNORED,
+  IGNORED_OF_CHANGE,
+  list,
+  nullOr,
+  recordOf,
+  type Spelling,
+  text,
+} from '../../governance/record-input.ts'
 import { isTimestamp, TIMESTAMP_FORMAT } from '../../governance/timestamps.ts'
 import { hashSecret, PLAN_NAMES, prefixOfSecret, UNLIMITED } from '../../governance/virtual-key.ts'
 import type {
@@ -26,7 +33,7 @@ import type {
   ConfiguredBudget,
   ConfiguredKey,
   ConfiguredRateLimit,
-  GovernanceConfiguration,
+  KeyConfiguration,
   KeyProvider,
   KeySettings,
   NewBudget,
@@ -38,69 +45,7 @@ import type {
 /** $9,000,000 in cents. The largest safe integer of nano-dollars is about $9,007,199. */
 const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
-export const MAX_NAME_LENGTH = 200
 const MAX_RECORDS = 100_000
-
-/** `wire`: the names of the HTTP API. `both`: camel case, or for each field the name of the HTTP API. */
-export type Spelling = 'wire' | 'both'
-
-type Checks<Fields> = Readonly<Record<keyof Fields, OptionCheck>>
-
-/** Clients send back records that they have read, so fields that clients cannot set are ignored. */
-const IGNORED = ['object', 'hash', 'keyPrefix', 'createdAt', 'currentUsageCents', 'isAdmin']
-export const IGNORED_OF_CHANGE: readonly string[] = [...IGNORED, 'id']
-
-function recordOf(
-  spelling: Spelling,
-  checks: Readonly<Record<string, OptionCheck>>,
-  required: readonly string[],
-  ignored: readonly string[] = [],
-): OptionCheck {
-  const spellings = (name: string): readonly string[] =>
-    spelling === 'wire' ? [toWireName(name)] : [...new Set([name, toWireName(name)])]
-  const fields = Object.keys(checks)
-  const names = fields.flatMap(spellings)
-  const accepted = new Set([...names, ...ignored.flatMap(spellings)])
-  return (value, path) => {
-    if (!isJsonObject(value)) return { path, text: expectedText('a JSON object', value, path) }
-    const inherited = names.find((name) => value[name] !== undefined && !isOwnField(value, name))
-    if (inherited !== undefined)
-      return { path: fieldPath(path, inherited), text: 'the field is inherited. Pass a plain object.' }
-    for (const [field, check] of Object.entries(checks)) {
-      const [first = '', second] = spellings(field)
-      const used = second !== undefined && value[second] !== undefined ? second : first
-      const name = fieldPath(path, used)
-      if (used === second && value[first] !== undefined)
-        return { path: fieldPath(path, first), text: `${second} is the same field. Set only one of them.` }
-      const problem = value[used] === undefined && !required.includes(field) ? undefined : check(value[used], name)
-      if (problem !== undefined) return problem
-    }
-    const unknown = Object.keys(value).find((name) => !accepted.has(name))
-    if (unknown === undefined) return undefined
-    const isMisspelled = spelling === 'wire' || nearestName(unknown, names) !== undefined
-    return { path: fieldPath(path, unknown), text: unknownOptionText(unknown, isMisspelled ? names : fields, 'field') }
-  }
-}
-
-/** False for a getter of a class, which would be checked but not copied. */
-function isOwnField(record: object, name: string): boolean {
-  return Object.prototype.propertyIsEnumerable.call(record, name)
-}
-
-function nullOr(check: OptionCheck): OptionCheck {
-  return (value, path) => (value === null ? undefined : check(value, path))
-}
-
-function text(min: number, max: number): OptionCheck {
-  return expects(
-    `a string of ${min} to ${max} characters`,
-    (value) => typeof value === 'string' && value.length >= min && value.length <= max,
-  )
-}
-
-function choice(values: readonly unknown[]): OptionCheck {
-  return expects(`one of ${values.join(', ')}`, (value) => values.includes(value))
-}
 
 function limitUpTo(max: number): OptionCheck {
   return expects(
@@ -109,19 +54,6 @@ function limitUpTo(max: number): OptionCheck {
   )
 }
 
-function list(check: OptionCheck, max: number): OptionCheck {
-  return firstProblem(
-    expects('a list', Array.isArray),
-    expects(`at most ${max} entries`, (value) => Array.isArray(value) && value.length <= max),
-    listOf('a list', check),
-  )
-}
-
-const checkName = text(1, MAX_NAME_LENGTH)
-const checkId = matching(
-  SAFE_ID,
-  'an id of 1 to 128 letters, digits, dots, hyphens and underscores, other than "." and ".."',
-)
 const checkDuration = choice(DURATION_CODES)
 const checkModels = nullOr(list(checkName, 1_000))
 const checkLimit = nullOr(limitUpTo(MAX_COUNT))
@@ -134,7 +66,9 @@ export interface InputChecks {
   readonly budgetChange: OptionCheck
   readonly newRateLimit: OptionCheck
   readonly rateLimitChange: OptionCheck
-  readonly configuration: OptionCheck
+  readonly configuredKey: OptionCheck
+  readonly configuredBudget: OptionCheck
+  readonly configuredRateLimit: OptionCheck
 }
 
 /** Errors name the first invalid field in the order of these lists. */
@@ -190,17 +124,6 @@ export function createChecks(spelling: Spelling): InputChecks {
     tokenResetDuration: nullOr(checkDuration),
   }
   const newRateLimit: Checks<NewRateLimit> = { ...rateLimitChange, id: checkId }
-  const configuration: Checks<GovernanceConfiguration> = {
-    virtualKeys: list(
-      firstProblem(
-        recordOf(spelling, configuredKey, ['name'], IGNORED),
-        expects('either value or valueSha256', hasOneSecret),
-      ),
-      MAX_RECORDS,
-    ),
-    budgets: list(recordOf(spelling, newBudget, ['id', 'maxLimitUsd'], [...IGNORED, 'resetsAt']), MAX_RECORDS),
-    rateLimits: list(recordOf(spelling, newRateLimit, ['id'], IGNORED), MAX_RECORDS),
-  }
   return {
     newKey: recordOf(spelling, newKey, ['name'], IGNORED_OF_CHANGE),
     keyChange: recordOf(
@@ -213,7 +136,12 @@ export function createChecks(spelling: Spelling): InputChecks {
     budgetChange: recordOf(spelling, budgetChange, [], [...IGNORED_OF_CHANGE, 'resetsAt']),
     newRateLimit: recordOf(spelling, newRateLimit, [], IGNORED),
     rateLimitChange: recordOf(spelling, rateLimitChange, [], IGNORED_OF_CHANGE),
-    configuration: recordOf(spelling, configuration, []),
+    configuredKey: firstProblem(
+      recordOf(spelling, configuredKey, ['name'], IGNORED),
+      expects('either value or valueSha256', hasOneSecret),
+    ),
+    configuredBudget: recordOf(spelling, newBudget, ['id', 'maxLimitUsd'], [...IGNORED, 'resetsAt']),
+    configuredRateLimit: recordOf(spelling, newRateLimit, ['id'], IGNORED),
   }
 }
 
@@ -222,7 +150,11 @@ function hasOneSecret(key: unknown): boolean {
   return (value === undefined) !== (valueSha256 === undefined)
 }
 
-export interface ParsedConfiguration {
+/** Customers as they are configured, without checks: the plugin of customers has them. */
+type Configuration<Customer> = KeyConfiguration & { readonly customers?: readonly Customer[] | undefined }
+
+export interface ParsedConfiguration<Customer> {
+  readonly customers: readonly Customer[]
   readonly keys: readonly HashedKey[]
   readonly budgets: readonly ConfiguredBudget[]
   readonly rateLimits: readonly ConfiguredRateLimit[]
@@ -235,16 +167,28 @@ export interface HashedKey {
   readonly fields: NewKey
 }
 
-export function parseConfiguration(value: unknown): ParsedConfiguration {
-  checkOptions('createGateway', value, createChecks('both').configuration, 'governance')
-  const { virtualKeys = [], budgets = [], rateLimits = [] } = fromWire(value) as GovernanceConfiguration
+/** @param checkCustomer Accepts only records of the type. */
+export function parseConfiguration<Customer extends { readonly id: string }>(
+  value: unknown,
+  checkCustomer: OptionCheck = unchecked,
+): ParsedConfiguration<Customer> {
+  const { configuredKey, configuredBudget, configuredRateLimit } = createChecks('both')
+  const checks: Checks<Configuration<Customer>> = {
+    virtualKeys: list(configuredKey, MAX_RECORDS),
+    budgets: list(configuredBudget, MAX_RECORDS),
+    rateLimits: list(configuredRateLimit, MAX_RECORDS),
+    customers: list(checkCustomer, MAX_RECORDS),
+  }
+  checkOptions('createGateway', value, recordOf('both', checks, []), 'governance')
+  const { virtualKeys = [], budgets = [], rateLimits = [], customers = [] } = fromWire(value) as Configuration<Customer>
   const keys = virtualKeys.map(toHashedKey)
   const listNames = Object.keys(Object(value))
   checkUnique(listNames, 'virtualKeys', keys, 'id')
   checkUnique(listNames, 'virtualKeys', keys, 'hash')
   checkUnique(listNames, 'budgets', budgets, 'id')
   checkUnique(listNames, 'rateLimits', rateLimits, 'id')
-  return { keys, budgets, rateLimits }
+  checkUnique(listNames, 'customers', customers, 'id')
+  return { keys, budgets, rateLimits, customers }
 }
 
 function toHashedKey({ id, value, valueSha256 = '', ...fields }: ConfiguredKey): HashedKey {

@@ -307,7 +307,7 @@ function changeRateLimit(rateLimit: RateLimit, change: RateLimitChange): RateLim
 
 /** Configuration overrides stored records. A disabled key stays disabled unless the configuration sets `isActive`. */
 export async function applyConfiguration(
-  configured: ParsedConfiguration,
+  configured: Omit<ParsedConfiguration<unknown>, 'customers'>,
   tables: { readonly keyring: Keyring; readonly shared: SharedLimits },
 ): Promise<void> {
   for (const fields of configured.budgets) await insertOrReplace(tables.shared.budgets, toBudget(fields.id, fields))

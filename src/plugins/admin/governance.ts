@@ -1,4 +1,6 @@
+import type { OptionCheck } from '../../core/check-options.ts'
 import { GatewayError } from '../../core/errors.ts'
+import { lazyMethods } from '../../core/lazy-methods.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../../core/async.ts'
 import type { Runtime } from '../../core/ports.ts'
 import type { Settlement, Store } from '../../core/store.ts'
@@ -9,13 +11,22 @@ import { createSharedLimits, KeyLookup } from '../../governance/stored-records.t
 import type { FindKey, FindKeyById } from '../../kernel/services.ts'
 
 export interface Governance extends InProcessRecords {
+  /** Returns undefined if the configuration is stored. */
+  readonly whenConfigured: () => MaybePromise<void>
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
   readonly findKeyById: FindKeyById
 }
 
-interface GovernanceDependencies {
+/** The plugin of customers, which checks and stores those of the configuration. */
+interface ConfiguredCustomers<Customer> {
+  readonly check: OptionCheck
+  readonly apply: (customers: readonly Customer[]) => Promise<void>
+}
+
+interface GovernanceDependencies<Customer> {
+  readonly customers: ConfiguredCustomers<Customer>
   readonly store: Store
   readonly runtime: Runtime
   readonly maxRequestMs: number
@@ -29,10 +40,13 @@ interface GovernanceDependencies {
 const MAX_SETTLE_MS = 60_000
 
 /** Validates the configuration synchronously, so that an invalid field throws at startup. */
-export function createGovernance(configuration: unknown, dependencies: GovernanceDependencies): Governance {
+export function createGovernance<Customer extends { readonly id: string }>(
+  configuration: unknown,
+  dependencies: GovernanceDependencies<Customer>,
+): Governance {
   const { store, runtime, keyCacheMs, allowsUnreservedRequests } = dependencies
   const { now, uuid } = runtime
-  const configured = parseConfiguration(configuration ?? {})
+  const configured = parseConfiguration<Customer>(configuration ?? {}, dependencies.customers.check)
   const cacheOptions = { servesStale: allowsUnreservedRequests, cacheMs: keyCacheMs }
   const shared = createSharedLimits({ store, now, ...cacheOptions })
   const lookup = new KeyLookup({ store, now, ...cacheOptions })
@@ -49,7 +63,9 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
   })
   const hasRecords = Object.values(configured).some((records) => records.length > 0)
   const storeConfiguredRecords = async (): Promise<void> => {
-    if (hasRecords) await (await load()).apply()
+    if (!hasRecords) return
+    if (configured.customers.length > 0) await dependencies.customers.apply(configured.customers)
+    await (await load()).apply()
   }
   const whenConfigured = runUntilSuccess(storeConfiguredRecords, dependencies.onFailure, runtime.after)
   const firstAttempt = whenConfigured()
@@ -60,6 +76,7 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
   }
   const inProcess = async (): Promise<InProcessRecords> => (await loaded()).inProcess
   return {
+    whenConfigured,
     keys: lazyMethods(async () => (await inProcess()).keys, KEY_METHODS),
     budgets: lazyMethods(async () => (await inProcess()).budgets, RECORD_METHODS),
     rateLimits: lazyMethods(async () => (await inProcess()).rateLimits, RECORD_METHODS),
@@ -120,18 +137,5 @@ function runUntilSuccess(
   return () => (isDone ? undefined : (running ??= attempt()))
 }
 
-type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => Promise<unknown> }
-
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
-
-function lazyMethods<Api extends Methods<Api>>(
-  load: () => Promise<Api>,
-  methodNames: Readonly<Record<keyof Api, true>>,
-): Api {
-  const method =
-    (name: keyof Api) =>
-    async (...parameters: never[]): Promise<unknown> =>
-      (await load())[name](...parameters)
-  return Object.fromEntries(Object.keys(methodNames).map((name) => [name, method(name as keyof Api)])) as Api
-}

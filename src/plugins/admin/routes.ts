@@ -1,20 +1,15 @@
-import { GatewayError } from '../../core/errors.ts'
-import { toWire, toWireName } from '../../core/field-names.ts'
-import type { JsonObject } from '../../core/json.ts'
-import { parseBodyInSteps } from '../../formats/parse-body.ts'
+import { toWire } from '../../core/field-names.ts'
 import { createAdminInput } from './parse-records.ts'
 import type { AdminRecords, RecordMethods } from './admin-records.ts'
-import { checkJsonHeaders } from '../../http/body.ts'
 import type { Endpoint } from '../../http/router.ts'
 import type { Services } from '../../kernel/services.ts'
-import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { parseDigits } from '../../governance/page-query.ts'
 import { pathId, type Call, type Handler } from '../../kernel/call.ts'
 import { findCaller } from '../../kernel/authenticate.ts'
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { createGate, type Gate } from '../../kernel/admin-access.ts'
 import type { AdminOptions } from '../../kernel/admin-access.ts'
-import { parseLimits } from '../../kernel/limits.ts'
+import { inWireForm, readAdminBody } from '../../kernel/admin-body.ts'
 import { noStoreHeaders } from '../../kernel/endpoint-responses.ts'
 
 interface AdminDependencies {
@@ -98,17 +93,6 @@ function recordEndpoints<NewRecord, Change>(
   ]
 }
 
-/** Renames the fields of the result, and the field that an error names. */
-function inWireForm(action: (call: Call) => Promise<object>): (call: Call) => Promise<object> {
-  return async (call) => {
-    try {
-      return Object(toWire(await action(call)))
-    } catch (error) {
-      throw GatewayError.is(error) ? withWireName(error) : error
-    }
-  }
-}
-
 /** Requires a virtual key, not the admin key. */
 function callerLimits({ records, services }: AdminDependencies): Handler {
   return async (call) => {
@@ -117,35 +101,6 @@ function callerLimits({ records, services }: AdminDependencies): Handler {
     sendJson(call.sink, 200, headers, JSON.stringify(toWire(await (await records()).keys.limits(caller.key.id))))
   }
 }
-
-function withWireName(error: GatewayError): GatewayError {
-  const { kind, message, details } = error
-  const { param = '' } = details
-  const wireName = toWireName(param)
-  return param === wireName
-    ? error
-    : new GatewayError(kind, message.replace(param, wireName), { ...details, param: wireName })
-}
-
-async function readAdminBody(
-  { request }: Call,
-  { bodyLimits, limits, runtime }: AdminDependencies['services'],
-): Promise<JsonObject> {
-  checkJsonHeaders(request, bodyLimits.maxBytes)
-  const bytes = await request.body(bodyLimits)
-  try {
-    const { body } = await parseBodyInSteps(bytes, parseLimits(limits), { pause: yieldToEventLoop, uuid: runtime.uuid })
-    return Object.fromEntries(Object.entries(body).filter(([name]) => !IGNORED_FIELDS.has(name)))
-  } catch (error) {
-    if (GatewayError.is(error) && error.kind === 'invalid-request') {
-      throw new GatewayError('invalid-admin-request', error.message, error.details)
-    }
-    throw error
-  }
-}
-
-/** Clients may send back a created key with its `value`, but a secret cannot be chosen over HTTP. */
-const IGNORED_FIELDS: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
 function pageOptions({ query }: Call): { readonly limit?: number; readonly after?: string } {
   const limit = query.get('limit')

@@ -16,6 +16,7 @@ import { isSafeId, RecordTable } from '../../governance/record-table.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Identify } from '../../kernel/services.ts'
 import { joinContexts, readContextHeaders } from './join-contexts.ts'
+import { CustomerIndex, entriesOf } from './customer-index.ts'
 import { CUSTOMER_PREFIX, customerSchema, type Customer } from './customer.ts'
 import type {
   BudgetOptions,
@@ -29,6 +30,7 @@ import type {
 export interface IdentifyOptions {
   readonly store: Store
   readonly now: () => number
+  readonly uuid: () => string
   readonly cacheMs: number | undefined
   readonly servesStale: boolean
   readonly plans: Readonly<Record<string, CustomerPlan>>
@@ -132,6 +134,7 @@ export class Identification {
     }
     const quota = { name: 'created-customers', maxEntries: maxCreated, maxBytes: maxCreated * MAX_CREATED_BYTES }
     try {
+      await new CustomerIndex(this.#options.store, this.#options.uuid).write(entriesOf(customer))
       // A concurrent request may have created it.
       await this.#table.insert(id, customer, { quota })
     } catch (error) {

@@ -1,6 +1,7 @@
 import {
   checkFlag,
   expects,
+  firstProblem,
   integerFrom,
   listOf,
   numberFrom,
@@ -122,12 +123,13 @@ const WINDOW = {
   models: listOf('a list of model names', text, 1),
 }
 
-const checkBudgetFields = optionsOf({ ...WINDOW, limitUsd: dollars }, ['limitUsd', 'window'])
-const checkRateFields = optionsOf({ ...WINDOW, requests: count, tokens: count }, ['window'])
+export const BUDGET_FIELDS: Record<keyof BudgetOptions, OptionCheck> = { ...WINDOW, limitUsd: dollars }
+export const RATE_FIELDS: Record<keyof RateLimitOptions, OptionCheck> = { ...WINDOW, requests: count, tokens: count }
 
-const checkRate: OptionCheck = (value, path) => {
-  const problem = checkRateFields(value, path)
-  if (problem !== undefined) return problem
+const checkBudgetFields = optionsOf(BUDGET_FIELDS, ['limitUsd', 'window'])
+const checkRate = firstProblem(optionsOf(RATE_FIELDS, ['window']), (value, path) => checkHasRate(value, path))
+
+export function checkHasRate(value: unknown, path: string): OptionProblem | undefined {
   const { requests, tokens } = value as RateLimitOptions
   return requests === undefined && tokens === undefined
     ? { path, text: 'expected requests, tokens or both.' }
@@ -139,7 +141,8 @@ const checkAnyLimit: OptionCheck = (value, path) =>
     ? checkBudgetFields(value, path)
     : checkRate(value, path)
 
-function limitsOf(check: OptionCheck): OptionCheck {
+/** Limits in a plan, or in the record of a customer. */
+export function limitsOf(check: OptionCheck): OptionCheck {
   const checkList = listOf('a list of limits', check)
   return (value, path): OptionProblem | undefined => {
     const problem = checkList(value, path)
@@ -150,14 +153,11 @@ function limitsOf(check: OptionCheck): OptionCheck {
   }
 }
 
-export const checkBudgets: OptionCheck = limitsOf(checkBudgetFields)
-export const checkRateLimits: OptionCheck = limitsOf(checkRate)
-
-export const checkPermissions: OptionCheck = optionsOf({
+export const PERMISSION_FIELDS: Record<keyof CustomerPermissions, OptionCheck> = {
   allowedModels: listOf('a list of model names', text),
   maxTokens: integerFrom(1, 1_000_000_000),
   disableTools: checkFlag,
-})
+}
 
 const share = expects(
   'a number above 0, and at most 1',
@@ -178,8 +178,8 @@ const checkAt: OptionCheck = (value, path) => {
 const checkDegrade = optionsOf({ savings: oneOf('min', 'med', 'max', 'extreme'), model: oneOf('small') })
 
 const checkPlan = optionsOf({
-  budgets: checkBudgets,
-  rateLimits: checkRateLimits,
+  budgets: limitsOf(checkBudgetFields),
+  rateLimits: limitsOf(checkRate),
   perUser: limitsOf(checkAnyLimit),
   perSession: optionsOf({
     limitUsd: dollars,
@@ -187,7 +187,7 @@ const checkPlan = optionsOf({
     sameTurn: integerFrom(1, MAX_COUNT),
     idleMinutes: integerFrom(1, MAX_IDLE_MINUTES),
   }),
-  permissions: checkPermissions,
+  permissions: optionsOf(PERMISSION_FIELDS),
   margin: numberFrom(0, 10),
   payer: oneOf('operator', 'customer'),
   countsVendorCharge: checkFlag,

@@ -1,14 +1,64 @@
-import { lazy } from '../../core/async.ts'
-import type { Identify } from '../../kernel/services.ts'
+import { chain, lazy, type MaybePromise } from '../../core/async.ts'
+import type { OptionCheck } from '../../core/check-options.ts'
+import { lazyMethods } from '../../core/lazy-methods.ts'
+import type { AdminOptions } from '../../kernel/admin-access.ts'
+import type { BuiltInPlugin, Identify } from '../../kernel/services.ts'
+import type { ConfiguredCustomer, Customers } from './customer-api.ts'
+import { createCustomerChecks } from './customer-input.ts'
 import type { Identification, IdentifyOptions } from './identify.ts'
 
-/** Loads the code with the first request that has a context. */
-export function createIdentify(options: IdentifyOptions): Identify {
-  let loaded: Identification | undefined
+export interface CustomersPlugin {
+  readonly identify: Identify
+  readonly records: Customers
+  readonly plugin: BuiltInPlugin
+  readonly configuration: {
+    readonly check: OptionCheck
+    readonly apply: (customers: readonly ConfiguredCustomer[]) => Promise<void>
+  }
+}
+
+interface CustomersDependencies {
+  /** Returns undefined if the configured customers are stored. */
+  readonly whenConfigured: () => MaybePromise<void>
+  readonly admin: AdminOptions | undefined
+}
+
+const METHODS = { create: true, get: true, list: true, update: true, delete: true, raise: true } as const
+
+/** Loads the code with its first use. */
+export function createCustomers(
+  options: IdentifyOptions,
+  { whenConfigured, admin }: CustomersDependencies,
+): CustomersPlugin {
+  const plans = Object.keys(options.plans)
+  const loadTable = lazy(async () => (await import('./identify.ts')).createCustomerTable(options))
   const load = lazy(async () => {
-    const { createCustomerTable, Identification } = await import('./identify.ts')
-    return (loaded = new Identification(options, createCustomerTable(options)))
+    const { CustomerRecords, inProcessCustomers } = await import('./customer-records.ts')
+    const records = new CustomerRecords(options, await loadTable())
+    return { records, inProcess: inProcessCustomers(records, plans) }
   })
-  return (request) =>
-    loaded === undefined ? load().then(({ identify }) => identify(request)) : loaded.identify(request)
+  const whenReady = async (): ReturnType<typeof load> => {
+    await whenConfigured()
+    return load()
+  }
+  let identification: Identification | undefined
+  const loadIdentification = lazy(async () => {
+    const { Identification } = await import('./identify.ts')
+    return (identification = new Identification(options, await loadTable()))
+  })
+  const findIdentification = (): MaybePromise<Identification> => identification ?? loadIdentification()
+  return {
+    identify: (request) => chain(chain(whenConfigured(), findIdentification), ({ identify }) => identify(request)),
+    records: lazyMethods(async () => (await whenReady()).inProcess, METHODS),
+    plugin: {
+      endpoints: async (services) => {
+        const { customerEndpoints } = await import('./routes.ts')
+        return customerEndpoints(async () => (await whenReady()).records, { plans, admin, services })
+      },
+    },
+    configuration: {
+      check: createCustomerChecks('both', plans).configured,
+      apply: async (customers) => (await load()).records.configure(customers),
+    },
+  }
 }

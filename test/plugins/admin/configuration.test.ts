@@ -165,7 +165,11 @@ describe('the configuration', () => {
       { rateLimits: [{ id: 'a' }, { id: 'a' }] },
       'an earlier entry has the same id. Use unique values.',
     ],
-    ['governance.keys', { keys: [] }, 'there is no such field. The fields are virtualKeys, budgets, rateLimits.'],
+    [
+      'governance.keys',
+      { keys: [] },
+      'there is no such field. The fields are virtualKeys, budgets, rateLimits, customers.',
+    ],
     ['governance.virtualkeys', { virtualkeys: [] }, 'there is no such field. Did you mean virtualKeys?'],
   ])('names the field %s as it is written', (path, value, text) => {
     expect(() => parseConfiguration(value)).toThrow(

@@ -13,6 +13,7 @@ function createRuntime(): ManualRuntime {
 }
 
 const DEFAULTS = {
+  customers: { check: () => undefined, apply: async () => {} },
   maxRequestMs: 600_000,
   keyCacheMs: undefined,
   allowsUnreservedRequests: false,

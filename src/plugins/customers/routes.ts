@@ -1,0 +1,77 @@
+/** The HTTP API for customers. */
+import { invalidFieldError, parseDigits } from '../../governance/page-query.ts'
+import type { Endpoint } from '../../http/router.ts'
+import { type AdminOptions, createGate } from '../../kernel/admin-access.ts'
+import { inWireForm, readAdminBody } from '../../kernel/admin-body.ts'
+import { pathId, type Call, type Handler } from '../../kernel/call.ts'
+import type { Services } from '../../kernel/services.ts'
+import type { CustomerQuery } from './customer-api.ts'
+import { createCustomerInput, type CustomerRecords } from './customer-records.ts'
+
+const PATH = '/api/governance/customers'
+
+export function customerEndpoints(
+  load: () => Promise<CustomerRecords>,
+  {
+    plans,
+    admin,
+    services,
+  }: {
+    readonly plans: readonly string[]
+    readonly admin: AdminOptions | undefined
+    readonly services: Services
+  },
+): readonly Endpoint<Handler>[] {
+  const gate = createGate(admin, services)
+  const input = createCustomerInput('wire', plans)
+  const respond = (action: (records: CustomerRecords, call: Call) => Promise<object>, status?: number): Handler =>
+    gate.respondWith(
+      inWireForm(async (call) => action(await load(), call)),
+      status,
+    )
+  const withBody = <Fields>(
+    parse: (body: unknown) => Fields,
+    action: (records: CustomerRecords, fields: Fields, id: string) => Promise<object>,
+    status?: number,
+  ): Handler =>
+    gate.respondWith(async (call) => {
+      const fields = parse(await readAdminBody(call, services))
+      return inWireForm(async () => action(await load(), fields, pathId(call)))(call)
+    }, status)
+  return [
+    { method: 'POST', path: PATH, handle: withBody(input.parseNew, (records, fields) => records.create(fields), 201) },
+    { method: 'GET', path: PATH, handle: respond((records, call) => records.list(queryOf(call))) },
+    { method: 'GET', path: `${PATH}/:id`, handle: respond((records, call) => records.get(pathId(call))) },
+    {
+      method: 'PUT',
+      path: `${PATH}/:id`,
+      handle: withBody(input.parseChange, (records, change, id) => records.update(id, change)),
+    },
+    { method: 'DELETE', path: `${PATH}/:id`, handle: respond((records, call) => records.delete(pathId(call))) },
+    {
+      method: 'POST',
+      path: `${PATH}/:id/raise`,
+      handle: withBody(input.parseRaise, (records, raise, id) => records.raise(id, raise)),
+    },
+  ]
+}
+
+function queryOf({ query }: Call): CustomerQuery {
+  const limit = query.get('limit')
+  const active = query.get('active')
+  if (active !== null && active !== 'true' && active !== 'false')
+    throw invalidFieldError('active', 'expected true or false.')
+  return {
+    ...(limit !== null && { limit: parseDigits(limit) }),
+    ...textField(query, 'after'),
+    ...textField(query, 'search'),
+    ...textField(query, 'parent'),
+    ...textField(query, 'plan'),
+    ...(active !== null && { active: active === 'true' }),
+  }
+}
+
+function textField<Name extends string>(query: URLSearchParams, name: Name): { readonly [field in Name]?: string } {
+  const value = query.get(name)
+  return value === null ? {} : ({ [name]: value } as { readonly [field in Name]: string })
+}
