@@ -96,7 +96,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Remot
     for (const { counter, amount } of settlement.charges) checkAmount(counter, amount)
     const charges = groupByOwner(settlement.charges, ({ counter }) => counter)
     const tallies = groupByOwner(settlement.tallies, ({ name }) => name)
-    const chargedOwners = [...charges.keys(), ...tallies.keys()].toSorted()
+    const chargedOwners = [...charges.keys(), ...tallies.keys()].toSorted(compareOwners)
     const reservedOwners = owners.get(reservationId)
     const involvedOwners = new Set([...(reservedOwners ?? []), ...chargedOwners])
     const shouldMark = involvedOwners.size > 1
@@ -185,17 +185,30 @@ function limitClaim(claim: Claim, granted: number | undefined): Claim {
 }
 
 /** The patterns match the names that governance creates. Any other name is a separate owner. */
-function ownerOf(name: string): string {
-  const [, counterOwner] = COUNTER_NAME.exec(name) ?? []
-  if (counterOwner !== undefined) return counterOwner
-  const [, keyId] = TALLY_NAME.exec(name) ?? []
+export function ownerOf(name: string): string {
+  for (const pattern of OWNED_NAMES) {
+    const owner = pattern.exec(name)?.[1]
+    if (owner !== undefined) return owner
+  }
+  const keyId = KEY_TALLY_NAME.exec(name)?.[1]
   return keyId === undefined ? name : `key:${keyId}`
 }
 
-const COUNTER_NAME = /^(?:requests|tokens|budget|billed):((?:key|shared):.*):[^:]+:\d+$/s
-const TALLY_NAME = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
+const OWNED_NAMES: readonly RegExp[] = [
+  /^(?:requests|tokens|budget|billed):((?:key|shared|customer|user|session):.*):[^:]+:\d+$/s,
+  /^usage-rows:(.*):\d+:\d+$/s,
+]
+const KEY_TALLY_NAME = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
 
-/** In ascending order: keys before shared owners. */
+/** A level with few requests comes before one that many callers share. */
+const OWNER_KINDS: readonly string[] = ['key', 'session', 'user', 'customer', 'shared']
+
+function compareOwners(a: string, b: string): number {
+  const kindOf = (owner: string): number => OWNER_KINDS.indexOf(owner.slice(0, owner.indexOf(':')))
+  return kindOf(a) - kindOf(b) || (a < b ? -1 : 1)
+}
+
+/** Keys come before shared owners. */
 function groupByOwner<Item>(
   items: readonly Item[],
   nameOf: (item: Item) => string,
@@ -207,7 +220,7 @@ function groupByOwner<Item>(
     groups.set(owner, group)
     group.push(index)
   }
-  return new Map([...groups].toSorted(([a], [b]) => (a < b ? -1 : 1)))
+  return new Map([...groups].toSorted(([a], [b]) => compareOwners(a, b)))
 }
 
 function reservationOwner(reservationId: string): string {
