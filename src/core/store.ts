@@ -41,7 +41,13 @@ export interface Charge {
   readonly expiresAt: number
 }
 
-/** Sums for reports and budgets. Each amount is added to the stored amount of the same name. */
+/** The name of what is counted together, because there are too many different values. */
+export const OTHER = '(other)'
+
+/**
+ * Sums for reports and budgets. Each amount is added to the stored amount of the same name. A tally has 4,096 names. An
+ * amount with a further name is added to `<first word> (other)`, or omitted if the name has no space.
+ */
 export interface Tally {
   readonly name: string
   readonly amounts: Readonly<Record<string, number>>

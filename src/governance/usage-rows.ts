@@ -4,6 +4,7 @@
  * session are divided among the last seven tallies, because a database rewrites a whole tally for each settlement.
  */
 import { RecentMap } from '../core/recent-map.ts'
+import { OTHER } from '../core/store.ts'
 import type { CallerContext } from './caller.ts'
 
 /** One combination of what a report can be grouped by. An empty string: none. */
@@ -16,9 +17,6 @@ export interface UsageRow {
   /** `<name>=<value>`, in the order of the names. */
   readonly tags: readonly string[]
 }
-
-/** The name of what is counted together, because a day has too many different values. */
-export const OTHER = '(other)'
 
 const SHARDS = 8
 

@@ -1,6 +1,14 @@
 import { integerFrom, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import { GatewayError, storeError } from '../core/errors.ts'
-import type { Claim, Quota, ReserveRequest, ReserveResult, WriteOptions, Store } from '../core/store.ts'
+import {
+  type Claim,
+  OTHER,
+  type Quota,
+  type ReserveRequest,
+  type ReserveResult,
+  type Store,
+  type WriteOptions,
+} from '../core/store.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
@@ -87,12 +95,17 @@ export function checkAmount(name: string, amount: number): void {
   throw new RangeError(`A value for ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
 }
 
-/** Per tally. The Lua and SQL code repeats this limit. */
-const MAX_FIELDS = 4_096
+/** Per tally, and in addition for the fields of what does not fit. The Lua and SQL code repeats the rules of `addAmount`. */
+export const MAX_FIELDS = 4_096
+export const MAX_OTHER_FIELDS = 64
 
-export function addAmount(amounts: Map<string, number>, field: string, amount: number): void {
+/** An amount whose field does not fit is added to `<first word> (other)`, so that sums over the fields stay exact. */
+export function addAmount(amounts: Map<string, number>, requestedField: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
-  if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return
+  const fits = amounts.has(requestedField) || amounts.size < MAX_FIELDS
+  const space = requestedField.indexOf(' ')
+  const field = fits ? requestedField : `${requestedField.slice(0, space)} ${OTHER}`
+  if (!fits && (space < 0 || (!amounts.has(field) && amounts.size >= MAX_FIELDS + MAX_OTHER_FIELDS))) return
   const sum = (amounts.get(field) ?? 0) + amount
   amounts.set(field, Math.min(MAX_AMOUNT, Math.max(-MAX_AMOUNT, sum)))
 }

@@ -200,6 +200,33 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       expect(await suite.store.tallies(['r', 'none'])).toEqual([{ tokens: 3, __proto__x: 1, money: 7 }, {}])
     })
 
+    it('adds the amounts of further fields of a full tally to a field for the first word', async () => {
+      const add = async (id: string, amounts: Readonly<Record<string, number>>): Promise<void> => {
+        await reserve(id, [])
+        await settle(id, {}, { tallies: [{ name: 'full', amounts }] })
+      }
+      await add('t1', Object.fromEntries(Array.from({ length: 4_095 }, (_, n) => [`n f${n}`, 1])))
+      await add('t2', { 'requests a': 1 })
+      await add('t3', { 'requests b': 2, 'requests c d': 3, 'cost c d': 5, alone: 7, 'requests a': 1 })
+      await add('t4', { 'requests e': -1, 'requests (other)': 4, 'n f9': 1 })
+      const [sums = {}] = await suite.store.tallies(['full'])
+      const { 'requests a': first, 'requests (other)': requests, 'cost (other)': cost, alone } = sums
+      expect({ first, requests, cost, alone }).toEqual({ first: 2, requests: 8, cost: 5, alone: undefined })
+      expect(sums['n f9']).toBe(2)
+      expect(Object.keys(sums)).toHaveLength(4_098)
+    })
+
+    it('omits the amounts of further fields where a tally has 64 fields for first words', async () => {
+      await reserve('t1', [])
+      await reserve('t2', [])
+      const filled = Object.fromEntries(Array.from({ length: 4_096 }, (_, n) => [`n f${n}`, 1]))
+      await settle('t1', {}, { tallies: [{ name: 'full', amounts: filled }] })
+      const further = Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`w${n} x`, 1]))
+      await settle('t2', {}, { tallies: [{ name: 'full', amounts: further }] })
+      const [sums = {}] = await suite.store.tallies(['full'])
+      expect(Object.keys(sums)).toHaveLength(4_160)
+    })
+
     it('appends its log entries in the same step, once', async () => {
       const quota = { name: 'log:one', maxEntries: 2, maxBytes: 10_000 }
       const entries = [1, 2, 3].map((n) => ({ log: 'audit', at: START_TIME + n, value: `e${n}`, ttlMs: 1000, quota }))

@@ -1,10 +1,10 @@
 import { toNanoUsd, toCents, toDollars } from '../../core/money.ts'
-import { type DurationCode, type Period, periodOf, type Store } from '../../core/store.ts'
+import { type DurationCode, OTHER, type Period, periodOf, type Store } from '../../core/store.ts'
 import { calendarBudget, readSpent, type BudgetWindow } from '../../governance/balances.ts'
 import { counterName, keyOwner, type LimitKind, sharedOwner } from '../../governance/limits.ts'
 import { USAGE_FIELDS, type UsageSums } from '../../governance/settlements.ts'
 import type { SharedLimits } from '../../governance/stored-records.ts'
-import { OTHER, parseRow, rowTallyNames } from '../../governance/usage-rows.ts'
+import { parseRow, rowTallyNames } from '../../governance/usage-rows.ts'
 import { currentLimits, modelTallyName, reportWindow, totalTallyName } from '../../governance/windows.ts'
 import { UNLIMITED, type Budget, type VirtualKey } from '../../governance/virtual-key.ts'
 

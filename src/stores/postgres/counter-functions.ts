@@ -1,4 +1,5 @@
-import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
+import { OTHER } from '../../core/store.ts'
+import { LATE_SETTLEMENT_MS, MAX_AMOUNT, MAX_FIELDS, MAX_OTHER_FIELDS } from '../store-rules.ts'
 
 /**
  * A settlement locks its reservation first. Counters, tallies and log shares follow, each group in order of name, which
@@ -131,10 +132,25 @@ function reserveFunctions(schema: string): string {
 function settleFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.add_amounts(present jsonb, added jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $f$
-      SELECT coalesce(jsonb_object_agg(field, greatest(-${MAX_AMOUNT}, least(${MAX_AMOUNT},
-        coalesce((present->>field)::numeric, 0) + coalesce((added->>field)::numeric, 0)))), '{}')
-      FROM jsonb_object_keys(present || added) AS field
-      WHERE present ? field OR (SELECT count(*) FROM jsonb_object_keys(present)) < 4096
+      SELECT present || coalesce(jsonb_object_agg(field, greatest(-${MAX_AMOUNT}, least(${MAX_AMOUNT},
+        coalesce((present->>field)::numeric, 0) + amount))), '{}')
+      FROM (
+        SELECT field, sum(amount) AS amount, present ? field OR min(size)
+          + row_number() OVER (PARTITION BY present ? field ORDER BY bool_or(fits) DESC, field)
+          <= ${MAX_FIELDS + MAX_OTHER_FIELDS} AS is_stored
+        FROM (
+          SELECT size, amount, fits,
+            CASE WHEN fits THEN name WHEN strpos(name, ' ') > 0 THEN split_part(name, ' ', 1) || ' ${OTHER}' END AS field
+          FROM (
+            SELECT name, amount, size, present ? name
+              OR size + row_number() OVER (PARTITION BY present ? name ORDER BY name) <= ${MAX_FIELDS} AS fits
+            FROM (SELECT key AS name, coalesce(value::numeric, 0) AS amount FROM jsonb_each_text(added)) AS requested
+            CROSS JOIN (SELECT count(*) AS size FROM jsonb_object_keys(present)) AS stored
+          ) AS ranked
+        ) AS named
+        WHERE field IS NOT NULL GROUP BY field
+      ) AS sums
+      WHERE is_stored
     $f$;
 
     CREATE OR REPLACE FUNCTION ${schema}.settle_reservation(input text) RETURNS text LANGUAGE plpgsql AS $f$

@@ -1,5 +1,6 @@
 import type { RemoteOperation } from '../durable-store.ts'
-import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
+import { OTHER } from '../../core/store.ts'
+import { LATE_SETTLEMENT_MS, MAX_AMOUNT, MAX_FIELDS, MAX_OTHER_FIELDS } from '../store-rules.ts'
 import {
   APPEND,
   defineScript,
@@ -75,10 +76,19 @@ local function addTally(tally)
     call('HSET', key, 'ends', text(tally.ends))
     call('PEXPIRE', key, lifetime(tally.ends))
   end
-  local limit = 4096 + call('HEXISTS', key, 'ends')
+  local limit = ${MAX_FIELDS} + call('HEXISTS', key, 'ends')
   for field, amount in pairs(tally.amounts) do
     local stored = call('HGET', key, 'f' .. field)
-    if stored or call('HLEN', key) < limit then
+    local fits = stored or call('HLEN', key) < limit
+    if not fits then
+      local word = string.match(field, '^([^ ]*) ')
+      if word then
+        field = word .. ' ${OTHER}'
+        stored = call('HGET', key, 'f' .. field)
+        fits = stored or call('HLEN', key) < limit + ${MAX_OTHER_FIELDS}
+      end
+    end
+    if fits then
       local sum = tonumber(stored or '0') + amount
       call('HSET', key, 'f' .. field, text(math.max(-MAX, math.min(MAX, sum))))
     end
