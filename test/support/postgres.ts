@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { setFlagsFromString } from 'node:v8'
 import type { PGlite, PGliteOptions } from '@electric-sql/pglite'
 import type { PostgresClient } from '../../src/postgres.ts'
 
@@ -35,6 +36,8 @@ const packages = fileURLToPath(new URL('../../node_modules', import.meta.url))
 
 /** Creates an empty database from the files of one that was created before, which takes a fourth of the time. */
 export async function createPglite(options: PGliteOptions = {}): Promise<PGlite> {
+  // Optimizing the code of PostgreSQL takes longer than the tests.
+  setFlagsFromString('--liftoff-only')
   const { PGlite: Database } = await import('@electric-sql/pglite')
   const { version } = JSON.parse(readFileSync(join(packages, '@electric-sql/pglite/package.json'), 'utf8')) as {
     readonly version: string

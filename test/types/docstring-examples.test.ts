@@ -57,10 +57,12 @@ const config = ts.getParsedCommandLineOfConfigFile(
   },
 )
 const options: ts.CompilerOptions = { ...config?.options, noUnusedLocals: false, isolatedDeclarations: false }
-const program = ts.createProgram(entries, options)
+// Compiling the sources takes 10 seconds.
+const program = ts.createProgram(IS_FULL ? entries : [], options)
 const checker = program.getTypeChecker()
 const specifiers = new Map<string, string>()
-const documented = entries.flatMap(documentedExports)
+const documented = IS_FULL ? entries.flatMap(documentedExports) : []
+if (!IS_FULL) process.stdout.write('Skipped: the examples in doc comments and guides. Set FULL_TESTS=1.\n')
 
 function documentedExports(entry: string): readonly Documented[] {
   const source = program.getSourceFile(entry)
@@ -142,7 +144,7 @@ function problemsOf(modules: ReadonlyMap<string, string>): readonly string[] {
 /** Pages whose code is complete without the code of the reader's own project. */
 const PAGES = ['docs/guides/write-a-provider.md', 'docs/guides/write-a-store.md', 'docs/guides/write-a-plugin.md']
 
-describe('the guides for ports', () => {
+describe.runIf(IS_FULL)('the guides for ports', () => {
   it.each(PAGES)('%s has code that compiles', (page) => {
     const blocks = [...readFileSync(`${root}${page}`, 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)]
     const modules = blocks.map(
@@ -154,7 +156,7 @@ describe('the guides for ports', () => {
   })
 })
 
-describe('the doc comments of the public entries', () => {
+describe.runIf(IS_FULL)('the doc comments of the public entries', () => {
   it('describe every export', () => {
     expect(documented.filter(({ description }) => description === '').map(({ name }) => name)).toEqual([])
   })
@@ -165,7 +167,7 @@ describe('the doc comments of the public entries', () => {
     expect(missing.map(({ name }) => name)).toEqual([])
   })
 
-  it.runIf(IS_FULL)('have examples that compile', () => {
+  it('have examples that compile', () => {
     const modules = documented.flatMap(({ name, examples }) =>
       examples.map((code, index) => [`${root}test/types/example-${name}-${index}.ts`, moduleOf(code)] as const),
     )
