@@ -169,7 +169,7 @@ function waysOf(index: number): readonly Way[] {
   return [...AGENTS, tiers, ...long, ...(index % 8 === 0 ? [SUMMARIES, ...OTHERS] : [])]
 }
 
-describe.each(everyNth(4, SESSIONS))('a session of %s', (client, session) => {
+describe.each(everyNth(7, SESSIONS))('a session of %s', (client, session) => {
   it('is sent as received by default, cold and warm', async () => {
     const sent = await play(session, 52_000, await startGateway({}, {}))
     expectValid(sent)
