@@ -10,7 +10,7 @@ import {
 } from '../core/store.ts'
 import type { Forecast } from './balances.ts'
 import type { Caller } from './caller.ts'
-import { limitError, type RateStatus, rateStatus } from './limits.ts'
+import { type RateStatus, rateStatus } from './limits.ts'
 import {
   claimsFor,
   coveredOutputTokens,
@@ -45,6 +45,8 @@ interface LedgerOptions {
   /** True to serve requests while the store fails, and to bill them when it recovers. @default false */
   readonly allowsUnreservedRequests?: boolean
 }
+
+const loadErrors = lazy(() => import('./limit-error.ts'))
 
 type LimitedCaller = Pick<Caller, 'key' | 'levels' | 'context'>
 
@@ -139,7 +141,7 @@ export class Ledger {
     return { reservation: this.#createReservation({ ...context, reservationId }, grant) }
   }
 
-  #toOutcome(context: ReservationContext, result: ReserveResult): Outcome {
+  #toOutcome(context: ReservationContext, result: ReserveResult): MaybePromise<Outcome> {
     const { quote, requestStatus, at, limitClaims } = context
     const { limits, worstCost, tokens } = limitClaims
     // If the store returns an index that is out of range, the last limit is reported.
@@ -148,10 +150,8 @@ export class Ledger {
     const rate = requestStatus === undefined || exceeded?.kind === 'tokens' ? newStatus : requestStatus
     if (!result.accepted && exceeded !== undefined) {
       const recount = recountFor(exceeded, result.levels[result.rejectedIndex] ?? 0, quote)
-      return {
-        error: limitError(exceeded, { rate, now: at, tokens, isCounted: quote.recount?.tokens === undefined }),
-        recount,
-      }
+      const errorContext = { rate, now: at, tokens, isCounted: quote.recount?.tokens === undefined }
+      return loadErrors().then(({ limitError }) => ({ error: limitError(exceeded, errorContext), recount }))
     }
     const grantedCost = result.accepted && result.granted < worstCost ? result.granted : worstCost
     return { reservation: this.#createReservation(context, { rate, grantedCost }) }
@@ -192,7 +192,7 @@ export class Ledger {
     const result = await this.#reserveInStore({ reservationId, claims, expiresAfterMs: this.#expiresAfterMs }, wait)
     const exceeded = result.accepted ? undefined : (limits[result.rejectedIndex] ?? limits.at(-1))
     const rate = rateStatus(limits, result.levels, { now: at, exceeded })
-    if (exceeded !== undefined) throw limitError(exceeded, { rate, now: at, tokens: 0 })
+    if (exceeded !== undefined) throw (await loadErrors()).limitError(exceeded, { rate, now: at, tokens: 0 })
     const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))
     await this.#settlements.settle({ reservationId, charges, tallies: [] })
     return rate
