@@ -33,6 +33,8 @@ export interface Bill {
   readonly excessUsage?: ExcessUsage
   /** What the vendor charges the customer, who pays it with a key of its own. The actual cost is then zero. */
   readonly vendorCharge?: NanoUsd
+  /** What the plan of the customer did to the request near the end of a budget, such as `savings=med`. */
+  readonly degraded?: string
 }
 
 export interface Billable {
@@ -220,6 +222,7 @@ export function billHeaders(bill: Bill): Record<string, string> {
     'x-svc-cache': bill.cache,
   }
   if (bill.vendorCharge !== undefined) headers['x-svc-vendor-charge'] = formatUsd(bill.vendorCharge)
+  if (bill.degraded !== undefined) headers['x-svc-degraded'] = toHeaderText(bill.degraded)
   if (bill.isEstimated) headers['x-svc-estimated'] = 'true'
   return headers
 }
@@ -262,6 +265,8 @@ export interface ResponseBill {
   /** Undefined with `headers: { margin: false }`. */
   readonly margin: number | undefined
   readonly cache: 'HIT' | 'MISS'
+  /** What the plan of the customer did near the end of a budget, such as `savings=med, model=openai/gpt-6-luna`. */
+  readonly degraded: string | undefined
   /** The optimization of the prompt, such as `Passthrough (no optimization needed)`. */
   readonly strategy: string
   /**
@@ -301,6 +306,7 @@ export function readBill({
     margin: optional('profit-margin'),
     cache: text('cache') === 'HIT' ? 'HIT' : 'MISS',
     strategy: text('strategy'),
+    degraded: text('degraded') || undefined,
     isEstimated: text('estimated') === 'true',
   }
 }

@@ -1,4 +1,4 @@
-import type { UpstreamCaller } from '../core/ports.ts'
+import type { Route, UpstreamCaller } from '../core/ports.ts'
 import type { LevelName, Limit } from './limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
@@ -45,6 +45,8 @@ export interface Caller {
   readonly levels: readonly LimitLevel[]
   /** Replaces the margin of the gateway. @default the margin of the gateway */
   readonly margin?: number | undefined
+  /** Set near the end of a budget, if the plan says what happens then. */
+  readonly degradation?: Degradation | undefined
   /** True if budgets count what the vendor bills the customer. @default false */
   readonly countsVendorCharge?: boolean
 }
@@ -61,6 +63,16 @@ export interface LimitLevel {
   limitsAt(now: number, maxRequestMs: number): readonly Limit[]
   /** Returns when the maximum of a limit changes next, in milliseconds since 1970. Infinity if it does not. */
   changesAt(now: number): number
+}
+
+/** What a plan does to a request before it refuses further ones. */
+export interface Degradation {
+  /** What was done, such as `savings=med`. Undefined if nothing was. */
+  readonly text: string | undefined
+  /** Returns the savings level of a request that names none. */
+  savingsLevel(): string | undefined
+  /** Returns the route of the small model that replaces the requested one, or undefined if it cannot. */
+  modelFor(route: Route, key: VirtualKey, promptBytes: number): Route | undefined
 }
 
 const NO_CONTEXT: CallerContext = {}

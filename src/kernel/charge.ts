@@ -52,7 +52,7 @@ export function prepareBill({ plan }: Planned): MaybePromise<void> {
 
 export function billFor(responded: Responded, response: BilledResponse, meter: Meter): Bill {
   const { plan } = responded
-  if (plan.kind === 'replay') return byPayer(responded, plan.bill)
+  if (plan.kind === 'replay') return forCaller(responded, plan.bill)
   const { usage } = response
   if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, response)) {
     return billOf(responded, plan, { route: servingRoute(responded), usage, isEstimated: false })
@@ -69,7 +69,7 @@ function isOutputReported(usage: Usage, response: BilledResponse): boolean {
 /** The upstream may have sent more output than it reported, so the greater count is billed. */
 export function billForIncomplete(responded: Responded, response: BilledResponse, meter: Meter): Bill {
   const { plan, size, grant } = responded
-  if (plan.kind === 'replay') return byPayer(responded, plan.bill)
+  if (plan.kind === 'replay') return forCaller(responded, plan.bill)
   const { parts, unmappedText = '' } = response.completion()
   const countedOutput = countUpTo(grant.outputTokens * size.outputs, [...parts.map(textOfPart), unmappedText], meter)
   const route = servingRoute(responded)
@@ -111,7 +111,7 @@ function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: Na
   )
   if (actual === 0) return undefined
   const reserved = grant.quote.cost(grant.outputTokens)
-  return byPayer(planned, {
+  return forCaller(planned, {
     originalTokens: 0,
     optimizedTokens: 0,
     completionTokens: 0,
@@ -182,12 +182,14 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
     ),
   })
   const priced = usage.models === undefined ? bill : withModelPrices(bill, { planned, route, models: usage.models })
-  return planned.caller.context.payer === undefined ? priced : byPayer(planned, priced)
+  return planned.caller.levels.length === 0 ? priced : forCaller(planned, priced)
 }
 
 /** Must be the last step of a bill. */
-export function byPayer({ caller }: Pick<Planned, 'caller'>, bill: Bill): Bill {
-  return caller.context.payer === 'customer' ? paidByCustomer(bill) : bill
+export function forCaller({ caller }: Pick<Planned, 'caller'>, bill: Bill): Bill {
+  const paid = caller.context.payer === 'customer' ? paidByCustomer(bill) : bill
+  const degraded = caller.degradation?.text
+  return degraded === undefined ? paid : { ...paid, degraded }
 }
 
 interface ModelPrices {

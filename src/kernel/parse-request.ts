@@ -69,16 +69,18 @@ function resolveAndCheck(
   { parsed, completed, receivedPrompt }: CompletedPrompt,
   services: Services,
 ): MaybePromise<ParsedParts> {
-  const { key } = exchange
+  const { key, caller } = exchange
   checkPromptLength(receivedPrompt, services.limits.promptBytes)
-  const candidates = services.resolve(receivedPrompt.model, key)
+  const requested = services.resolve(receivedPrompt.model, key)
   checkAccess(key, {
-    modelName: candidates.name,
-    routeNames: candidates.routes.map(routeName),
+    modelName: requested.name,
+    routeNames: requested.routes.map(routeName),
     fields: receivedPrompt.native.value,
     maxTokens: receivedPrompt.settings.maxTokens,
     prompt: receivedPrompt,
   })
+  const smaller = caller.degradation?.modelFor(requested.routes[0], key, parsed.maxSerializedBytes)
+  const candidates = smaller === undefined ? requested : { name: routeName(smaller), routes: [smaller] as const }
   const answering = routesForOperation(answeringRoutes(candidates), receivedPrompt)
   const resolved = completed.restrictRoutes?.(answering) ?? answering
   checkTemperature(receivedPrompt, resolved, services.limits.maxTemperature)

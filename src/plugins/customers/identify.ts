@@ -18,6 +18,7 @@ import type { Identify } from '../../kernel/services.ts'
 import { joinContexts, readContextHeaders } from './join-contexts.ts'
 import { CustomerIndex, entriesOf } from './customer-index.ts'
 import { CUSTOMER_PREFIX, customerSchema, type Customer } from './customer.ts'
+import { degradationOf } from './degrade.ts'
 import type {
   BudgetOptions,
   CustomerPermissions,
@@ -88,6 +89,9 @@ export class Identification {
     const key = this.#restrict(ownKey ?? APPLICATION_KEY, chain)
     const payer = context.payer ?? customer?.payer ?? plan.payer
     const scope = scopeOf(key.id, context)
+    const levels = this.#levels(chain, { plan, scope, context, key })
+    const { store, now } = this.#options
+    const degradation = plan.at && (await degradationOf(plan.at, levels, { store, now: now() }))
     return {
       key,
       scope,
@@ -98,7 +102,8 @@ export class Identification {
         user,
         payer: payer ?? 'operator',
       },
-      levels: this.#levels(chain, { plan, scope, context, key }),
+      levels,
+      degradation,
       ...marginOf(plan, payer),
       ...(payer === 'customer' && plan.countsVendorCharge === true && { countsVendorCharge: true }),
     }

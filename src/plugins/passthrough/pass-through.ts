@@ -7,7 +7,7 @@ import { isJsonObject, type JsonObject } from '../../core/json.ts'
 import { fromDollars, type NanoUsd, scale, ZERO } from '../../core/money.ts'
 import type { PassthroughResponse } from '../../core/ports.ts'
 import { timeoutError, upstreamError } from '../../upstream/attempts.ts'
-import { byPayer, PASSTHROUGH } from '../../kernel/charge.ts'
+import { forCaller, PASSTHROUGH } from '../../kernel/charge.ts'
 import { type Authenticated, type ResolvedModel } from '../../kernel/exchange.ts'
 import { type Granted, reserveQuote } from '../../kernel/reserve.ts'
 import { marginOf } from '../../kernel/parse-request.ts'
@@ -272,5 +272,5 @@ function billOf({ margin, caller }: ReservedPassthrough, price: NanoUsd): Bill {
     strategy: PASSTHROUGH,
     isEstimated: false,
   } as const
-  return byPayer({ caller }, bill)
+  return forCaller({ caller }, bill)
 }

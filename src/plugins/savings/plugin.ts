@@ -5,7 +5,7 @@ import type { BuiltInPlugin, Services } from '../../kernel/services.ts'
 import { createDryRun, createPromptMarker, createSavings, type SavingsDependencies } from './options.ts'
 import type { MarkPrompt, SavingsOptions } from './options.ts'
 import type { ShadowObserver } from './shadow.ts'
-import { readSteeringHeaders, type Steering, type Waterfall } from './tier.ts'
+import { LEVELS, readSteeringHeaders, type Steering, type Waterfall } from './tier.ts'
 
 /** How prompts are shortened and marked. */
 export interface PromptSavings {
@@ -29,7 +29,7 @@ export function savingsPlugin(
   return {
     checkHeaders,
     optimizePrompt: (reserved, plan, services) => {
-      const steering = reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED
+      const steering = withDegradation(reserved, reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED)
       // A dry run has a memory of its own, which it must not share with later ones.
       const used = reserved.isDryRun ? createDryRun(options, dependencies) : savings
       return shortenAndMark(reserved, plan, { ...used, steering }, services)
@@ -78,4 +78,11 @@ function mayBeMarked({ resolved, prompt, size }: Reserved): boolean {
 
 function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
+}
+
+/** A level that the caller chose is kept. */
+function withDegradation({ caller: { degradation } }: Reserved, steering: Steering): Steering {
+  if (degradation === undefined || steering.level !== undefined) return steering
+  const level = LEVELS.find((known) => known === degradation.savingsLevel())
+  return level === undefined ? steering : { ...steering, level }
 }

@@ -188,7 +188,7 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
   min: 131_072,
 }
 
-const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
+export const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
 
 export function readSteeringHeaders(request: Pick<HttpRequest, 'header'>): Steering {
   const header = request.header('x-savings-level')

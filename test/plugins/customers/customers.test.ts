@@ -443,3 +443,54 @@ describe('a customer with a vendor key of its own', () => {
       expect((await ask(free.gateway.with({ customer: 'acme' }), request)).status).toBe(200)
   })
 })
+
+describe('a plan near the end of a budget', () => {
+  class FamilyProvider extends CostlyProvider {
+    override readonly models = ['large', 'small'].map((id) => ({
+      id,
+      family: 'echo',
+      contextWindowTokens: 100_000,
+      maxOutputTokens: 1000,
+      price: id === 'large' ? { input: 1, output: 2 } : { input: 0.1, output: 0.2 },
+      ...(id === 'large' && { small: 'small' }),
+    }))
+  }
+  const plans = {
+    pro: {
+      budgets: [{ limitUsd: enoughFor(4), window: '1M' }],
+      at: { 0.4: { savings: 'max' }, 0.7: { model: 'small' } },
+    },
+  } as const
+  const large = { body: { model: 'contract/large' } }
+
+  it('shortens prompts, and then uses the small model, and says so', async () => {
+    const { gateway } = setUp({ providers: [new FamilyProvider()], plans, customers: { defaultPlan: 'pro' } })
+    const bound = gateway.with({ customer: 'acme' })
+    const seen: unknown[] = []
+    for (let count = 0; count < 6; count++) {
+      const { status, headers } = await ask(bound, large)
+      seen.push([status, headers.get('x-svc-degraded'), headers.get('x-svc-theoretical-cost')])
+    }
+    expect(seen).toEqual([
+      [200, null, '$0.002010'],
+      [200, null, '$0.002010'],
+      [200, 'savings=max', '$0.002010'],
+      [200, 'savings=max, model=contract/small', '$0.000201'],
+      [200, 'savings=max, model=contract/small', '$0.000201'],
+      [200, 'savings=max, model=contract/small', '$0.000201'],
+    ])
+    expect(
+      await ask(gateway.with({ customer: 'other' }), large).then(({ headers }) => headers.get('x-svc-degraded')),
+    ).toBeNull()
+  })
+
+  it('keeps a level that the caller chose, and a model whose replacement the caller may not use', async () => {
+    const { gateway } = setUp({ providers: [new FamilyProvider()], plans, customers: { defaultPlan: 'pro' } })
+    const { value: key } = await gateway.keys.create({ name: 'app', allowedModels: ['contract/large'] })
+    const bound = gateway.with({ customer: 'acme' })
+    for (let count = 0; count < 3; count++) await ask(bound, large)
+    const { headers } = await ask(bound, { ...large, key, headers: { 'X-Savings-Level': 'off' } })
+    expect(headers.get('x-svc-degraded')).toBeNull()
+    expect(headers.get('x-svc-theoretical-cost')).toBe('$0.002010')
+  })
+})
