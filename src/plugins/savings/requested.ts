@@ -59,13 +59,13 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
   let costs = costsOf(run, job.tokens)
   const last = await recallCut(run.memory, job)
   const forecast = await withFallback(undefined, (async () => tier.forecast?.(job))())
-  const warm =
-    forecast?.continues === true ? Math.min(warmOf(last, run), forecast.tokens - (forecast.blockTokens ?? 0)) : 0
+  const { tokens: size = 0, blockTokens = 0, continues = false, callCost = ZERO } = forecast ?? {}
+  const warm = continues ? Math.min(warmOf(last, run), size - blockTokens) : 0
   // A prompt that is too small is left to the tier, which declines.
-  const expected =
-    forecast === undefined || forecast.tokens >= job.tokens
-      ? ZERO
-      : costs.of(forecast.tokens, warm, undefined, forecast.callCost)
+  const isTooSmall = forecast === undefined || size >= job.tokens
+  const costOf = (tokens: number): NanoUsd => (isTooSmall ? ZERO : costs.of(tokens, warm, undefined, callCost))
+  const expected = costOf(size)
+  const least = costOf(size - blockTokens * MAX_UNUSED_BLOCK)
   const plan = (): ReturnPlan =>
     planReturn(
       { ...costs, expected },
@@ -73,7 +73,7 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
       { debt: run.history.debt, cacheable: run.cacheable },
     )
   // The estimate may be far too low.
-  if (!costs.isCovered(expected) || plan() !== 'follow') {
+  if (!costs.isCovered(least) || plan() !== 'follow') {
     costs = costsOf(run, await run.tools.meter.countPrompt(job.prompt, job.signal))
   }
   const planned = plan()
@@ -81,7 +81,7 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
   const saving = planned === 'save' ? await saveUp(run, last, costs) : undefined
   if (saving !== undefined) return { spent: ZERO, sent: saving, sendsEverything: false, reason: SAVING_UP }
   let attempt: Attempt | undefined
-  if (costs.isCovered(expected)) {
+  if (costs.isCovered(least)) {
     attempt = await run.attempt()
     const result = toResult(attempt, run, attempt.spent, last)
     costs = costsOf(run, result.sent?.tokens ?? job.tokens)
@@ -96,7 +96,7 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
     if (cost <= costs.whole) return { spent, sent: continued, sendsEverything: false, ...(attempt && { attempt }) }
   }
   // Neither is covered, but sending everything now would cost even more, because the vendor no longer caches it.
-  if (expected <= costs.whole) attempt ??= await run.attempt()
+  if (least <= costs.whole) attempt ??= await run.attempt()
   if (attempt !== undefined) {
     const result = toResult(attempt, run, attempt.spent, last)
     if (result.sent === undefined || costOfResult(result, costs) <= costs.whole) return result
@@ -104,6 +104,8 @@ export async function runRequested(tier: Tier, run: RequestedRun): Promise<Reque
   return { spent: attempt?.spent ?? ZERO, sendsEverything: true, ...(attempt && { attempt }) }
 }
 
+/** A question may need less than the block, or its parts may not fit. */
+const MAX_UNUSED_BLOCK = 0.5
 const SAVING_UP = 'a small selection, until the conversation has saved the cost of sending everything again'
 
 /** Tier 3 has summaries of all that it leaves out, so it continues the last rewrite. */

@@ -66,11 +66,11 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
   // Without a cheaper read, a stable prefix saves nothing.
   const isQuery = ({ model }: TierJob): boolean => mode === 'query' || (mode === 'auto' && !hasCachePrice(model))
 
-  /** With a stable prefix, a lower bound: right after a cut. */
+  /** Right after a cut, if the block fills its minimum. */
   const forecast = (job: TierJob): TierForecast => {
     const { level } = job.steering
     const cap = level === undefined || level === 'off' ? 0 : LEVEL_CAPS[level]
-    if (isQuery(job)) return { tokens: cap, callCost: ZERO }
+    if (isQuery(job)) return { tokens: cap, blockTokens: cap, callCost: ZERO }
     const { minBlock: blockTokens } = blockFor(job, cap)
     const tokens = blockTokens + (cap - blockTokens) * PREFIX_SHARE
     return { tokens, blockTokens, callCost: ZERO, continues: true }
