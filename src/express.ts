@@ -1,10 +1,10 @@
 import type { ServerResponse } from 'node:http'
 import { nodeHandlerOf } from './http/node-server.ts'
 import type { NodeIncoming } from './http/node-http.ts'
-import type { Served } from './http/served.ts'
+import type { AdapterOptions, Served } from './http/served.ts'
 
 export type { HttpHandling } from './core/http.ts'
-export type { FetchHandling, Served } from './http/served.ts'
+export type { AdapterOptions, FetchHandling, Served } from './http/served.ts'
 
 /** The part of an Express request that this adapter uses. */
 export interface ExpressRequest extends NodeIncoming {
@@ -26,11 +26,14 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * @example
  * const gateway = createGateway({ basePath: '/ai', providers: [openai()] })
  * app.use('/ai', toExpress(gateway))
+ *
+ * @example
+ * app.use('/ai', toExpress(gateway, { context: async (request) => ({ customer: await customerOf(request) }) }))
  */
-export function toExpress(gateway: Served): ExpressHandler {
-  const handle = nodeHandlerOf('toExpress', gateway)
+export function toExpress(gateway: Served, options: AdapterOptions<ExpressRequest> = {}): ExpressHandler {
+  const handle = nodeHandlerOf('toExpress', gateway, options)
   return (request, response) => {
     request.url = request.originalUrl ?? request.url ?? '/'
-    return handle(request, response)
+    return handle(request, response, request)
   }
 }

@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { nodeHandlerOf } from './http/node-server.ts'
 import { copyHeaders } from './http/node-http.ts'
-import type { Served } from './http/served.ts'
+import type { AdapterOptions, Served } from './http/served.ts'
 
 export type { HttpHandling } from './core/http.ts'
-export type { FetchHandling, Served } from './http/served.ts'
+export type { AdapterOptions, FetchHandling, Served } from './http/served.ts'
 
 /** The part of a Fastify instance that this adapter uses. */
 export interface FastifyScope {
@@ -41,8 +41,8 @@ export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
  * const gateway = createGateway({ basePath: '/ai', providers: [openai()] })
  * app.register(toFastify(gateway), { prefix: '/ai' })
  */
-export function toFastify(gateway: Served): FastifyPlugin {
-  const handle = nodeHandlerOf('toFastify', gateway)
+export function toFastify(gateway: Served, options: AdapterOptions<FastifyRequest> = {}): FastifyPlugin {
+  const handle = nodeHandlerOf('toFastify', gateway, options)
   return async (scope) => {
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
@@ -50,7 +50,7 @@ export function toFastify(gateway: Served): FastifyPlugin {
       // Fastify drops the headers that its hooks set (CORS, request ids) when a reply is hijacked.
       copyHeaders(reply.getHeaders(), reply.raw)
       reply.hijack()
-      return handle(request.raw, reply.raw)
+      return handle(request.raw, reply.raw, request)
     })
   }
 }

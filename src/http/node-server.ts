@@ -4,10 +4,17 @@ import type { AddressInfo, Socket } from 'node:net'
 import { checkOptions, expects, falseOr, optionsOf, integerFrom } from '../core/check-options.ts'
 import { type NodeHandling, toNodeHandling } from './node-fetch.ts'
 import { type NodeIncoming, NodeRequest, NodeSink } from './node-http.ts'
-import { type Served, servesFetch } from './served.ts'
+import {
+  ADAPTER_CHECKS,
+  type AdapterOptions,
+  checkAdapterOptions,
+  checkTakesContext,
+  type Served,
+  servesFetch,
+} from './served.ts'
 
 /** Options of `serve()`. */
-export interface ServeOptions {
+export interface ServeOptions extends AdapterOptions<NodeIncoming> {
   /** The port to listen on. 0 chooses a free port. */
   readonly port: number
   /** The address to listen on. @default all addresses of the machine */
@@ -27,6 +34,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 const checkMs = integerFrom(0, MAX_TIMER_MS, 'milliseconds')
 const checkServeOptions = optionsOf(
   {
+    ...ADAPTER_CHECKS,
     port: integerFrom(0, 65_535),
     hostname: expects('a host name or an address', (value) => typeof value === 'string'),
     drainMs: checkMs,
@@ -65,8 +73,8 @@ export interface RunningServer {
  * })
  */
 export async function serve(gateway: Served, options: ServeOptions): Promise<RunningServer> {
-  const handling = nodeHandlingOf('serve', gateway)
   checkOptions('serve', options, checkServeOptions)
+  const listen = nodeListenerOf('serve', gateway, options)
   const { drainMs = 30_000, keepAliveMs = 75_000 } = options
   const server = createServer({
     keepAliveTimeout: keepAliveMs === false ? 0 : keepAliveMs,
@@ -77,7 +85,7 @@ export async function serve(gateway: Served, options: ServeOptions): Promise<Run
   server.maxHeadersCount = 200
   const connections = new ConnectionTracker(server)
   server.on('request', (incoming, outgoing) =>
-    handling.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing)),
+    listen(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing), incoming),
   )
   server.listen({ port: options.port, host: options.hostname })
   await once(server, 'listening')
@@ -178,19 +186,34 @@ export type NodeHandler = (incoming: NodeIncoming, outgoing: ServerResponse) => 
  * @example
  * createServer(toNodeHandler(gateway)).listen(8787)
  */
-export function toNodeHandler(gateway: Served): NodeHandler {
-  return nodeHandlerOf('toNodeHandler', gateway)
+export function toNodeHandler(gateway: Served, options: AdapterOptions<NodeIncoming> = {}): NodeHandler {
+  const handle = nodeHandlerOf('toNodeHandler', gateway, options)
+  return (incoming, outgoing) => handle(incoming, outgoing, incoming)
 }
 
-/** @param name The adapter that reports an invalid `gateway`. */
-export function nodeHandlerOf(name: string, gateway: Served): NodeHandler {
-  const handling = nodeHandlingOf(name, gateway)
-  return (incoming, outgoing) =>
+/** @param name The adapter that reports an invalid argument. */
+export function nodeHandlerOf<FrameworkRequest>(
+  name: string,
+  gateway: Served,
+  options: AdapterOptions<FrameworkRequest>,
+): (incoming: NodeIncoming, outgoing: ServerResponse, request: FrameworkRequest) => Promise<void> {
+  checkOptions(name, options, checkAdapterOptions)
+  const listen = nodeListenerOf(name, gateway, options)
+  return (incoming, outgoing, request) =>
     new Promise((resolve) => {
-      handling.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve))
+      listen(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve), request)
     })
 }
 
-function nodeHandlingOf(name: string, gateway: Served): NodeHandling {
-  return servesFetch(name, gateway) ? toNodeHandling(gateway) : gateway
+function nodeListenerOf<FrameworkRequest>(
+  name: string,
+  gateway: Served,
+  options: AdapterOptions<FrameworkRequest>,
+): (request: NodeRequest, sink: NodeSink, frameworkRequest: FrameworkRequest) => void {
+  if (options.context !== undefined) {
+    checkTakesContext(name, gateway)
+    return (request, sink, frameworkRequest) => gateway.handle(request, sink, () => options.context?.(frameworkRequest))
+  }
+  const handling: NodeHandling = servesFetch(name, gateway) ? toNodeHandling(gateway) : gateway
+  return (request, sink) => handling.handle(request, sink)
 }

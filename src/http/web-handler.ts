@@ -1,8 +1,9 @@
 import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
 import { bodyTooLarge } from './body.ts'
+import { checkOptions } from '../core/check-options.ts'
 import { plainFailure } from './router.ts'
-import { type Served, servesFetch } from './served.ts'
+import { type AdapterOptions, checkAdapterOptions, checkTakesContext, type Served, servesFetch } from './served.ts'
 import { BodyCollector, bodyConsumed, bodyTooLate, bodyUnreadable } from './collect-body.ts'
 
 /** A handler that clients can use as their `fetch`, and servers as their Web-standard handler. */
@@ -24,8 +25,20 @@ export function toFetch(gateway: HttpHandling): (input: Request | string | URL, 
   }
 }
 
-/** @param name The function that reports an invalid `served`. */
-export function webHandlerOf(name: string, served: Served): (request: Request) => Promise<Response> {
+/** @param name The function that reports an invalid argument. */
+export function webHandlerOf(
+  name: string,
+  served: Served,
+  options: AdapterOptions<Request>,
+): (request: Request) => Promise<Response> {
+  checkOptions(name, options, checkAdapterOptions)
+  if (options.context !== undefined) {
+    checkTakesContext(name, served)
+    return (request) => {
+      const findContext = (): unknown => options.context?.(request)
+      return toFetch({ handle: (received, sink) => served.handle(received, sink, findContext) })(request)
+    }
+  }
   return servesFetch(name, served) ? async (request) => served.fetch(request) : toFetch(served)
 }
 

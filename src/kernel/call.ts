@@ -3,6 +3,9 @@ import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { CallerContext } from '../governance/caller.ts'
 import type { PathVariables } from '../http/router.ts'
 
+/** Returns what the application says about the caller of a request. */
+export type FindContext = () => unknown
+
 /** A request to an endpoint. */
 export interface Call {
   readonly id: string

@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import type { HttpRequest } from '../../core/http.ts'
 import type { CallerContext } from '../../governance/caller.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
-import { checkContext } from './context.ts'
+import { checkContext } from '../../governance/context.ts'
 
 const HEADERS = {
   customer: 'X-Svc-Customer',

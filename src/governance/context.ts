@@ -1,7 +1,7 @@
 /** Checks the context of a caller. */
-import { GatewayError } from '../../core/errors.ts'
-import type { CallerContext } from '../../governance/caller.ts'
-import { SAFE_ID } from '../../governance/record-table.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { CallerContext } from './caller.ts'
+import { SAFE_ID } from './record-table.ts'
 
 const MAX_TAGS = 16
 const MAX_TAG_LENGTH = 64
