@@ -131,7 +131,7 @@ function readHeldInOtherWindows(
   store: Pick<Store, 'levels'>,
   windows: readonly BudgetWindow[],
   now: number,
-  expiresAfterMs: number,
+  { expiresAfterMs, isNew }: { readonly expiresAfterMs: number; readonly isNew: (owner: string) => boolean },
 ): MaybePromise<readonly number[]> {
   const plans = windows.map((window) => {
     const codes = DURATION_CODES.filter((code) => code !== window.every)
@@ -140,20 +140,20 @@ function readHeldInOtherWindows(
       isShared: windows.some(({ owner, every }) => owner === window.owner && every === code),
       counters: countersOfWindow(window.owner, code, now - expiresAfterMs, now),
     }))
-    return { own: window.counter, others }
+    return { owner: window.owner, own: window.counter, others }
   })
   const counters = plans.flatMap(({ own, others }) => [own, ...others.flatMap((other) => other.counters)])
   return chain(store.levels(counters), (levels) => {
     let offset = 0
     const nextHeld = (count: number): number =>
       levels.slice(offset, (offset += count)).reduce((sum, { held }) => sum + held, 0)
-    return plans.map(({ others }) => {
+    return plans.map(({ owner, others }) => {
       const own = nextHeld(1)
       let total = 0
       let largestExcess = 0
       for (const { isShared, counters } of others) {
         const held = nextHeld(counters.length)
-        if (isShared) largestExcess = Math.max(largestExcess, held - own)
+        if (isShared) largestExcess = isNew(owner) ? Math.max(largestExcess, held - own) : largestExcess
         else total += held
       }
       return total + largestExcess
@@ -193,7 +193,7 @@ export function createCarryOver(
 ): CarryOver {
   const cache = new Map<string, CachedAmounts>()
   /** The windows of each owner. When they change, its cached amounts are outdated. */
-  const windowsByOwner = new Map<string, string>()
+  const windowsByOwner = new Map<string, { readonly names: string; readonly since: number }>()
 
   /** Keeps the greater amount of a budget, because settlements between the reads of tallies and counters lower the new one. */
   function cacheAmounts(limit: Limit, newCarried: number, held: number, now: number): void {
@@ -227,29 +227,36 @@ export function createCarryOver(
         cacheAmounts(limit, spent, held, now)
       }
       if (budgets.length === 0) return addCarriedAmounts(limits)
-      return chain(readHeldInOtherWindows(store, budgets, now, expiresAfterMs), (held) =>
-        chain(readSpent(store, budgets, now), (spent) => {
-          for (const [index, { limit }] of budgets.entries()) {
-            cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
-          }
-          return addCarriedAmounts(limits)
-        }),
+      return chain(
+        readHeldInOtherWindows(store, budgets, now, { expiresAfterMs, isNew: (owner) => isNew(owner, now) }),
+        (held) =>
+          chain(readSpent(store, budgets, now), (spent) => {
+            for (const [index, { limit }] of budgets.entries()) {
+              cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
+            }
+            return addCarriedAmounts(limits)
+          }),
       )
     })
   }
 
-  function forgetChangedOwners(limits: readonly Limit[]): void {
+  /** Requests that hold amounts in only some windows of the owner may still be running. */
+  function isNew(owner: string, now: number): boolean {
+    return now - (windowsByOwner.get(owner)?.since ?? now) < expiresAfterMs
+  }
+
+  function forgetChangedOwners(limits: readonly Limit[], now: number): void {
     for (const [owner, counters] of budgetsByOwner(limits)) {
       const names = counters.map(({ window }) => (window.type === 'calendar' ? window.every : '')).join()
-      if (windowsByOwner.get(owner) === names) continue
+      if (windowsByOwner.get(owner)?.names === names) continue
       for (const { counter } of counters) cache.delete(counter)
       if (windowsByOwner.size >= MAX_CACHED_COUNTERS) windowsByOwner.clear()
-      windowsByOwner.set(owner, names)
+      windowsByOwner.set(owner, { names, since: now })
     }
   }
 
   return (limits, now) => {
-    forgetChangedOwners(limits)
+    forgetChangedOwners(limits, now)
     const outdated = limits.filter((limit) => needsCarryOver(limit) && (cachedAmounts(limit)?.validUntil ?? 0) <= now)
     if (outdated.length === 0) return addCarriedAmounts(limits)
     const refreshed = refresh(limits, outdated, now)
