@@ -117,8 +117,8 @@ it('a request is admitted if and only if every limit of every level admits it', 
           if (step.type === 'wait') {
             // A reservation that expires is another law.
             for (const { reservation, event } of open.splice(0)) {
-              Object.assign(event.amounts, { tokens: 0, budget: 0 })
-              await reservation.settle(usage(0, 0, 0))
+              const { tokens } = event.amounts
+              await reservation.settle(usage(tokens, 0, tokens))
             }
             governance.clock.at += step.ms
           } else if (step.type === 'settle') {

@@ -1,0 +1,47 @@
+import { describe, expect, it } from 'vitest'
+import type { NanoUsd } from '../../src/core/money.ts'
+import { DURATION_CODES } from '../../src/core/store.ts'
+import { APPLICATION_KEY, callerOfKey } from '../../src/governance/caller.ts'
+import { ContextLevel, ROLLING_STEPS } from '../../src/governance/levels.ts'
+import type { LimitKind } from '../../src/governance/limits.ts'
+import type { Quote, Reservation } from '../../src/governance/reservation.ts'
+import { createTestGovernance, usage } from './test-governance.ts'
+
+const quoteOf = (amount: number): Quote => ({ promptTokens: amount, outputTokens: 0, cost: () => amount as NanoUsd })
+
+describe.each(DURATION_CODES)('a rolling window of %s', (every) => {
+  it.each<LimitKind>(['tokens', 'budget'])('counts %s until they are older than the window', async (kind) => {
+    const { stepMs, count } = ROLLING_STEPS[every]
+    const governance = createTestGovernance({ at: Date.UTC(2026, 10, 2), expiresAfterMs: 600_000 })
+    const limits = [{ kind, max: 10, window: { type: 'rolling', every } }] as const
+    const level = new ContextLevel({ name: 'user', owner: 'user:x', limits })
+    const caller = { ...callerOfKey(APPLICATION_KEY), levels: [level] }
+    const reserve = async (amount: number): Promise<Reservation> => governance.ledger.reserve(caller, quoteOf(amount))
+
+    await (await reserve(10)).settle(usage(10, 0, 10))
+    governance.clock.at += (count + 1) * stepMs - 1
+    await expect(reserve(1)).rejects.toThrow('of this user is')
+    governance.clock.at += 1
+    await (await reserve(10)).settle(usage(10, 0, 10))
+    await expect(reserve(1)).rejects.toThrow('of this user is')
+  })
+})
+
+it('a raise of a budget ends at its time', async () => {
+  const governance = createTestGovernance()
+  const until = governance.clock.at + 60_000
+  const limits = [
+    { kind: 'budget', max: 10, window: { type: 'calendar', every: '1M' }, raises: [{ amount: 5, until }] },
+  ] as const
+  const caller = {
+    ...callerOfKey(APPLICATION_KEY),
+    levels: [new ContextLevel({ name: 'customer', owner: 'customer:x', limits })],
+  }
+  const reserve = async (amount: number): Promise<Reservation> => governance.ledger.reserve(caller, quoteOf(amount))
+
+  await (await reserve(12)).settle(usage(12, 0, 12))
+  await expect(reserve(4)).rejects.toThrow('The budget of this customer is exceeded')
+  await (await reserve(1)).settle(usage(0, 0, 0))
+  governance.clock.at = until
+  await expect(reserve(1)).rejects.toThrow('The budget of this customer is exceeded')
+})
