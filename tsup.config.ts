@@ -1,4 +1,40 @@
-import { defineConfig } from 'tsup'
+import { readdirSync, readFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { defineConfig, type Options } from 'tsup'
+
+type EsbuildPlugin = NonNullable<Options['esbuildPlugins']>[number]
+
+const MAIN = resolve('src/gateway.ts')
+
+/** The modules that the main entry loads on demand, and those that they load. */
+function modulesOnDemand(): ReadonlySet<string> {
+  const found = new Set<string>()
+  for (const path of readdirSync('src', { recursive: true, encoding: 'utf8' })) {
+    if (!/^(?!stores|embedder|cli).*\.ts$/.test(path)) continue
+    const file = resolve('src', path)
+    for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(/import\('(\.[^']+)'\)/g))
+      found.add(join(dirname(file), target))
+  }
+  return found
+}
+
+/**
+ * Lets each module that is loaded on demand import the main entry, which is loaded by then. Otherwise, the bundler would
+ * divide the main entry into one file for each set of modules that use the same part of it.
+ */
+const keepMainEntryWhole: EsbuildPlugin = {
+  name: 'keep-main-entry-whole',
+  setup: (build) => {
+    const onDemand = modulesOnDemand()
+    build.onResolve({ filter: /^#main-entry$/ }, () => ({ path: MAIN, sideEffects: true }))
+    build.onLoad({ filter: /\.ts$/ }, async ({ path }) =>
+      onDemand.has(path)
+        ? { contents: `${await readFile(path, 'utf8')}\nexport { createGateway as mainEntry } from '#main-entry'\n`, loader: 'ts' }
+        : undefined,
+    )
+  },
+}
 
 const config: ReturnType<typeof defineConfig> = defineConfig({
   entry: {
@@ -39,6 +75,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     options.logOverride = { ...options.logOverride, 'empty-import-meta': 'silent' }
   },
   splitting: true,
+  esbuildPlugins: [keepMainEntryWhole],
   treeshake: true,
   sourcemap: true,
 })

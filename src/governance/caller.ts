@@ -1,7 +1,8 @@
 import type { CallerContext, Payer } from '../core/caller-context.ts'
 import type { Route, UpstreamCaller } from '../core/ports.ts'
-import type { LevelName, Limit } from './limits.ts'
+import type { Limit } from './limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
+import type { LevelWindows } from './windows.ts'
 
 export type { CallerContext, Payer }
 
@@ -28,14 +29,13 @@ export interface Caller {
 }
 
 /** Limits of one level. Compared by identity, because its windows are cached. */
-export interface LimitLevel {
-  readonly name: LevelName
+export interface LimitLevel extends LevelWindows {
   /** Owner of the counters, such as `customer:acme`. */
   readonly owner: string
   readonly hasBudget: boolean
   /** Shares of a budget from 0 to 1 at which an event is recorded. */
   readonly warnAt: readonly number[]
-  /** @param maxRequestMs A counter that ends when a session is idle must not end before a running request. */
+  /** @param maxRequestMs As in `LevelContext`. */
   limitsAt(now: number, maxRequestMs: number): readonly Limit[]
   /** Returns when the maximum of a limit changes next, in milliseconds since 1970. Infinity if it does not. */
   changesAt(now: number): number
@@ -51,8 +51,8 @@ export interface Degradation {
   modelFor(route: Route, key: VirtualKey, promptBytes: number): Route | undefined
 }
 
-const NO_CONTEXT: CallerContext = {}
-const NO_LEVELS: readonly LimitLevel[] = []
+/** What callers without a context have in common. */
+export const PLAIN_CALLER: Pick<Caller, 'context' | 'levels'> = { context: {}, levels: [] }
 
 /** The caller of work that is stored for later, such as a batch. */
 export interface StoredCaller {
@@ -61,7 +61,7 @@ export interface StoredCaller {
 }
 
 export function callerOfKey(key: VirtualKey): Caller {
-  return { key, scope: key.id, context: NO_CONTEXT, upstream: { keyId: key.id, payer: 'operator' }, levels: NO_LEVELS }
+  return { ...PLAIN_CALLER, key, scope: key.id, upstream: { keyId: key.id, payer: 'operator' } }
 }
 
 /** The key of requests in process that have a context and no key. No record has its id, and no secret has its hash. */

@@ -82,7 +82,7 @@ export class Ledger {
       if (!limits.some(needsCarryOver)) return { limits, isFinal: true }
       return this.#carryOver?.(limits, at) ?? this.#loadCarryOver().then((loaded) => loaded(limits, at))
     }
-    this.#windowsOf = createWindows(shared, carryOver, expiresAfterMs)
+    this.#windowsOf = createWindows(shared, { carryOver, maxRequestMs: expiresAfterMs })
   }
 
   /** The random prefix makes ids unique across processes. A UUID per id would be slower. */

@@ -1,6 +1,7 @@
 /** The limits of customers, users and sessions in their windows. Loaded with the first request that has a context. */
 import { type DurationCode, periodOf } from '../core/store.ts'
 import { escapeId, type LimitLevel } from './caller.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { glob } from '../core/glob.ts'
 import { digestLastTurn } from './last-turn.ts'
 import {
@@ -12,6 +13,17 @@ import {
   type LimitKind,
   type LimitWindow,
 } from './limits.ts'
+
+import {
+  billedTarget,
+  type CachedWindows,
+  DAILY_RETENTION_MS,
+  type LevelContext,
+  type LevelWindows,
+  rowTarget,
+  validityOf,
+  type Windows,
+} from './windows.ts'
 
 /** A limit of a level. A request that it does not cover is refused. */
 export interface LevelLimit {
@@ -63,12 +75,42 @@ export class ContextLevel implements LimitLevel {
   readonly owner: string
   readonly warnAt: readonly number[]
   readonly #limits: readonly LevelLimit[]
+  #cached: CachedWindows | undefined = undefined
 
   constructor({ name, owner, limits, warnAt = [] }: LevelParts) {
     this.name = name
     this.owner = owner
     this.warnAt = warnAt
     this.#limits = limits
+  }
+
+  /** The windows of a session end later with each request, so they are not cached. */
+  windowsAt(at: number, { carryOver, maxRequestMs }: LevelContext): MaybePromise<Windows> {
+    const limits = this.limitsAt(at, maxRequestMs)
+    if (this.name === 'session') return { limits, tallies: [] }
+    const cached = this.#cached
+    if (cached !== undefined && at >= cached.from && at < cached.until) return cached.windows
+    return chain(carryOver(limits, at), (carried) => {
+      const billed = billedTarget(this.owner, at, DAILY_RETENTION_MS)
+      const tallies = this.name === 'customer' ? [billed, rowTarget(this.owner, at)] : [billed]
+      const windows = { limits: carried.limits, tallies }
+      const { from, until } = validityOf(carried, at)
+      this.#cached = { windows, from, until: Math.min(until, this.changesAt(at)) }
+      return windows
+    })
+  }
+
+  addAll(levels: readonly LevelWindows[], own: Windows, at: number, context: LevelContext): MaybePromise<Windows> {
+    const all: Windows[] = [own]
+    for (const [index, level] of levels.entries()) {
+      const found = level.windowsAt(at, context)
+      if (isPromise(found)) {
+        const rest = levels.slice(index + 1)
+        return found.then((windows) => this.addAll(rest, joinWindows([...all, windows]), at, context))
+      }
+      all.push(found)
+    }
+    return joinWindows(all)
   }
 
   get hasBudget(): boolean {
@@ -123,6 +165,15 @@ function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, ma
   const period = { start, end: start + stepMs }
   const counter = counterName(kind, owner, `rolling-${every}${suffix}`, period)
   return { ...parts, period, counter, expiresAt: period.end + count * stepMs + lateTimeOf(every) }
+}
+
+/** Budgets stay last. */
+function joinWindows(all: readonly Windows[]): Windows {
+  const limits = all.flatMap((windows) => windows.limits)
+  return {
+    limits: [...limits.filter(({ kind }) => kind !== 'budget'), ...limits.filter(({ kind }) => kind === 'budget')],
+    tallies: all.flatMap(({ tallies }) => tallies),
+  }
 }
 
 function forModels(patterns: readonly string[]): NonNullable<Limit['forRequest']> {

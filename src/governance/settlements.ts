@@ -217,7 +217,9 @@ function buildTallies({ windows, caller, usage, rows }: SettledRequest): readonl
     actual: usage.actual,
     billed: usage.billed,
   }
-  const model = hasUsage(usage) ? usage.model.slice(0, MAX_MODEL_LENGTH) : ''
+  // Requests without usage have no model, because callers can invent any number of model names.
+  const hasUsage = usage.promptTokens > 0 || usage.completionTokens > 0 || usage.theoretical > 0
+  const model = hasUsage ? usage.model.slice(0, MAX_MODEL_LENGTH) : ''
   const tallies: Tally[] = []
   for (const target of windows.tallies) {
     const { name, hourField, expiresAt } = target
@@ -269,9 +271,4 @@ function fieldNamesOf(suffix: string): readonly (readonly [UsageField, string])[
   if (fieldNamesByName.size >= MAX_CACHED_NAMES) fieldNamesByName.clear()
   fieldNamesByName.set(suffix, names)
   return names
-}
-
-/** Requests without usage have no model, because callers can invent any number of model names. */
-function hasUsage(usage: RequestUsage): boolean {
-  return usage.promptTokens > 0 || usage.completionTokens > 0 || usage.theoretical > 0
 }

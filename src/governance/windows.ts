@@ -1,8 +1,7 @@
 /** The limits and tallies of a caller in the windows that contain one moment. */
-import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import { type DurationCode, periodOf } from '../core/store.ts'
-import type { Caller, LimitLevel } from './caller.ts'
-import { counterName, keyOwner, lateTimeOf, type Limit, type LimitKind, sharedOwner } from './limits.ts'
+import { counterName, keyOwner, type LevelName, lateTimeOf, type Limit, type LimitKind, sharedOwner } from './limits.ts'
 import type { SharedLimits } from './stored-records.ts'
 import { rowTallyName } from './usage-rows.ts'
 import { type Allowance, type Budget, effectiveRateLimits, type RateLimit, type VirtualKey } from './virtual-key.ts'
@@ -80,7 +79,7 @@ export interface Windows {
   readonly tallies: readonly TallyTarget[]
 }
 
-interface CachedWindows {
+export interface CachedWindows {
   readonly windows: Windows
   /** Milliseconds since 1970. `until` is exclusive. */
   readonly from: number
@@ -98,37 +97,34 @@ export interface CarriedLimits {
 
 export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<CarriedLimits>
 
-type WindowsOf = (caller: Pick<Caller, 'key' | 'levels'>, at: number) => MaybePromise<Windows>
-
-/** Records are compared by identity, because a change creates a new object. */
-export function createWindows(shared: SharedLimits, carryOver: CarryOver, maxRequestMs: number): WindowsOf {
-  const windowsOfKey = createKeyWindows(shared, carryOver)
-  const windowsOfLevel = createLevelWindows(carryOver, maxRequestMs)
-  return ({ key, levels }, at) => {
-    const isOfCustomer = levels.some(({ name }) => name === 'customer')
-    const ofKey = windowsOfKey(key, at, isOfCustomer)
-    return levels.length === 0 ? ofKey : chain(ofKey, (own) => addLevels(own, levels))
-
-    function addLevels(own: Windows, remaining: readonly LimitLevel[]): MaybePromise<Windows> {
-      const all: Windows[] = [own]
-      for (const [index, level] of remaining.entries()) {
-        const found = windowsOfLevel(level, at)
-        if (isPromise(found)) {
-          const rest = remaining.slice(index + 1)
-          return found.then((windows) => addLevels(joinWindows([...all, windows]), rest))
-        }
-        all.push(found)
-      }
-      return joinWindows(all)
-    }
-  }
+/** A level with its windows. Its code is loaded with the first request that has a context. */
+export interface LevelWindows {
+  readonly name: LevelName
+  windowsAt(at: number, context: LevelContext): MaybePromise<Windows>
+  /** Adds the windows of all levels of a caller to those of its key. */
+  addAll(levels: readonly LevelWindows[], own: Windows, at: number, context: LevelContext): MaybePromise<Windows>
 }
 
-function joinWindows(all: readonly Windows[]): Windows {
-  const limits = all.flatMap((windows) => windows.limits)
-  return {
-    limits: [...limits.filter(({ kind }) => kind !== 'budget'), ...limits.filter(({ kind }) => kind === 'budget')],
-    tallies: all.flatMap(({ tallies }) => tallies),
+interface LimitedKey {
+  readonly key: VirtualKey
+  readonly levels: readonly LevelWindows[]
+}
+
+type WindowsOf = (caller: LimitedKey, at: number) => MaybePromise<Windows>
+
+export interface LevelContext {
+  readonly carryOver: CarryOver
+  /** A counter that ends when a session is idle must not end before a running request. */
+  readonly maxRequestMs: number
+}
+
+/** Records are compared by identity, because a change creates a new object. */
+export function createWindows(shared: SharedLimits, context: LevelContext): WindowsOf {
+  const windowsOfKey = createKeyWindows(shared, context.carryOver)
+  return ({ key, levels }, at) => {
+    const [first] = levels
+    const ofKey = windowsOfKey(key, at, first?.name === 'customer')
+    return first === undefined ? ofKey : chain(ofKey, (own) => first.addAll(levels, own, at, context))
   }
 }
 
@@ -159,7 +155,10 @@ function createKeyWindows(
 }
 
 /** The start of each day, week and month is also the start of an hour. */
-function validityOf({ limits, isFinal }: CarriedLimits, at: number): { readonly from: number; readonly until: number } {
+export function validityOf(
+  { limits, isFinal }: CarriedLimits,
+  at: number,
+): { readonly from: number; readonly until: number } {
   const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
   return {
     from: Math.max(...periods.map(({ start }) => start)),
@@ -167,29 +166,8 @@ function validityOf({ limits, isFinal }: CarriedLimits, at: number): { readonly 
   }
 }
 
-/** The windows of a session end later with each request, so they are not cached. */
-function createLevelWindows(
-  carryOver: CarryOver,
-  maxRequestMs: number,
-): (level: LimitLevel, at: number) => MaybePromise<Windows> {
-  const cache = new WeakMap<LimitLevel, CachedWindows>()
-  return (level, at) => {
-    if (level.name === 'session') return { limits: level.limitsAt(at, maxRequestMs), tallies: [] }
-    const cached = cache.get(level)
-    if (cached !== undefined && at >= cached.from && at < cached.until) return cached.windows
-    return chain(carryOver(level.limitsAt(at, maxRequestMs), at), (carried) => {
-      const billed = billedTarget(level.owner, at, DAILY_RETENTION_MS)
-      const tallies = level.name === 'customer' ? [billed, rowTarget(level.owner, at)] : [billed]
-      const windows = { limits: carried.limits, tallies }
-      const { from, until } = validityOf(carried, at)
-      cache.set(level, { windows, from, until: Math.min(until, level.changesAt(at)) })
-      return windows
-    })
-  }
-}
-
 const DAY_MS = 86_400_000
-const DAILY_RETENTION_MS = 400 * DAY_MS
+export const DAILY_RETENTION_MS: number = 400 * DAY_MS
 const SHORT_RETENTION_MS = 2 * DAY_MS
 /** The longest window that needs the tallies of a shared budget is a month. */
 const BILLED_RETENTION_MS = 32 * DAY_MS
@@ -238,13 +216,13 @@ function tallyTargets(key: VirtualKey, at: number, isOfCustomer: boolean): reado
   return [...targets, billedTarget(sharedOwner(key.budgetId), at, BILLED_RETENTION_MS)]
 }
 
-function rowTarget(owner: string, at: number): RowTallyTarget {
+export function rowTarget(owner: string, at: number): RowTallyTarget {
   const { start: day, end } = periodOf(at, '1d')
   const name = rowTallyName(owner, day, 0)
   return { kind: 'rows', owner, day, name, hourField: undefined, expiresAt: end + DAILY_RETENTION_MS }
 }
 
-function billedTarget(owner: string, at: number, retentionMs: number): TallyTarget {
+export function billedTarget(owner: string, at: number, retentionMs: number): TallyTarget {
   const { start, end } = periodOf(at, '1d')
   return {
     name: billedTallyName(owner, start),

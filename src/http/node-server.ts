@@ -198,6 +198,13 @@ export function nodeHandlerOf<FrameworkRequest>(
   options: AdapterOptions<FrameworkRequest>,
 ): (incoming: NodeIncoming, outgoing: ServerResponse, request: FrameworkRequest) => Promise<void> {
   checkOptions(name, options, checkAdapterOptions)
+  if (options.context === undefined) {
+    const handling: NodeHandling = servesFetch(name, gateway) ? toNodeHandling(gateway) : gateway
+    return (incoming, outgoing) =>
+      new Promise((resolve) => {
+        handling.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve))
+      })
+  }
   const listen = nodeListenerOf(name, gateway, options)
   return (incoming, outgoing, request) =>
     new Promise((resolve) => {

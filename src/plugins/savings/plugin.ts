@@ -1,5 +1,6 @@
 import { chain, type MaybePromise } from '../../core/async.ts'
 import type { Model } from '../../core/ports.ts'
+import type { Degradation } from '../../governance/caller.ts'
 import type { Reserved, UpstreamPlan } from '../../kernel/exchange.ts'
 import type { BuiltInPlugin, Services } from '../../kernel/services.ts'
 import { createDryRun, createPromptMarker, createSavings, type SavingsDependencies } from './options.ts'
@@ -29,7 +30,9 @@ export function savingsPlugin(
   return {
     checkHeaders,
     optimizePrompt: (reserved, plan, services) => {
-      const steering = withDegradation(reserved, reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED)
+      const asked = reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED
+      const { degradation } = reserved.caller
+      const steering = degradation === undefined ? asked : degraded(asked, degradation)
       // A dry run has a memory of its own, which it must not share with later ones.
       const used = reserved.isDryRun ? createDryRun(options, dependencies) : savings
       return shortenAndMark(reserved, plan, { ...used, steering }, services)
@@ -81,8 +84,8 @@ function hasMarkerPrice({ price }: Model): boolean {
 }
 
 /** A level that the caller chose is kept. */
-function withDegradation({ caller: { degradation } }: Reserved, steering: Steering): Steering {
-  if (degradation === undefined || steering.level !== undefined) return steering
+function degraded(steering: Steering, degradation: Degradation): Steering {
+  if (steering.level !== undefined) return steering
   const level = LEVELS.find((known) => known === degradation.savingsLevel())
   return level === undefined ? steering : { ...steering, level }
 }
