@@ -4,6 +4,7 @@ import { blocksOf, runCode } from './pages.ts'
 it.each([
   'docs/budgets.md',
   'docs/keys.md',
+  'docs/customers.md',
   'docs/operating.md',
   'docs/guides/start-in-an-existing-server.md',
   'docs/guides/cap-what-a-customer-can-spend.md',
