@@ -90,7 +90,7 @@ export class CustomerRecords {
           `the customer has no budget with the window ${window}. Set such a budget first.`,
         )
       const raises = [...this.#raisesOf(customer), raise]
-      if (raises.length <= MAX_RAISES) return { ...customer, raises }
+      if (raises.length <= MAX_RAISES) return this.#revised({ ...customer, raises })
       const message = `The customer already has ${MAX_RAISES} raises. Wait until one of them ends, or change the budget.`
       throw new GatewayError('conflict', message)
     }
@@ -147,7 +147,7 @@ export class CustomerRecords {
   async #change(id: string, change: (customer: Customer) => Customer, fields: CustomerSettings): Promise<Customer> {
     let removeEntries = async (): Promise<void> => {}
     const { before, after } = await this.#table.change(checkedId(id), async (stored) => {
-      const changed = change(stored)
+      const changed = this.#revised(change(stored))
       await this.#check(changed, fields)
       const entries = entriesOf(changed)
       removeEntries = await this.#index.removal(entriesOf(stored).filter((entry) => !entries.includes(entry)))
@@ -176,7 +176,7 @@ export class CustomerRecords {
     const restore = async (stored: Customer): Promise<Customer> => {
       if (stored.parent !== parent) return stored
       const { parent: _parent, ...rest } = stored
-      const restored = { ...rest, ...(earlier !== undefined && { parent: earlier }) }
+      const restored = this.#revised({ ...rest, ...(earlier !== undefined && { parent: earlier }) })
       await this.#index.write(entriesOf(restored))
       return restored
     }
@@ -193,6 +193,11 @@ export class CustomerRecords {
 
   #planOf({ plan = this.#options.customers.defaultPlan }: Customer): CustomerPlan {
     return (plan === undefined ? undefined : this.#options.plans[plan]) ?? NO_PLAN
+  }
+
+  /** A change of a record compares its text, and must fail if the record was changed and changed back in between. */
+  #revised(customer: Customer): Customer {
+    return { ...customer, revision: this.#options.uuid() }
   }
 
   #makeCustomer(id: string, fields: Omit<NewCustomer, 'id'>): Customer {

@@ -31,6 +31,8 @@ export interface Customer {
   /** Milliseconds since 1970. */
   readonly expiresAt?: number
   readonly createdAt: number
+  /** New with each change, so that a record never has the text of an earlier one. Absent before the first change. */
+  readonly revision?: string
 }
 
 const windowFields = {
@@ -59,6 +61,7 @@ export const customerSchema: z.ZodMiniType<Customer> = z.object({
   active: z.boolean(),
   expiresAt: z.exactOptional(z.number()),
   createdAt: z.number(),
+  revision: z.exactOptional(z.string()),
 })
 
 export const CUSTOMER_PREFIX = 'customer:'

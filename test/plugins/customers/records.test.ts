@@ -478,7 +478,8 @@ function seeded(seed: number): () => number {
 /** Lets calls overlap in many orders. */
 function slowed(store: Store, random: () => number): Store {
   const pause = async (): Promise<void> => {
-    for (let turns = Math.floor(random() * 6); turns > 0; turns -= 1) await undefined
+    const longest = random() < 0.2 ? 200 : 6
+    for (let turns = Math.floor(random() * longest); turns > 0; turns -= 1) await undefined
   }
   return {
     ...store,
@@ -493,6 +494,10 @@ function slowed(store: Store, random: () => number): Store {
     swap: async (...given) => {
       await pause()
       return store.swap(...given)
+    },
+    delete: async (key) => {
+      await pause()
+      return store.delete(key)
     },
     list: async (...given) => {
       await pause()
