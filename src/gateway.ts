@@ -11,6 +11,8 @@ import { createBatches } from './plugins/batches/plugin.ts'
 import { createCache } from './plugins/cache/plugin.ts'
 import type { Customers } from './plugins/customers/customer-api.ts'
 import { createCustomers } from './plugins/customers/plugin.ts'
+import { createUsage } from './plugins/usage/plugin.ts'
+import type { UsageReporting } from './plugins/usage/usage-api.ts'
 import { customPlugins } from './plugins/custom/plugin.ts'
 import { embeddingsPlugin } from './plugins/embeddings/plugin.ts'
 import { explainPlugin } from './plugins/explain/plugin.ts'
@@ -96,6 +98,8 @@ export interface Gateway {
   readonly rateLimits: RateLimits
   /** Customers: who pays for requests with a context, with their plans, budgets and parents. */
   readonly customers: Customers
+  /** Usage of customers, users, sessions, keys, models, providers and tags, for invoices and pages of your product. */
+  readonly usage: UsageReporting
   /** Metrics of this gateway since its creation, as in `GET /metrics` and `GET /metrics/cache`. */
   readonly metrics: MetricsReports
   /** The audit trail: uses of keys, including rejected requests. */
@@ -188,6 +192,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   })
   const { keys, budgets, rateLimits, adminRecords, ledger, findKey, findKeyById } = governance
   const { now, after, uuid } = runtime
+  const usage = createUsage({ store, now }, admin)
   const audit = createAudit({ store })
   const metrics = new Metrics(now())
   const cache = cacheOptions === false ? undefined : createCache({ pause: yieldToEventLoop, ...cacheOptions, runtime })
@@ -239,6 +244,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     auditPlugin(audit, store, admin),
     adminPlugin(adminRecords, admin),
     customers.plugin,
+    usage.plugin,
   ]
 
   const limits = withDefaults(DEFAULT_LIMITS, options.limits)
@@ -305,6 +311,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     budgets,
     rateLimits,
     customers: customers.records,
+    usage: usage.usage,
     metrics: reports,
     audit: { read: async (query) => (await import('./plugins/audit/routes.ts')).readAudit(store, query) },
     savings: {

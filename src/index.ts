@@ -36,6 +36,14 @@ export type {
   NewRaise,
 } from './plugins/customers/customer-api.ts'
 export type {
+  UsageAmounts,
+  UsageGroup,
+  UsageQuery,
+  UsageReport,
+  UsageReporting,
+  UsageReportRow,
+} from './plugins/usage/usage-api.ts'
+export type {
   BillingOptions,
   CacheOptions,
   GatewayOptions,

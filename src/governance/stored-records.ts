@@ -81,7 +81,13 @@ export class KeyLookup {
 
   constructor(options: LookupOptions) {
     this.#options = options
-    this.keys = new RecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKeySchema })
+    this.keys = new RecordTable({
+      ...options,
+      prefix: 'key:',
+      hasUsage: true,
+      label: 'virtual key',
+      schema: storedKeySchema,
+    })
   }
 
   /** The key may be inactive or expired. */

@@ -56,6 +56,7 @@ export function createCustomerTable({ store, now, cacheMs, servesStale }: Identi
     cacheMs,
     servesStale,
     prefix: CUSTOMER_PREFIX,
+    hasUsage: true,
     label: 'customer',
     schema: customerSchema,
   })

@@ -1,0 +1,219 @@
+/** Reports usage from the tallies of rows. Loaded with the first use. */
+import { expects, type OptionCheck, checkDate, integerFrom, oneOf, optionsOf } from '../../core/check-options.ts'
+import { toDollars, toNanoUsd } from '../../core/money.ts'
+import { OTHER, periodOf, type Store } from '../../core/store.ts'
+import { APPLICATION_KEY } from '../../governance/caller.ts'
+import { keyOwner } from '../../governance/limits.ts'
+import { invalidFieldError } from '../../governance/page-query.ts'
+import { USAGE_OWNER_PREFIX } from '../../governance/record-table.ts'
+import { USAGE_FIELDS, type UsageSums } from '../../governance/settlements.ts'
+import { parseRow, rowTallyNames, type UsageRow } from '../../governance/usage-rows.ts'
+import { writeCsv } from './csv.ts'
+import type { UsageAmounts, UsageGroup, UsageQuery, UsageReport, UsageReportRow } from './usage-api.ts'
+
+export interface ReportDependencies {
+  readonly store: Pick<Store, 'list' | 'tallies'>
+  readonly now: () => number
+}
+
+const DAY_MS = 86_400_000
+const MAX_DAYS = 401
+const DEFAULT_LIMIT = 100
+const MAX_LIMIT = 1000
+/** Tallies of one page, and of one call of the store. A page contains at least one customer or key. */
+const MAX_TALLIES = 40_000
+const CALL_TALLIES = 2_000
+
+const GROUP = /^(?:customer|user|session|key|model|provider|day|tag:[\x21-\x7e]{1,64})$/
+const isGroup = (name: unknown): boolean => typeof name === 'string' && GROUP.test(name)
+const GROUPS = 'customer, user, session, key, model, provider, day or tag:<name>'
+
+const checkQuery = optionsOf(
+  {
+    groupBy: expects(
+      `at most 8 different values of ${GROUPS}`,
+      (value) =>
+        Array.isArray(value) && value.length <= 8 && value.every(isGroup) && new Set(value).size === value.length,
+    ),
+    from: checkDate,
+    to: checkDate,
+    filter: expects(
+      'an object with texts, such as { customer: "acme" }',
+      (value) =>
+        typeof value === 'object' &&
+        value !== null &&
+        Object.entries(value).every(([name, text]) => name !== 'day' && isGroup(name) && typeof text === 'string'),
+    ),
+    format: oneOf('json', 'csv'),
+    limit: integerFrom(1, MAX_LIMIT),
+    after: expects('`next` of the previous page', (value) => typeof value === 'string' && isOwner(value)),
+  } satisfies Record<keyof UsageQuery, OptionCheck>,
+  [],
+  'an object, such as { groupBy: ["customer"] }',
+  'field',
+)
+
+/** Resolves with the usage of one page of customers and keys. */
+export async function reportUsage(query: UsageQuery, { store, now }: ReportDependencies): Promise<UsageReport> {
+  const problem = checkQuery(query, '')
+  if (problem !== undefined) throw invalidFieldError(problem.path || 'query', problem.text)
+  const { groupBy = [], filter = {}, limit = DEFAULT_LIMIT, after, format = 'json' } = query
+  const { from, to, days } = daysOf(query, now())
+  const pageSize = Math.max(1, Math.min(limit, Math.floor(MAX_TALLIES / (days.length * SHARDS))))
+  const { owners, next } = await listOwners(store, { customer: filter.customer, after, limit: pageSize })
+  const tables = owners.flatMap((owner) =>
+    days.flatMap((day) => rowTallyNames(owner, day).map((name) => ({ name, owner, day }))),
+  )
+  const sums = new Map<string, { readonly values: readonly string[]; readonly amounts: UsageSums }>()
+  for (let start = 0; start < tables.length; start += CALL_TALLIES) {
+    const chunk = tables.slice(start, start + CALL_TALLIES)
+    const tallies = await store.tallies(chunk.map(({ name }) => name))
+    for (const [index, { owner, day }] of chunk.entries()) {
+      for (const [field, amount] of Object.entries(tallies[index] ?? {})) {
+        const space = field.indexOf(' ')
+        const valueOf = valuesOf(owner, day, parseRow(field.slice(space + 1)))
+        if (!Object.entries(filter).every(([name, text]) => valueOf(name) === text)) continue
+        const values = groupBy.map(valueOf)
+        const id = JSON.stringify(values)
+        const known = sums.get(id)?.amounts ?? NO_AMOUNTS
+        sums.set(id, { values, amounts: addField(known, field.slice(0, space), amount) })
+      }
+    }
+  }
+  const sorted = [...sums.values()].toSorted((a, b) => compareValues(a.values, b.values))
+  const rows = sorted.map(({ values, amounts }) => toRow(groupBy, values, amounts))
+  const totals = toAmounts(sorted.reduce((total, { amounts }) => addAll(total, amounts), NO_AMOUNTS))
+  if (format === 'json') return { from, to, rows, totals, next }
+  return { from, to, rows: [], csv: writeCsv(groupBy, rows, after === undefined), totals, next }
+}
+
+const SHARDS = rowTallyNames('', 0).length
+
+function daysOf(
+  query: UsageQuery,
+  now: number,
+): { readonly from: string; readonly to: string; readonly days: number[] } {
+  const to = query.to ?? dateOf(now)
+  const last = Date.parse(to)
+  const from = query.from ?? dateOf(Math.min(last, periodOf(now, '1M').start))
+  const first = Date.parse(from)
+  if (first > last) throw invalidFieldError('from', `expected a day that is not after ${to}.`)
+  const count = (last - first) / DAY_MS + 1
+  if (count > MAX_DAYS) throw invalidFieldError('from', `expected a day at most ${MAX_DAYS - 1} days before ${to}.`)
+  return { from, to, days: Array.from({ length: count }, (_, index) => first + index * DAY_MS) }
+}
+
+function dateOf(time: number): string {
+  return new Date(time).toISOString().slice(0, 10)
+}
+
+function isOwner(text: string): boolean {
+  return /^(?:customer|key):[\w.-]{1,128}$/.test(text)
+}
+
+interface OwnerQuery {
+  readonly customer: string | undefined
+  readonly after: string | undefined
+  readonly limit: number
+}
+
+/**
+ * Those that have or had a record, in ascending order: customers, then keys. A deleted record leaves an entry with the
+ * prefix `usage-owner:`, because its usage remains.
+ */
+async function listOwners(
+  store: ReportDependencies['store'],
+  { customer, after, limit }: OwnerQuery,
+): Promise<{ readonly owners: readonly string[]; readonly next: string | null }> {
+  if (customer !== undefined && customer !== '' && customer !== OTHER)
+    return { owners: isOwner(`customer:${customer}`) ? [`customer:${customer}`] : [], next: null }
+  const prefixes = ['customer:', 'key:'].filter((prefix) => customer === undefined || prefix === 'key:')
+  const lists = await Promise.all(
+    prefixes.flatMap((prefix) => {
+      if (after !== undefined && after > prefix && !after.startsWith(prefix)) return []
+      const from = after?.startsWith(prefix) === true ? after : undefined
+      return [
+        store.list(prefix, { limit: limit + 1, ...(from !== undefined && { after: from }) }),
+        store.list(USAGE_OWNER_PREFIX + prefix, {
+          limit: limit + 1,
+          ...(from !== undefined && { after: USAGE_OWNER_PREFIX + from }),
+        }),
+      ]
+    }),
+  )
+  const names = lists
+    .flat()
+    .map((name) => (name.startsWith(USAGE_OWNER_PREFIX) ? name.slice(USAGE_OWNER_PREFIX.length) : name))
+  const application = keyOwner(APPLICATION_KEY.id)
+  const all = [...names, ...(after === undefined || after < application ? [application] : [])]
+  const sorted = [...new Set(all.filter(isOwner))].toSorted()
+  const owners = sorted.slice(0, limit)
+  return { owners, next: sorted.length > limit ? (owners.at(-1) ?? null) : null }
+}
+
+/** Returns the value of a group. */
+function valuesOf(owner: string, day: number, row: UsageRow | undefined): (group: string) => string {
+  const separator = owner.indexOf(':')
+  const id = owner.slice(separator + 1)
+  const isCustomer = owner.startsWith('customer:')
+  return (group) => {
+    if (group === 'customer') return isCustomer ? id : ''
+    if (group === 'day') return dateOf(day)
+    if (group === 'key' && !isCustomer) return id
+    if (row === undefined) return OTHER
+    if (group.startsWith('tag:')) return tagOf(row.tags, group.slice('tag:'.length))
+    return row[group as Exclude<keyof UsageRow, 'tags'>]
+  }
+}
+
+function tagOf(tags: readonly string[], name: string): string {
+  if (tags.length === 1 && tags[0] === OTHER) return OTHER
+  return tags.find((tag) => tag.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
+}
+
+const NO_AMOUNTS: UsageSums = {
+  requests: 0,
+  prompt: 0,
+  completion: 0,
+  saved: 0,
+  theoretical: 0,
+  actual: 0,
+  billed: 0,
+}
+
+function addField(sums: UsageSums, field: string, amount: number): UsageSums {
+  return USAGE_FIELDS.some((name) => name === field)
+    ? { ...sums, [field]: sums[field as keyof UsageSums] + amount }
+    : sums
+}
+
+function addAll(sums: UsageSums, added: UsageSums): UsageSums {
+  return USAGE_FIELDS.reduce((total, field) => addField(total, field, added[field]), sums)
+}
+
+function compareValues(a: readonly string[], b: readonly string[]): number {
+  for (const [index, value] of a.entries()) {
+    const other = b[index] ?? ''
+    if (value !== other) return value < other ? -1 : 1
+  }
+  return 0
+}
+
+function toRow(groupBy: readonly UsageGroup[], values: readonly string[], amounts: UsageSums): UsageReportRow {
+  return { group: Object.fromEntries(groupBy.map((name, index) => [name, values[index] ?? ''])), ...toAmounts(amounts) }
+}
+
+function toAmounts({ requests, prompt, completion, saved, theoretical, actual, billed }: UsageSums): UsageAmounts {
+  return {
+    requests,
+    tokens: { prompt, completion, saved },
+    cost: {
+      theoreticalNanoUsd: theoretical,
+      theoreticalUsd: toDollars(toNanoUsd(theoretical)),
+      actualNanoUsd: actual,
+      actualUsd: toDollars(toNanoUsd(actual)),
+      billedNanoUsd: billed,
+      billedUsd: toDollars(toNanoUsd(billed)),
+    },
+  }
+}
