@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
@@ -235,5 +236,15 @@ describe('a fallback', () => {
     expect(reply.status).toBe(200)
     expect(probe.upstream.last.dialect).toBe('messages')
     expect(probe.upstream.last.body['max_tokens']).toBe(100)
+  })
+})
+
+describe('a secret', () => {
+  it('opens no key with another hash, whatever the store says', async () => {
+    const stage = await start()
+    const secret = 'sk-bf-00000000-0000-4000-8000-000000000000'
+    await stage.store.set(`key-hash:${createHash('sha256').update(secret).digest('hex')}`, stage.keyId)
+
+    expect((await sendRequest(stage, CHAT.body, { secret })).status).toBe(401)
   })
 })
