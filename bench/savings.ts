@@ -7,7 +7,7 @@ import { chatClient } from '../src/formats/chat/client.ts'
 import { createWaterfall } from '../src/plugins/savings/waterfall.ts'
 import type { TierJob } from '../src/plugins/savings/tier.ts'
 import { yieldToEventLoop } from '../src/tokens/event-loop.ts'
-import { createMeter, createTokenizer } from '../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../src/tokens/meter.ts'
 import { median } from './load.ts'
 import { generatedChat, wordsOf, type ChatTurn } from './quality/generated-chat.ts'
 import { MODEL } from './quality/lab.ts'
@@ -21,7 +21,7 @@ async function timed(
 ): Promise<Timing> {
   const body = { model: 'mock/large', messages }
   const prompt = chatClient.readPrompt(JSON.parse(JSON.stringify(body)) as never)
-  const meter = createMeter(tokenizer)
+  const meter = new PromptMeter(tokenizer)
   const job: TierJob = {
     prompt,
     modelName: 'mock/large',
@@ -69,7 +69,7 @@ for (const [name, level] of [
       get: async (key: string) => texts.get(key),
       set: async (key: string, value: string) => void texts.set(key, value),
     }
-    const meter = createMeter(tokenizer)
+    const meter = new PromptMeter(tokenizer)
     const waterfall = createWaterfall({
       meter,
       store,

@@ -61,7 +61,7 @@ import { createWarningLogger } from './stores/warnings.ts'
 import { EventCapacity } from './streams/capacity.ts'
 import { DetachedWork } from './streams/shared-work.ts'
 import { yieldToEventLoop } from './tokens/event-loop.ts'
-import { createMeter, createTokenizer } from './tokens/meter.ts'
+import { PromptMeter, createTokenizer } from './tokens/meter.ts'
 import { asFailure } from './kernel/failures.ts'
 import { bodyLimitsOf } from './kernel/limits.ts'
 
@@ -161,7 +161,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const directory = createModelDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = withDefaults(DEFAULT_TIMEOUTS, options.timeouts)
   const failover = createFailover({ runtime, timeouts, breaker: createCircuitBreaker(options.circuitBreaker) })
-  const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
+  const meter = new PromptMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
   const requestLog = createRequestLog(options.log, options.runtime?.stderr)
   const log = createEventLog(requestLog, runtime)
   if (store.local === true) log.warning(LOCAL_STORE_WARNING)

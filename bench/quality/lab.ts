@@ -5,10 +5,10 @@ import type { SmallModel } from '../../src/core/ports.ts'
 import type { Steering, TierJob, WaterfallResult } from '../../src/plugins/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/plugins/savings/waterfall.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
-import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 /** Shared by all measurements, so that each conversation is counted once. */
-export const meter: ReturnType<typeof createMeter> = createMeter(createTokenizer())
+export const meter: PromptMeter = new PromptMeter(createTokenizer())
 
 /** Start of the simulated clock. */
 export const START = 1_700_000_000_000

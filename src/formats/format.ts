@@ -17,9 +17,9 @@ import type {
   UpstreamDialect,
 } from '../core/prompt.ts'
 import type { Steps } from '../core/steps.ts'
-import { replaceModel } from './parse-body.ts'
 import type { BodyChanges } from './settings.ts'
 import { arrayAt, fieldError } from './read-fields.ts'
+import { replaceModel } from './replace-model.ts'
 
 export type WriteMetrics = (kind: 'summary' | 'details') => JsonObject
 

@@ -1,6 +1,6 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { bodyError, decodeUtf8, joinBytes, LARGE_BODY_BYTES, parseJsonText } from '../core/http.ts'
+import { bodyError, decodeUtf8, LARGE_BODY_BYTES, parseJsonText } from '../core/http.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
 import type { Steps } from '../core/steps.ts'
 import { scanJson, scanWithoutPauses, type JsonScan, type ParseLimits } from './scan-json.ts'
@@ -24,6 +24,9 @@ export function parseBody(received: Uint8Array, limits: ParseLimits = {}): Parse
   const bytes = withoutByteOrderMark(received)
   return parseWhole(scanWithoutPauses(bytes, limits), bytes, received.length)
 }
+
+/** Maximum size in bytes at which joining strings is faster than joining bytes. */
+export const MAX_SPLICED_TEXT_BYTES: number = 64 * 1024
 
 interface ParseRuntime {
   readonly pause: () => Promise<void>
@@ -75,10 +78,6 @@ async function finishInSteps<Result>(steps: Steps<Result>, pause: () => Promise<
   }
 }
 
-export function jsonTextOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
-  return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
-}
-
 function parseWhole(scan: JsonScan, bytes: Uint8Array, size: number): ParsedBody {
   const text = decodeUtf8(bytes)
   return createParsedBody(parseJsonText(text, false), { scan, bytes, text, size })
@@ -103,28 +102,6 @@ function createParsedBody(body: unknown, { scan, bytes, text, size }: ScannedBod
   const isSplicedAsText = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT_BYTES
   const received: ReceivedBody = { bytes, modelSpan, hasLongNumbers, ...(isSplicedAsText && { text }) }
   return { body, hasRepeatedKeys, maxSerializedBytes, received }
-}
-
-const encoder = new TextEncoder()
-const OPEN_BRACE = 123
-/** Maximum size in bytes at which joining strings is faster than joining bytes. */
-export const MAX_SPLICED_TEXT_BYTES: number = 64 * 1024
-
-export function replaceModel(received: ReceivedBody, model: string, addedFields: JsonObject = {}): string | Uint8Array {
-  const { bytes, modelSpan, text } = received
-  const fieldsStart = bytes.indexOf(OPEN_BRACE) + 1
-  const fields = Object.keys(addedFields).length === 0 ? '' : `${JSON.stringify(addedFields).slice(1, -1)},`
-  if (text !== undefined) {
-    const start = text.slice(0, fieldsStart) + fields + text.slice(fieldsStart, modelSpan.start)
-    return start + JSON.stringify(model) + text.slice(modelSpan.end)
-  }
-  return joinBytes([
-    bytes.subarray(0, fieldsStart),
-    encoder.encode(fields),
-    bytes.subarray(fieldsStart, modelSpan.start),
-    encoder.encode(JSON.stringify(model)),
-    bytes.subarray(modelSpan.end),
-  ])
 }
 
 function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {

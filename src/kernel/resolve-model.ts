@@ -92,14 +92,6 @@ export function answeringRoutes(resolved: ResolvedModel): ResolvedModel {
   return restrictTo(resolved, ({ model }) => model.kind !== 'embedding', CANNOT_ANSWER)
 }
 
-export function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
-  return restrictTo(
-    resolved,
-    ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined,
-    CANNOT_EMBED,
-  )
-}
-
 export function routesForOperation(resolved: ResolvedModel, { operation, native }: Prompt): ResolvedModel {
   if (operation === undefined) return resolved
   return restrictTo(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
@@ -108,9 +100,8 @@ export function routesForOperation(resolved: ResolvedModel, { operation, native 
 const CANNOT_COMPACT = 'cannot compact conversations. Choose a model from a provider that supports the responses format'
 const CANNOT_ANSWER =
   'is an embedding model and cannot answer prompts. Use it with POST /v1/embeddings, or choose another model'
-const CANNOT_EMBED = 'does not support embeddings. Choose an embedding model, such as openai/text-embedding-3-small'
 
-function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
+export function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
   const { name, routes } = resolved
   if (routes.every(fits)) return resolved
   const restricted = toResolvedModel(name, routes.filter(fits))

@@ -1,38 +1,17 @@
 import { NO_USAGE } from '../core/money.ts'
-import type { Cancellation } from '../core/async.ts'
+import { type Cancellation, lazy } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { ProviderCall, Runtime, ProviderResponse, Timeouts, Route, Model, UpstreamCaller } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import {
-  type AttemptRecord,
   checkPayer,
   isResponseSource,
   type Upstream,
   type UpstreamResponse,
   type UpstreamRequest,
 } from '../upstream/attempts.ts'
-import type { UpstreamStream } from '../upstream/upstream-stream.ts'
-import { type CircuitBreaker, type CircuitPermit, type CircuitReport, createCircuitBreaker } from './circuit-breaker.ts'
-
-export interface FailoverOptions {
-  readonly runtime: Runtime
-  readonly timeouts: Timeouts
-  readonly tries?: number
-  readonly breaker?: CircuitBreaker
-}
-
-interface UpstreamAttempt {
-  readonly options: Required<FailoverOptions>
-  readonly call: UpstreamRequest
-  readonly candidate: Route
-  readonly circuit: string
-  readonly isFirstCandidate: boolean
-  readonly isLastCandidate: boolean
-  readonly permit: CircuitPermit
-  /** Starts at 1 for each candidate. */
-  readonly number: number
-  readonly record: AttemptRecord
-}
+import { type CircuitReport, createCircuitBreaker } from './circuit-breaker.ts'
+import { type FailoverOptions, type UpstreamAttempt, reportFailure, remainingMs } from './upstream-attempt.ts'
 
 /** Time after the first call until which another candidate can replace a stream without content, in milliseconds. */
 const MAX_HOLD_MS = 5000
@@ -62,6 +41,7 @@ export function createFailover({
       const forwardAt = runtime.now() + MAX_HOLD_MS
       return callInOrder(options, candidates, call, {
         send: async (attempt) => {
+          const { openStream } = await loadOpenStream()
           const outgoing = new OutgoingCall(attempt, call.promptFor(attempt.candidate))
           const { response, ignored } = await attempt.candidate.provider.stream(outgoing)
           const stream = createStream(attempt.candidate, response)
@@ -88,6 +68,8 @@ export function createFailover({
     circuits: () => withoutCustomers(breaker.reports(runtime.now())),
   }
 }
+
+const loadOpenStream = lazy(() => import('./open-stream.ts'))
 
 interface ProviderMethod<T> {
   readonly send: (attempt: UpstreamAttempt) => Promise<ProviderResponse<T>>
@@ -202,60 +184,6 @@ async function callAfterFailure<T>(
     return callNext(error)
   }
   return callCandidate({ ...attempt, number: number + 1, record: call.attempts.begin(candidate) }, method, callNext)
-}
-
-const UPSTREAM_FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
-
-function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
-  const { options, call, permit, isFirstCandidate, number } = attempt
-  if (call.cancellation.isCanceled || !GatewayError.is(error)) return permit.discard()
-  const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isLocalFault !== true
-  // A later attempt has less time than `timeouts.totalMs`, so a timeout at its end is not the upstream's fault.
-  const hadFullTimeout = isFirstCandidate && number === 1
-  const isCutShort = error.kind === 'upstream-timeout' && !hadFullTimeout && remainingMs(options, call) <= 0
-  if (isFault && !isCutShort) permit.recordFailure(options.runtime.now())
-  else permit.discard()
-}
-
-function remainingMs({ runtime, timeouts }: FailoverOptions, { startedAt }: UpstreamRequest): number {
-  return startedAt + timeouts.totalMs - runtime.now()
-}
-
-async function openStream(
-  attempt: UpstreamAttempt,
-  stream: UpstreamStream,
-  hasDeadline: boolean,
-  holdMs: number,
-): Promise<void> {
-  const { options, call, candidate, permit, record } = attempt
-  const { runtime, timeouts } = options
-  record.recordResponse(stream.translator)
-  const onTimeout = (): void => {
-    const message = `The provider "${candidate.provider.name}" did not finish its response within ${timeouts.totalMs / 1000} seconds.`
-    stream.fail(new GatewayError('upstream-timeout', message, { isLocalFault: true }))
-  }
-  // The iterator of a custom provider may not enforce `timeouts.totalMs`.
-  const cancelTimer = hasDeadline ? undefined : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
-  const opened = stream.open(runtime, holdMs)
-  // Subscribes after `open`, because an abort before `open` would not reject its promise.
-  const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
-  try {
-    await opened
-  } catch (error) {
-    cancelTimer?.()
-    throw error
-  } finally {
-    unsubscribe()
-  }
-  const endWith = (report: () => void): void => {
-    cancelTimer?.()
-    report()
-  }
-  stream.observeEnd({
-    onComplete: () => endWith(() => permit.recordSuccess(runtime.now())),
-    onError: (error) => endWith(() => reportFailure(attempt, error)),
-    onDisconnect: () => endWith(() => permit.discard()),
-  })
 }
 
 function noProvider(): GatewayError {

@@ -37,7 +37,7 @@ export interface RequestCall
   readonly runtime: Pick<Runtime, 'now' | 'after' | 'transport'>
 }
 
-interface OutgoingRequest {
+export interface OutgoingRequest {
   readonly method: TransportRequest['method']
   readonly url: string
   readonly body?: string | Uint8Array
@@ -113,19 +113,9 @@ export function isEncoded(header: ResponseHeader): boolean {
   return encoding !== undefined && encoding !== '' && encoding !== 'identity'
 }
 
-interface JsonResponse {
+export interface JsonResponse {
   readonly text: string
   readonly value: JsonObject
-}
-
-export async function fetchJson(
-  upstream: LoadedUpstream,
-  call: RequestCall,
-  outgoing: OutgoingRequest,
-): Promise<JsonResponse> {
-  const response = await request(upstream, call, outgoing)
-  if (response.status >= 400) return throwRejection(upstream, call, response)
-  return readJson(upstream, call, response)
 }
 
 export function readJson(upstream: RequestOptions, call: RequestCall, response: UpstreamResponse): JsonResponse {

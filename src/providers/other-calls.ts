@@ -11,13 +11,11 @@ import type {
   ProviderResponse,
   StoredResponseCall,
 } from '../core/ports.ts'
-import { replaceModel } from '../formats/parse-body.ts'
 import { redactSecrets, upstreamError } from '../upstream/attempts.ts'
 import type { ResponseHeader, StreamedBody } from './http-call.ts'
 import {
   bodyText,
   checkAccepted,
-  fetchJson,
   isEncoded,
   type LoadedUpstream,
   readResponse,
@@ -28,8 +26,12 @@ import {
   type LoadedTarget,
   urlFor,
   write,
+  type OutgoingRequest,
+  type JsonResponse,
+  readJson,
 } from './http-request.ts'
 import { PacedStream } from './paced-stream.ts'
+import { replaceModel } from '../formats/replace-model.ts'
 
 const STREAM_TYPE = 'text/event-stream'
 
@@ -125,4 +127,14 @@ function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
     return Object.assign(read, { isComplete: () => readEvent.isComplete?.() === true })
   }
   return { dialect, createReader, ...(canForward !== undefined && { canForward }) }
+}
+
+async function fetchJson(
+  upstream: LoadedUpstream,
+  call: RequestCall,
+  outgoing: OutgoingRequest,
+): Promise<JsonResponse> {
+  const response = await request(upstream, call, outgoing)
+  if (response.status >= 400) return throwRejection(upstream, call, response)
+  return readJson(upstream, call, response)
 }

@@ -1,5 +1,4 @@
 import { createPause, lazy, type MaybePromise, measureInSlices } from '../core/async.ts'
-import { isJsonObject, MAX_DATA_URL_PREFIX_BYTES, type Json, type JsonObject } from '../core/json.ts'
 import { RecentMap } from '../core/recent-map.ts'
 import {
   fingerprintOf,
@@ -11,7 +10,7 @@ import {
   type Tool,
 } from '../core/prompt.ts'
 import type { Vocabulary, Meter, Tokenizer } from '../core/ports.ts'
-import { estimateTokens, imageData, utf8Length } from './estimate.ts'
+import { estimateTokens, utf8Length } from './estimate.ts'
 import { yieldToEventLoop } from './event-loop.ts'
 import type { ExactCounter } from './exact.ts'
 
@@ -39,106 +38,131 @@ type Sizes = { [Size in 'estimate' | Vocabulary | 'bytes' | 'fingerprint']?: num
 
 type CountedItem = Message | Tool
 
-/** @param seed Returns a secret. Called lazily, because Cloudflare Workers have no random values before a request. */
-export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
-  const pause = createPause(yieldToEventLoop)
-  const sizesByItem = new WeakMap<CountedItem, Sizes>()
-  const sizesByFingerprint = new RecentMap<number, Sizes>(MAX_CACHED_COUNTS)
-  let seedValue: number | undefined
+/** Counts the tokens of prompts. Caches the sizes of messages and tools, because each turn sends them again. */
+export class PromptMeter implements Meter {
+  readonly tokenizer: Tokenizer
+  readonly #seed: () => number
+  #seedValue: number | undefined
+  readonly #pause = createPause(yieldToEventLoop)
+  readonly #sizesByItem = new WeakMap<CountedItem, Sizes>()
+  readonly #sizesByFingerprint = new RecentMap<number, Sizes>(MAX_CACHED_COUNTS)
 
-  const sizesOfText = (text: string): Sizes => {
-    if (text.length < MIN_CACHED_LENGTH) return {}
-    return sizesOfFingerprint(fingerprintOf(text, (seedValue ??= seed())))
+  /** @param seed Returns a secret. Called lazily, because Cloudflare Workers have no random values before a request. */
+  constructor(tokenizer: Tokenizer, seed: () => number = () => 0) {
+    this.tokenizer = tokenizer
+    this.#seed = seed
   }
 
-  const sizesOfFingerprint = (fingerprint: number): Sizes => {
-    const known = sizesByFingerprint.get(fingerprint)
-    if (known !== undefined) return known
-    const sizes: Sizes = { fingerprint }
-    sizesByFingerprint.set(fingerprint, sizes)
-    return sizes
-  }
-
-  const sizesOf = (item: CountedItem): Sizes => {
-    const known = sizesByItem.get(item)
-    if (known !== undefined) return known
-    const sizes = sizesOfText(textOf(item))
-    sizesByItem.set(item, sizes)
-    return sizes
-  }
-
-  const estimate = (item: CountedItem): number => {
-    const sizes = sizesOf(item)
-    return (sizes.o200k ?? (sizes.estimate ??= tokenizer.estimate(textOf(item)))) + fixedTokens(item)
-  }
-
-  const count = (item: CountedItem, signal?: AbortSignal): MaybePromise<number> => {
-    const sizes = sizesOf(item)
-    return sizes.o200k === undefined ? countExactly(item, sizes, signal) : sizes.o200k + fixedTokens(item)
-  }
-
-  const countExactly = async (item: CountedItem, sizes: Sizes, signal?: AbortSignal): Promise<number> =>
-    (sizes.o200k = await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
-
-  /** Uses bytes, because a string never has more tokens than bytes. The estimate can be too low. */
-  const upperBoundOf = (item: CountedItem): number =>
-    (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
-
-  const sumOf = (prompt: Prompt, measure: (item: CountedItem) => number): number => {
-    let sum = RESPONSE_OVERHEAD_TOKENS
-    for (const message of prompt.messages) sum += measure(message)
-    for (const tool of prompt.tools) sum += measure(tool)
-    return sum
-  }
-
-  const countPrompt = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
-    let sum = RESPONSE_OVERHEAD_TOKENS
+  async cacheEstimates(prompt: Prompt, signal?: AbortSignal): Promise<void> {
+    const { estimate } = this.tokenizer
     for (const item of [...prompt.messages, ...prompt.tools]) {
-      sum += await count(item, signal)
-      const pausing = pause()
-      if (pausing !== undefined) await pausing
-    }
-    return sum
-  }
-
-  const cacheEstimates = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
-    for (const item of [...prompt.messages, ...prompt.tools]) {
-      const known = sizesByItem.get(item)
+      const known = this.#sizesByItem.get(item)
       if (known !== undefined && hasEstimate(known)) continue
-      const sizes = sizesOf(item)
-      if (!hasEstimate(sizes)) sizes.estimate = await measureInSlices(textOf(item), tokenizer.estimate, pause)
-      const pausing = pause()
+      const sizes = this.#sizesOf(item)
+      if (!hasEstimate(sizes)) sizes.estimate = await measureInSlices(textOf(item), estimate, this.#pause)
+      const pausing = this.#pause()
       if (pausing === undefined) continue
       await pausing
       signal?.throwIfAborted()
     }
   }
 
-  return {
-    tokenizer,
-    cacheEstimates,
-    estimatePrompt: (prompt) => sumOf(prompt, estimate),
-    countPrompt,
-    async countNearThresholds(prompt, thresholds, signal) {
-      await cacheEstimates(prompt, signal)
-      const estimated = sumOf(prompt, estimate)
-      const uncertainThresholds = thresholds.filter((threshold) => estimated < threshold * CERTAIN_MULTIPLE)
-      if (uncertainThresholds.length === 0) return estimated
-      const upperBound = sumOf(prompt, upperBoundOf)
-      return uncertainThresholds.some((threshold) => upperBound > threshold) ? countPrompt(prompt, signal) : estimated
-    },
-    estimateMessage: estimate,
-    countMessage: count,
-    fingerprintOf: (message) => sizesOf(message).fingerprint,
-    recognize: (message, fingerprint) => void sizesByItem.set(message, sizesOfFingerprint(fingerprint)),
-    async countBody(prompt, vocabulary, signal) {
-      let sum = 0
-      for (const text of textsOfBody(prompt)) {
-        sum += sizesOfText(text)[vocabulary] ??= await tokenizer.count(text, signal, vocabulary)
-      }
-      return sum
-    },
+  estimatePrompt(prompt: Prompt): number {
+    return sumOf(prompt, (item) => this.#estimate(item))
   }
+
+  async countPrompt(prompt: Prompt, signal?: AbortSignal): Promise<number> {
+    let sum = RESPONSE_OVERHEAD_TOKENS
+    for (const item of [...prompt.messages, ...prompt.tools]) {
+      sum += await this.#count(item, signal)
+      const pausing = this.#pause()
+      if (pausing !== undefined) await pausing
+    }
+    return sum
+  }
+
+  async countNearThresholds(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number> {
+    await this.cacheEstimates(prompt, signal)
+    const estimated = this.estimatePrompt(prompt)
+    const uncertainThresholds = thresholds.filter((threshold) => estimated < threshold * CERTAIN_MULTIPLE)
+    if (uncertainThresholds.length === 0) return estimated
+    const upperBound = sumOf(prompt, (item) => this.#upperBoundOf(item))
+    return uncertainThresholds.some((threshold) => upperBound > threshold)
+      ? this.countPrompt(prompt, signal)
+      : estimated
+  }
+
+  estimateMessage(message: Message): number {
+    return this.#estimate(message)
+  }
+
+  countMessage(message: Message, signal?: AbortSignal): MaybePromise<number> {
+    return this.#count(message, signal)
+  }
+
+  fingerprintOf(message: Message): number | undefined {
+    return this.#sizesOf(message).fingerprint
+  }
+
+  recognize(message: Message, fingerprint: number): void {
+    this.#sizesByItem.set(message, this.#sizesOfFingerprint(fingerprint))
+  }
+
+  async countBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number> {
+    const { textsOfBody } = await import('./texts-of-body.ts')
+    let sum = 0
+    for (const text of textsOfBody(prompt)) {
+      sum += this.#sizesOfText(text)[vocabulary] ??= await this.tokenizer.count(text, signal, vocabulary)
+    }
+    return sum
+  }
+
+  #sizesOf(item: CountedItem): Sizes {
+    const known = this.#sizesByItem.get(item)
+    if (known !== undefined) return known
+    const sizes = this.#sizesOfText(textOf(item))
+    this.#sizesByItem.set(item, sizes)
+    return sizes
+  }
+
+  #sizesOfText(text: string): Sizes {
+    if (text.length < MIN_CACHED_LENGTH) return {}
+    return this.#sizesOfFingerprint(fingerprintOf(text, (this.#seedValue ??= this.#seed())))
+  }
+
+  #sizesOfFingerprint(fingerprint: number): Sizes {
+    const known = this.#sizesByFingerprint.get(fingerprint)
+    if (known !== undefined) return known
+    const sizes: Sizes = { fingerprint }
+    this.#sizesByFingerprint.set(fingerprint, sizes)
+    return sizes
+  }
+
+  #estimate(item: CountedItem): number {
+    const sizes = this.#sizesOf(item)
+    return (sizes.o200k ?? (sizes.estimate ??= this.tokenizer.estimate(textOf(item)))) + fixedTokens(item)
+  }
+
+  #count(item: CountedItem, signal?: AbortSignal): MaybePromise<number> {
+    const sizes = this.#sizesOf(item)
+    return sizes.o200k === undefined ? this.#countExactly(item, sizes, signal) : sizes.o200k + fixedTokens(item)
+  }
+
+  async #countExactly(item: CountedItem, sizes: Sizes, signal?: AbortSignal): Promise<number> {
+    return (sizes.o200k = await this.tokenizer.count(textOf(item), signal)) + fixedTokens(item)
+  }
+
+  /** Uses bytes, because a string never has more tokens than bytes. The estimate can be too low. */
+  #upperBoundOf(item: CountedItem): number {
+    return (this.#sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
+  }
+}
+
+function sumOf(prompt: Prompt, measure: (item: CountedItem) => number): number {
+  let sum = RESPONSE_OVERHEAD_TOKENS
+  for (const message of prompt.messages) sum += measure(message)
+  for (const tool of prompt.tools) sum += measure(tool)
+  return sum
 }
 
 function hasEstimate({ estimate, o200k }: Sizes): boolean {
@@ -186,67 +210,6 @@ function documentTokens(source: DocumentPart['source']): number {
   if (source.type !== 'base64') return PAGE_TOKENS
   if (source.mediaType.startsWith('text/')) return Math.ceil(source.data.length / 3)
   return Math.ceil(source.data.length / PAGE_CHARACTERS) * PAGE_TOKENS
-}
-
-/** Strings are unescaped, as in vendors' prompt templates, and base64 images are omitted. */
-function* textsOfBody(prompt: Prompt): Generator<string> {
-  const images = imageBlocks(prompt)
-  for (const [name, value] of Object.entries(prompt.native.value)) {
-    if (!Array.isArray(value)) yield toUnescapedText({ [name]: value }, images)
-    else for (const element of value as readonly Json[]) yield toUnescapedText(element, images)
-  }
-}
-
-/** Joins all pieces at once, because joining at each depth copies nested text once per depth. */
-function toUnescapedText(value: Json | undefined, images: ReadonlyMap<JsonObject, string>): string {
-  const pieces: string[] = []
-  const write = (item: Json | undefined): void => {
-    if (typeof item === 'string') {
-      pieces.push('"', item, '"')
-    } else if (isJsonObject(item)) {
-      const data = images.get(item)
-      pieces.push('{')
-      for (const [name, field] of Object.entries(item)) {
-        pieces.push('"', name, '":')
-        write(data === undefined ? field : removeImage(field, data))
-        pieces.push(',')
-      }
-      pieces.push('}')
-    } else if (Array.isArray(item)) {
-      pieces.push('[')
-      for (const element of item as readonly Json[]) {
-        write(element)
-        pieces.push(',')
-      }
-      pieces.push(']')
-    } else {
-      pieces.push(String(item))
-    }
-  }
-  write(value)
-  return pieces.join('')
-}
-
-/** The data may be the value itself, part of a data URL, or nested in an object. */
-function removeImage(field: Json | undefined, data: string): Json | undefined {
-  if (typeof field === 'string') {
-    const isImage = field.length - data.length <= MAX_DATA_URL_PREFIX_BYTES && field.endsWith(data)
-    return isImage ? field.slice(0, field.length - data.length) : field
-  }
-  if (!isJsonObject(field)) return field
-  return Object.fromEntries(Object.entries(field).map(([name, nested]) => [name, removeImage(nested, data)]))
-}
-
-function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
-  const blocks = new Map<JsonObject, string>()
-  const visit = (part: Part): void => {
-    if (part.type === 'tool-result') part.content.forEach(visit)
-    if (part.type !== 'image' || part.native === undefined) return
-    const data = imageData(part)
-    if (data !== undefined) blocks.set(part.native.value, data)
-  }
-  for (const message of prompt.messages) message.parts.forEach(visit)
-  return blocks
 }
 
 /** The exact counter and each vocabulary (1 to 2 MB) are loaded on first use. */

@@ -2,7 +2,7 @@ import type OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import type { Thresholds } from '../../src/plugins/savings/tier.ts'
-import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { prose } from '../plugins/savings/conversation.ts'
 import { CHAT_MODEL, startStage, type Stage } from '../support/stage.ts'
 import { everyNth } from '../support/full.ts'
@@ -20,7 +20,7 @@ const SUMMARY = 'They talk about the harbour, the ledger and the services of the
 
 /** Returns a conversation whose prompt has slightly more tokens than this. */
 async function conversationOf(tokens: number, seed: number): Promise<Body['messages']> {
-  const meter = createMeter(createTokenizer())
+  const meter = new PromptMeter(createTokenizer())
   const messages: Body['messages'] = [{ role: 'user', content: `Begin conversation ${seed}.` }]
   const sizeOf = () => meter.countPrompt(chatClient.readPrompt({ model: CHAT_MODEL, messages }))
   for (let at = 0; (await sizeOf()) <= tokens; at++) {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { asArray, asObject, type JsonObject } from '../../src/core/json.ts'
 import { anthropic, createGateway, memoryStore, openai, type Gateway, type GatewayOptions } from '../../src/index.ts'
-import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { everyNth, IS_FULL } from '../support/full.ts'
 import { chatFormat, messagesFormat, responsesFormat } from '../support/two-way-formats.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
@@ -13,7 +13,7 @@ import { responseReply } from './recorder/vendor.ts'
 const FORMATS = { chat: chatFormat, messages: messagesFormat, responses: responsesFormat } as const
 const SESSIONS = recordedSessions().map((session) => [session.client, session] as const)
 const isMarked = ({ body }: RecordedSession): boolean => JSON.stringify(body).includes('"cache_control"')
-const meter = createMeter(createTokenizer())
+const meter = new PromptMeter(createTokenizer())
 
 /** Returns how often the turns of a session are repeated until it has about this many tokens. */
 function repeatsFor(session: RecordedSession, tokens: number): number {

@@ -2,7 +2,7 @@ import type Anthropic from '@anthropic-ai/sdk'
 import type OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chatClient } from '../../src/formats/chat/client.ts'
-import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { prose } from '../plugins/savings/conversation.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage } from '../support/stage.ts'
 import type { UpstreamRequest } from '../support/upstream.ts'
@@ -146,7 +146,7 @@ describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_,
 
 /** A conversation whose prompt has this many tokens on the chat endpoint, as the gateway counts them. */
 async function turnsOf(tokens: number): Promise<TierRequest['turns']> {
-  const meter = createMeter(createTokenizer())
+  const meter = new PromptMeter(createTokenizer())
   const sizeOf = (talk: TierRequest['turns']): Promise<number> =>
     meter.countPrompt(
       chatClient.readPrompt({ model: CHAT_MODEL, messages: [{ role: 'system', content: SYSTEM }, ...talk] }),

@@ -3,7 +3,7 @@ import type { Message, Prompt } from '../../src/core/prompt.ts'
 import type { Steering, TierJob, WaterfallResult } from '../../src/plugins/savings/tier.ts'
 import { createWaterfall } from '../../src/plugins/savings/waterfall.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
-import { createMeter } from '../../src/tokens/meter.ts'
+import { PromptMeter } from '../../src/tokens/meter.ts'
 import { jobOf, MODEL } from '../plugins/savings/bench.ts'
 import { conversation } from '../plugins/savings/conversation.ts'
 import { cases, fc } from '../support/properties.ts'
@@ -22,7 +22,7 @@ const model = { ...MODEL, price: { ...MODEL.price, cacheRead: 0.3 } }
 type Run = (job: TierJob) => Promise<WaterfallResult>
 
 function createProcess(entries: Map<string, string>): Run {
-  const meter = createMeter(tokenizer)
+  const meter = new PromptMeter(tokenizer)
   const store = {
     get: async (key: string) => entries.get(key),
     set: async (key: string, value: string) => void entries.set(key, value),

@@ -10,7 +10,7 @@ import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt } from '../../src/tokens/estimate.ts'
-import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { cases, fc } from '../support/properties.ts'
 import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 
@@ -254,7 +254,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
 })
 
 describe('the exact count', () => {
-  const meter = createMeter(createTokenizer())
+  const meter = new PromptMeter(createTokenizer())
 
   it('of a body is at least the count of each text in it, fields that no format knows included', async () => {
     await fc.assert(

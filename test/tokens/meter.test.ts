@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { Json } from '../../src/core/json.ts'
 import type { Tokenizer } from '../../src/core/ports.ts'
 import { type Message, type Part, type Prompt, fingerprintOf } from '../../src/core/prompt.ts'
-import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 const message = (text: string, ...more: Part[]): Message => ({ role: 'user', parts: [{ type: 'text', text }, ...more] })
 const prompt = (...messages: Message[]): Prompt => ({
@@ -26,14 +26,14 @@ function createCountingTokenizer(): { tokenizer: Tokenizer; countCalls: () => nu
 describe('the meter', () => {
   it('counts text exactly and adds four for each message', async () => {
     const { tokenizer } = createCountingTokenizer()
-    const meter = createMeter(tokenizer)
+    const meter = new PromptMeter(tokenizer)
     const text = 'Which of the two ledgers holds the reservation?'
     expect(await meter.countMessage(message(text))).toBe((await tokenizer.count(text)) + 4)
   })
 
   it('counts a conversation once, although every turn creates new objects', async () => {
     const { tokenizer, countCalls } = createCountingTokenizer()
-    const meter = createMeter(tokenizer)
+    const meter = new PromptMeter(tokenizer)
     const turn = () =>
       prompt(
         message('first question, long enough to be remembered '.repeat(5)),
@@ -47,7 +47,7 @@ describe('the meter', () => {
 
   it('counts exactly only near a threshold', async () => {
     const { tokenizer, countCalls } = createCountingTokenizer()
-    const meter = createMeter(tokenizer)
+    const meter = new PromptMeter(tokenizer)
     const small = prompt(message('word '.repeat(100)))
     expect(await meter.countNearThresholds(small, [20_000])).toBe(meter.estimatePrompt(small))
     expect(countCalls()).toBe(0)
@@ -56,7 +56,7 @@ describe('the meter', () => {
   })
 
   it('counts an image as a fixed number of tokens, not by its base64 text', async () => {
-    const meter = createMeter(createTokenizer())
+    const meter = new PromptMeter(createTokenizer())
     const source = { type: 'base64', mediaType: 'image/png', data: 'A'.repeat(400_000) } as const
     const inResult: Part = { type: 'tool-result', callId: 'c', failed: false, content: [{ type: 'image', source }] }
     expect(meter.estimateMessage(message('', { type: 'image', source }))).toBe(1604)
@@ -66,7 +66,7 @@ describe('the meter', () => {
   })
 
   it('does not count the encoded bytes of an unknown part as text', () => {
-    const meter = createMeter(createTokenizer())
+    const meter = new PromptMeter(createTokenizer())
     const audio: Part = {
       type: 'opaque',
       native: { dialect: 'chat', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
@@ -79,7 +79,7 @@ describe('the meter', () => {
     let nested: Json = text
     for (let depth = 0; depth < 50; depth++) nested = { inner: nested, other: [depth] }
     const body = { ...prompt(message('hi')), native: { dialect: 'chat', value: { metadata: nested } } } as const
-    const meter = createMeter({ ...createTokenizer(), count: async (counted) => counted.length })
+    const meter = new PromptMeter({ ...createTokenizer(), count: async (counted) => counted.length })
     let joinedLength = 0
     const { join } = Array.prototype
     const spy = vi.spyOn(Array.prototype, 'join').mockImplementation(function (this: unknown[], separator) {

@@ -5,7 +5,7 @@ import { Cancellation } from '../../core/async.ts'
 import { GatewayError } from '../../core/errors.ts'
 import type { HttpRequest } from '../../core/http.ts'
 import type { JsonObject } from '../../core/json.ts'
-import { parseBodyInSteps, jsonTextOf } from '../../formats/parse-body.ts'
+import { parseBodyInSteps, type ParsedBody } from '../../formats/parse-body.ts'
 import { reserveOneRequest } from '../../governance/reservation.ts'
 import type { Caller } from '../../governance/caller.ts'
 import { checkJsonHeaders, expectedBytes } from '../../http/body.ts'
@@ -252,4 +252,8 @@ function writeBatch(batch: Batch, baseUrl: string): JsonObject {
 
 function toIsoTime(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
+}
+
+export function jsonTextOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
+  return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }

@@ -11,9 +11,9 @@ import { fieldCostsOf } from '../../formats/prompt-checks.ts'
 import { checkAccess } from '../../governance/virtual-key.ts'
 import type { PromptChange } from '../../kernel/plugin.ts'
 import { upstreamWindowOf, utf8Length } from '../../tokens/estimate.ts'
-import { embeddingRoutes, routeName } from '../../kernel/resolve-model.ts'
+import { routeName, restrictTo } from '../../kernel/resolve-model.ts'
 import { billFor } from '../../kernel/charge.ts'
-import type { Authenticated, Exchange, Parsed, Planned, Reserved } from '../../kernel/exchange.ts'
+import type { Authenticated, Exchange, Parsed, Planned, Reserved, ResolvedModel } from '../../kernel/exchange.ts'
 import { PromptSize, type Size, type TokenCounter } from '../../kernel/measure.ts'
 import { checkHeaders, marginOf, type ParsedParts, readJson } from '../../kernel/parse-request.ts'
 import { planUnchanged } from '../../kernel/plan.ts'
@@ -214,3 +214,13 @@ export function embeddingEndpoints(services: Services): readonly Endpoint<Handle
   const handle: Handler = (call) => stages.run(createExchange(call, chatClient), services)
   return [{ method: 'POST', path: '/v1/embeddings', handle: trackRequests(services.requestTracker, handle) }]
 }
+
+function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
+  return restrictTo(
+    resolved,
+    ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined,
+    CANNOT_EMBED,
+  )
+}
+
+const CANNOT_EMBED = 'does not support embeddings. Choose an embedding model, such as openai/text-embedding-3-small'

@@ -4,7 +4,7 @@ import { asCount, asString, normalizeName, type JsonObject } from '../../core/js
 import { isSafeModelName, splitModelName } from '../../core/prompt.ts'
 import { fromDollars, ZERO, type NanoUsd } from '../../core/money.ts'
 import type { Model, PassthroughCall, Provider } from '../../core/ports.ts'
-import { modelNameError, parseBodyInSteps, replaceModel } from '../../formats/parse-body.ts'
+import { modelNameError, parseBodyInSteps } from '../../formats/parse-body.ts'
 import { boundaryOf, readForm, replaceFormModel } from '../../formats/large-bodies.ts'
 import type { Caller } from '../../governance/caller.ts'
 import { checkAccess, servesModel, type ProviderConfig, type VirtualKey } from '../../governance/virtual-key.ts'
@@ -13,6 +13,7 @@ import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import type { Authenticated, ResolvedModel } from '../../kernel/exchange.ts'
 import { readBytes, checkHeaders } from '../../kernel/parse-request.ts'
 import type { Services } from '../../kernel/services.ts'
+import { replaceModel } from '../../formats/replace-model.ts'
 
 /** The request as passed to `priceUsd` and `finalPriceUsd`. */
 export interface PassthroughRequest {

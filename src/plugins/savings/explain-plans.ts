@@ -15,7 +15,7 @@ import type { Services } from '../../kernel/services.ts'
 import { checkHeaders } from '../../kernel/parse-request.ts'
 import { readSteeringHeaders, type Steering, type Tier } from './tier.ts'
 import { memoryStore } from '../../stores/memory.ts'
-import { createMeter, createTokenizer } from '../../tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../tokens/meter.ts'
 import { checkSavings, createPromptMarker, createSavings, NO_OBSERVER, type SavingsOptions } from './options.ts'
 import { internalRequest } from '../../http/internal-request.ts'
 
@@ -93,7 +93,7 @@ export async function explainSavings(
   const { runtime } = services
   const savings = configured === false ? {} : configured
   const clock = { now: runtime.now() }
-  const meter = createMeter(createTokenizer(), () => 0)
+  const meter = new PromptMeter(createTokenizer(), () => 0)
   const createSetup = ({ name, savings: changes, headers = {} }: CustomPlan): PlanSetup => {
     const isOff = configured === false && name === CONFIGURED.name
     const { shadowShare: _, embedder: __, ...own } = { ...(isOff ? NO_SAVINGS : savings), ...changes }

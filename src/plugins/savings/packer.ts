@@ -20,7 +20,7 @@ export interface PackerEntry {
 }
 
 interface PackerTools {
-  readonly meter: Meter
+  readonly meter: Pick<Meter, 'countMessage'>
   readonly pause: Pause
   readonly signal: AbortSignal
 }

@@ -36,17 +36,17 @@ const MAX_PREFIXES = 200_000
  * A vendor of the messages format caches the prefixes that end with a marker. Any other vendor caches each prefix for five
  * minutes. Prefixes end between messages. Reading a prefix renews it.
  */
-export function createSimulatedVendor({ countPrompt }: Pick<Meter, 'countPrompt'>): SimulatedVendor {
+export function createSimulatedVendor(meter: Pick<Meter, 'countPrompt'>): SimulatedVendor {
   const cached = new RecentMap<number, CachedPrefix>(MAX_PREFIXES)
   return {
     receive: async ({ prompt, model, dialect, now }) => {
-      const total = await countPrompt(prompt)
+      const total = await meter.countPrompt(prompt)
       const { input, cacheRead = input, cacheWrite } = model.price
       if (cacheRead >= input) return { ...NO_USAGE, inputTokens: total }
       const tokensUpTo = (end: number): Promise<number> =>
         end === prompt.messages.length
           ? Promise.resolve(total)
-          : countPrompt({ ...prompt, messages: prompt.messages.slice(0, end) })
+          : meter.countPrompt({ ...prompt, messages: prompt.messages.slice(0, end) })
       const keys = prefixKeysOf(prompt.messages, cacheScopeOf(model, prompt))
       const marks = dialect === 'messages' ? marksOf(prompt) : keys.map((): Ttl => '5m')
       const keep = (end: number, ttl: Ttl): void => {

@@ -5,9 +5,9 @@ import { createWaterfall, type WaterfallOptions } from '../../../src/plugins/sav
 import type { SmallModel } from '../../../src/core/ports.ts'
 import type { TierJob, WaterfallResult } from '../../../src/plugins/savings/tier.ts'
 import { yieldToEventLoop } from '../../../src/tokens/event-loop.ts'
-import { createMeter, createTokenizer } from '../../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../../src/tokens/meter.ts'
 
-export const meter: Meter = createMeter(createTokenizer())
+export const meter: Meter = new PromptMeter(createTokenizer())
 
 export const MODEL: Model = {
   id: 'large',

@@ -15,7 +15,7 @@ import {
   type SavingsExplanation,
 } from '../../../src/index.ts'
 import { createSimulatedVendor } from '../../../src/plugins/savings/simulated-vendor.ts'
-import { createMeter, createTokenizer } from '../../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../../src/tokens/meter.ts'
 import {
   agentConversation,
   chatConversation,
@@ -50,7 +50,7 @@ function start(savings: GatewayOptions['savings'] = {}): Setting {
   const clock = { now: START }
   const received: JsonObject[] = []
   const next = { outputTokens: 0 }
-  const meter = createMeter(createTokenizer(), () => 0)
+  const meter = new PromptMeter(createTokenizer(), () => 0)
   const vendor = createSimulatedVendor(meter)
   const response = async (init: RequestInit | undefined, format: WireFormat): Promise<Response> => {
     const body: unknown = JSON.parse(String(init?.body))

@@ -4,7 +4,7 @@ import { type Message } from '../../../src/core/prompt.ts'
 import type { Snippet } from '../../../src/plugins/savings/excerpt.ts'
 import { Packer, type PackerEntry } from '../../../src/plugins/savings/packer.ts'
 import { countTerms } from '../../../src/plugins/savings/term-counts.ts'
-import { meter } from './bench.ts'
+import type { meter } from './bench.ts'
 
 const WORDS = 'The harbour opens at nine.'
 const message: Message = { role: 'assistant', parts: [{ type: 'text', text: WORDS }] }
@@ -32,7 +32,7 @@ it('packs a snippet once after its segment was removed because it did not fit', 
     pickedSnippets: [],
     usedTokens: 0,
   }
-  const tooLarge = { ...meter, countMessage: () => Promise.resolve(1000) }
+  const tooLarge = { countMessage: () => Promise.resolve(1000) }
   const { signal } = new AbortController()
   const packer = new Packer(100, { meter: tooLarge, pause: () => undefined, signal })
 
@@ -66,7 +66,7 @@ it('shrinks an excerpt of 1,000 snippets to the largest that fits, with few meas
     return 20 * (textOfMessage(item).split('harbour').length - 1)
   }
   const { signal } = new AbortController()
-  const packer = new Packer(5010, { meter: { ...meter, countMessage }, pause: () => undefined, signal })
+  const packer = new Packer(5010, { meter: { countMessage }, pause: () => undefined, signal })
 
   await packer.packBestSnippets([entry], new Float64Array(1000))
   expect(entry.pickedSnippets.length).toBeGreaterThan(500)

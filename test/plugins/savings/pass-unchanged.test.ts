@@ -4,7 +4,7 @@ import type { Message, Prompt } from '../../../src/core/prompt.ts'
 import type { TierJob } from '../../../src/plugins/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../../src/plugins/savings/waterfall.ts'
 import { yieldToEventLoop } from '../../../src/tokens/event-loop.ts'
-import { createMeter, createTokenizer } from '../../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../../src/tokens/meter.ts'
 import { jobOf, MODEL, textStore } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -32,7 +32,7 @@ function setup(options: Partial<WaterfallOptions> = {}) {
   const reads: string[] = []
   const { store, entries } = textStore()
   const tokenizer = createTokenizer()
-  const meter = createMeter({
+  const meter = new PromptMeter({
     ...tokenizer,
     estimate: (words) => {
       counted.push(words)
@@ -57,7 +57,7 @@ function setup(options: Partial<WaterfallOptions> = {}) {
   return { waterfall, counted, reads, entries }
 }
 
-const sizeOf = (prompt: Prompt): number => createMeter(createTokenizer()).estimatePrompt(prompt)
+const sizeOf = (prompt: Prompt): number => new PromptMeter(createTokenizer()).estimatePrompt(prompt)
 
 const request = (prompt: Prompt, more: Partial<TierJob> = {}): TierJob =>
   jobOf(prompt, { model: CACHED, now: 1e12, ...more })

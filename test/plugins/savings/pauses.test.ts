@@ -3,7 +3,7 @@ import type { Message } from '../../../src/core/prompt.ts'
 import { countTerms } from '../../../src/plugins/savings/term-counts.ts'
 import { repeatCut } from '../../../src/plugins/savings/cut.ts'
 import type { SegmentAnalysis, Snippet } from '../../../src/plugins/savings/excerpt.ts'
-import { createMeter, createTokenizer } from '../../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../../src/tokens/meter.ts'
 import { jobOf, meter, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -40,7 +40,7 @@ async function longestStretch(messages: readonly Message[], steering: object): P
     longest = Math.max(longest, stretch)
     return estimate(words)
   }
-  const countingMeter = createMeter({ estimate: counting, count })
+  const countingMeter = new PromptMeter({ estimate: counting, count })
   let working = true
   const turn = (): void => {
     stretch = 0

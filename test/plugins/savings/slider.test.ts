@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { textOfMessage } from '../../../src/core/messages.ts'
 import { type Message } from '../../../src/core/prompt.ts'
 import type { TierJob } from '../../../src/plugins/savings/tier.ts'
-import { createMeter, createTokenizer } from '../../../src/tokens/meter.ts'
+import { PromptMeter, createTokenizer } from '../../../src/tokens/meter.ts'
 import { jobOf, meter, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -91,7 +91,7 @@ describe('the cap', () => {
     const prompt = promptOf([...past.flat(), user('Which of these was first?')], 'chat')
     expect(await meter.countPrompt(prompt)).toBeGreaterThan(65_536)
     // A meter that has not counted these words yet uses the estimate.
-    const fresh = createMeter(createTokenizer())
+    const fresh = new PromptMeter(createTokenizer())
     const tokens = fresh.estimatePrompt(prompt)
     const { rewrite } = await waterfallOf({ meter: fresh })(jobOf(prompt, { steering: MED, tokens }))
     expect(rewrite?.tokens).toBeLessThanOrEqual(65_536)
