@@ -5,7 +5,7 @@
  */
 import { RecentMap } from '../core/recent-map.ts'
 import { OTHER } from '../core/store.ts'
-import type { CallerContext } from './caller.ts'
+import type { CallerContext } from '../core/caller-context.ts'
 
 /** One combination of what a report can be grouped by. An empty string: none. */
 export interface UsageRow {

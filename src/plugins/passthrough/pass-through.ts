@@ -92,12 +92,20 @@ interface RespondedPassthrough {
   readonly services: Services
 }
 
-function sendStream(responded: RespondedPassthrough): Promise<undefined> {
+async function sendStream(responded: RespondedPassthrough): Promise<undefined> {
   const { exchange, request, vendorResponse, services } = responded
   const { sink, cancellation } = exchange
   const { status, source } = vendorResponse
   const bill = billOf(exchange, request.maxPrice)
-  sink.begin(status, headersOf(responded, bill))
+  try {
+    sink.begin(status, headersOf(responded, bill))
+  } catch (error) {
+    // The vendor has been paid.
+    source.abort()
+    await settle(exchange, { status, failure: asFailure(error), bill }, services)
+    sink.destroy()
+    return undefined
+  }
   sink.onDrain(() => source.resume())
   return new Promise((resolve, reject) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
