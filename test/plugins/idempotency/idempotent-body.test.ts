@@ -19,7 +19,8 @@ async function fingerprintOf(
     return { role: 'first', first: {} }
   }
   const parsed = {
-    key: { id: 'key' },
+    caller: { scope: 'key' },
+    hasClient: true,
     subscribers: {},
     cancellation: new Cancellation(),
     request: { path: '/v1/messages', header: () => 'one' },
