@@ -28,7 +28,7 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * app.use('/ai', toExpress(gateway))
  *
  * @example
- * app.use('/ai', toExpress(gateway, { context: async (request) => ({ customer: await customerOf(request) }) }))
+ * app.use('/ai', toExpress(gateway, { context: (request) => ({ customer: request.originalUrl?.split('/')[2] }) }))
  */
 export function toExpress(gateway: Served, options: AdapterOptions<ExpressRequest> = {}): ExpressHandler {
   const handle = nodeHandlerOf('toExpress', gateway, options)

@@ -6,11 +6,8 @@ export type Payer = 'operator' | 'customer'
  * are letters, digits, dots, hyphens and underscores; those of users and sessions are printable ASCII without spaces.
  *
  * @example
- * const client = new OpenAI({
- *   apiKey: 'unused',
- *   baseURL: 'http://gateway/v1',
- *   fetch: gateway.with({ customer: 'acme', user: 'u_17', session: 'run_42', tags: { feature: 'chat' } }).fetch,
- * })
+ * const { fetch } = gateway.with({ customer: 'acme', user: 'u_17', session: 'run_42', tags: { feature: 'chat' } })
+ * const response = await fetch('http://gateway/v1/models')
  */
 export interface CallerContext {
   /** Pays for the request. Has budgets, a plan and usage of its own. */

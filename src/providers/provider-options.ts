@@ -160,8 +160,10 @@ export function optionError(functionName: string, problem: string): GatewayError
  * customer has none.
  *
  * @example
+ * const customerKeys = new Map<string, string>()
  * openai({
- *   apiKey: ({ customer, payer }) => (payer === 'customer' ? vault.read(customer) : process.env.OPENAI_API_KEY),
+ *   apiKey: ({ customer = '', payer }) =>
+ *     payer === 'customer' ? customerKeys.get(customer) : process.env['OPENAI_API_KEY'],
  * })
  */
 export type ApiKey = string | ((caller: UpstreamCaller) => MaybePromise<string | undefined>)
