@@ -8,6 +8,7 @@ import { invalidFieldError } from '../../governance/page-query.ts'
 import { USAGE_OWNER_PREFIX } from '../../governance/record-table.ts'
 import { USAGE_FIELDS, type UsageSums } from '../../governance/settlements.ts'
 import { parseRow, rowTallyNames, type UsageRow } from '../../governance/usage-rows.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { writeCsv } from './csv.ts'
 import type { UsageAmounts, UsageGroup, UsageQuery, UsageReport, UsageReportRow } from './usage-api.ts'
 
@@ -64,25 +65,29 @@ export async function reportUsage(query: UsageQuery, { store, now }: ReportDepen
   const tables = owners.flatMap((owner) =>
     days.flatMap((day) => rowTallyNames(owner, day).map((name) => ({ name, owner, day }))),
   )
-  const sums = new Map<string, { readonly values: readonly string[]; readonly amounts: UsageSums }>()
+  const groups = new Map<string, ReportGroup>()
   for (let start = 0; start < tables.length; start += CALL_TALLIES) {
     const chunk = tables.slice(start, start + CALL_TALLIES)
     const tallies = await store.tallies(chunk.map(({ name }) => name))
     for (const [index, { owner, day }] of chunk.entries()) {
-      for (const [field, amount] of Object.entries(tallies[index] ?? {})) {
-        const space = field.indexOf(' ')
-        const valueOf = valuesOf(owner, day, parseRow(field.slice(space + 1)))
-        if (!Object.entries(filter).every(([name, text]) => valueOf(name) === text)) continue
+      for (const [text, amounts] of rowsOf(tallies[index] ?? {})) {
+        const valueOf = valuesOf(owner, day, parseRow(text))
+        if (!Object.entries(filter).every(([name, value]) => valueOf(name) === value)) continue
         const values = groupBy.map(valueOf)
         const id = JSON.stringify(values)
-        const known = sums.get(id)?.amounts ?? NO_AMOUNTS
-        sums.set(id, { values, amounts: addField(known, field.slice(0, space), amount) })
+        const group = groups.get(id) ?? { values, amounts: { ...NO_AMOUNTS } }
+        groups.set(id, group)
+        addAll(group.amounts, amounts)
       }
     }
+    // A page may have millions of fields.
+    await yieldToEventLoop()
   }
-  const sorted = [...sums.values()].toSorted((a, b) => compareValues(a.values, b.values))
+  const sorted = [...groups.values()].toSorted((a, b) => compareValues(a.values, b.values))
   const rows = sorted.map(({ values, amounts }) => toRow(groupBy, values, amounts))
-  const totals = toAmounts(sorted.reduce((total, { amounts }) => addAll(total, amounts), NO_AMOUNTS))
+  const sums: Sums = { ...NO_AMOUNTS }
+  for (const { amounts } of sorted) addAll(sums, amounts)
+  const totals = toAmounts(sums)
   if (format === 'json') return { from, to, rows, totals, next }
   return { from, to, rows: [], csv: writeCsv(groupBy, rows, after === undefined), totals, next }
 }
@@ -171,6 +176,13 @@ function tagOf(tags: readonly string[], name: string): string {
   return tags.find((tag) => tag.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
 }
 
+type Sums = { -readonly [field in keyof UsageSums]: UsageSums[field] }
+
+interface ReportGroup {
+  readonly values: readonly string[]
+  readonly amounts: Sums
+}
+
 const NO_AMOUNTS: UsageSums = {
   requests: 0,
   prompt: 0,
@@ -181,14 +193,23 @@ const NO_AMOUNTS: UsageSums = {
   billed: 0,
 }
 
-function addField(sums: UsageSums, field: string, amount: number): UsageSums {
-  return USAGE_FIELDS.some((name) => name === field)
-    ? { ...sums, [field]: sums[field as keyof UsageSums] + amount }
-    : sums
+/** The fields of a tally are `<amount> <row>`. */
+function rowsOf(tally: Readonly<Record<string, number>>): ReadonlyMap<string, Partial<Sums>> {
+  const rows = new Map<string, Partial<Sums>>()
+  for (const [field, amount] of Object.entries(tally)) {
+    const space = field.indexOf(' ')
+    const name = USAGE_FIELDS.find((known) => known === field.slice(0, space))
+    if (name === undefined) continue
+    const text = field.slice(space + 1)
+    const row = rows.get(text) ?? {}
+    rows.set(text, row)
+    row[name] = amount
+  }
+  return rows
 }
 
-function addAll(sums: UsageSums, added: UsageSums): UsageSums {
-  return USAGE_FIELDS.reduce((total, field) => addField(total, field, added[field]), sums)
+function addAll(sums: Sums, added: Partial<Sums>): void {
+  for (const field of USAGE_FIELDS) sums[field] += added[field] ?? 0
 }
 
 function compareValues(a: readonly string[], b: readonly string[]): number {
