@@ -9,7 +9,7 @@ import { temporaryDirectory } from '../support/sqlite.ts'
 /** The bench (npm run bench:kills) kills 100 processes per engine. */
 const KILLS = IS_FULL ? 6 : 2
 /** Requests of all processes. An eighth of them is within the request limit. */
-const COUNT = IS_FULL ? 2_000 : 400
+const COUNT = IS_FULL ? 4_000 : 400
 const PROCESSES = 4
 /** Number of concurrent settlements per process. */
 const AT_ONCE = 8
