@@ -1,4 +1,4 @@
-import { callerOfKey } from '../../governance/caller.ts'
+import { APPLICATION_KEY, callerOfKey } from '../../governance/caller.ts'
 import { createPause } from '../../core/async.ts'
 import { add, type NanoUsd, promptTokens, toDollars, type Usage, ZERO } from '../../core/money.ts'
 import type { Meter } from '../../core/ports.ts'
@@ -242,17 +242,7 @@ function share(part: number, total: number): number {
 
 const NO_RATE = { limit: UNLIMITED, remaining: UNLIMITED, resetAt: 0 }
 
-const KEY: VirtualKey = {
-  id: 'explain',
-  name: 'explain',
-  description: '',
-  hash: '',
-  prefix: '',
-  createdAt: 0,
-  active: true,
-  providers: [],
-  permissions: {},
-}
+const KEY: VirtualKey = { ...APPLICATION_KEY, id: 'explain', name: 'explain', description: '' }
 
 async function parse({ body, format, at }: ReadRequest, services: Services): Promise<Parsed> {
   const request = internalRequest('', {}, JSON.stringify(body))
