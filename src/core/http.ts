@@ -58,6 +58,14 @@ export interface HttpHandling {
   readonly handle: HttpHandler
 }
 
+/** Say who makes a request, for keys that permit it. */
+export const CONTEXT_HEADERS = {
+  customer: 'X-Svc-Customer',
+  user: 'X-Svc-User',
+  session: 'X-Svc-Session',
+  tags: 'X-Svc-Tags',
+} as const
+
 const STEERING_HEADERS = [
   'X-Savings-Level',
   'X-Vanishing-Context',
@@ -66,16 +74,14 @@ const STEERING_HEADERS = [
   'X-Svc-Cache-Threshold',
   'X-Svc-Explain',
   'X-Svc-Detach',
-  'X-Svc-Customer',
-  'X-Svc-User',
-  'X-Svc-Session',
-  'X-Svc-Tags',
 ] as const
+
+const KNOWN_HEADERS: readonly string[] = [...STEERING_HEADERS, ...Object.values(CONTEXT_HEADERS)]
 
 type SteeringHeader = (typeof STEERING_HEADERS)[number]
 
 const NAME_PREFIX = 'x-svc-'
-const KNOWN_NAMES: ReadonlySet<string> = new Set(STEERING_HEADERS.map((name) => name.toLowerCase()))
+const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN_HEADERS.map((name) => name.toLowerCase()))
 const TRUE_VALUES: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
 const FALSE_VALUES: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
@@ -95,6 +101,10 @@ export function hasFlag(request: Pick<HttpRequest, 'header'>, name: Lowercase<St
 
 function isTrue(value: string): boolean {
   return TRUE_VALUES.has(value.trim().toLowerCase())
+}
+
+export function hasContextHeader(request: Pick<HttpRequest, 'header'>): boolean {
+  return Object.values(CONTEXT_HEADERS).some((name) => request.header(name.toLowerCase()) !== undefined)
 }
 
 export function headerError(name: string, value: string, expected: string): GatewayError {
@@ -125,7 +135,7 @@ export function checkSteeringNames(headerNames: Iterable<string>): void {
     const echo = header.slice(0, MAX_ECHO_LENGTH)
     throw new GatewayError(
       'invalid-request',
-      `Unknown request header ${echo}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), STEERING_HEADERS, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
+      `Unknown request header ${echo}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), KNOWN_HEADERS, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
       { param: echo },
     )
   }

@@ -33,8 +33,7 @@ export interface LimitLevel extends LevelWindows {
   /** Owner of the counters, such as `customer:acme`. */
   readonly owner: string
   readonly hasBudget: boolean
-  /** Shares of a budget from 0 to 1 at which an event is recorded. */
-  readonly warnAt: readonly number[]
+  readonly limitCount: number
   /** @param maxRequestMs As in `LevelContext`. */
   limitsAt(now: number, maxRequestMs: number): readonly Limit[]
   /** Returns when the maximum of a limit changes next, in milliseconds since 1970. Infinity if it does not. */

@@ -73,14 +73,12 @@ export const ROLLING_STEPS: Readonly<Record<DurationCode, { readonly stepMs: num
 export class ContextLevel implements LimitLevel {
   readonly name: LevelName
   readonly owner: string
-  readonly warnAt: readonly number[]
   readonly #limits: readonly LevelLimit[]
   #cached: CachedWindows | undefined = undefined
 
-  constructor({ name, owner, limits, warnAt = [] }: LevelParts) {
+  constructor({ name, owner, limits }: LevelParts) {
     this.name = name
     this.owner = owner
-    this.warnAt = warnAt
     this.#limits = limits
   }
 
@@ -113,6 +111,10 @@ export class ContextLevel implements LimitLevel {
     return joinWindows(all)
   }
 
+  get limitCount(): number {
+    return this.#limits.length
+  }
+
   get hasBudget(): boolean {
     return this.#limits.some(({ kind }) => kind === 'budget')
   }
@@ -129,7 +131,6 @@ export class ContextLevel implements LimitLevel {
 
 interface LevelParts extends Pick<ContextLevel, 'name' | 'owner'> {
   readonly limits: readonly LevelLimit[]
-  readonly warnAt?: readonly number[]
 }
 
 function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {

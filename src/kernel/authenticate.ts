@@ -1,6 +1,6 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { HttpRequest } from '../core/http.ts'
+import { hasContextHeader, type HttpRequest } from '../core/http.ts'
 import { APPLICATION_KEY, type Caller, PLAIN_CALLER, type StoredCaller } from '../governance/caller.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Call } from './call.ts'
@@ -41,7 +41,8 @@ export function findCaller(
   }
   return chain(findKey(secret), (found) => {
     const key = checkValid(found, runtime.now())
-    if (context !== undefined || isSteered || key.customer !== undefined) return identify({ key, context, request })
+    if (context !== undefined || key.customer !== undefined || (isSteered && hasContextHeader(request)))
+      return identify({ key, context, request })
     // Written inline, because nearly all requests have such a caller.
     return { ...PLAIN_CALLER, key, scope: key.id, upstream: { keyId: key.id, payer: 'operator' } }
   })

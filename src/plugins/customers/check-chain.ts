@@ -5,12 +5,9 @@ import { invalidFieldError } from '../../governance/page-query.ts'
 import type { RecordTable } from '../../governance/record-table.ts'
 import { childrenOf, idOfEntry } from './customer-index.ts'
 import type { Customer } from './customer.ts'
-import { MAX_LEVELS } from './identify.ts'
+import { MAX_LEVELS, MAX_LIMITS, MAX_LIMITS_OF_KEY } from './identify.ts'
 import type { BudgetOptions, CustomerPlan, RateLimitOptions } from './options.ts'
 
-/** Of a request: of its key, customer, parents, user and session. */
-const MAX_LIMITS = 24
-const MAX_LIMITS_OF_KEY = 6
 /** A customer may have 100,000 descendants. Above this number, a request is refused if they have too many levels. */
 const MAX_CHECKED_DESCENDANTS = 1_000
 

@@ -40,9 +40,11 @@ export interface IdentifyOptions {
 
 /** A customer, and then its parents from the nearest one. */
 export const MAX_LEVELS = 4
+/** Of a request: of its key, customer, parents, user and session. */
+export const MAX_LIMITS = 24
+export const MAX_LIMITS_OF_KEY = 6
 
 const NO_PLAN: CustomerPlan = {}
-const DEFAULT_WARNINGS: readonly number[] = [0.5, 0.8, 0.95, 1]
 const DEFAULT_IDLE_MINUTES = 60
 const MAX_CACHED = 10_000
 const DEFAULT_MAX_CREATED = 1_000_000
@@ -88,11 +90,15 @@ export class Identification {
     const [customer] = chain
     const plan = this.#planOf(customer)
     const key = this.#restrict(ownKey ?? APPLICATION_KEY, chain)
-    const payer = context.payer ?? customer?.payer ?? plan.payer
+    // The default plan limits users and sessions without a customer, but says nothing about who pays for them, and how much.
+    const terms = customer === undefined ? NO_PLAN : plan
+    const payer = context.payer ?? customer?.payer ?? terms.payer
     const scope = scopeOf(key.id, context)
     const levels = this.#levels(chain, { plan, scope, context, key })
     const { store, now } = this.#options
-    const degradation = plan.at && (await degradationOf(plan.at, levels, { store, now: now() }))
+    const limitCount = levels.reduce((sum, level) => sum + level.limitCount, MAX_LIMITS_OF_KEY)
+    if (limitCount > MAX_LIMITS) throw tooManyLimitsError(limitCount)
+    const degradation = terms.at && (await degradationOf(terms.at, levels, { store, now: now() }))
     return {
       key,
       scope,
@@ -105,8 +111,8 @@ export class Identification {
       },
       levels,
       degradation,
-      ...marginOf(plan, payer),
-      ...(payer === 'customer' && plan.countsVendorCharge === true && { countsVendorCharge: true }),
+      ...marginOf(terms, payer),
+      ...(payer === 'customer' && terms.countsVendorCharge === true && { countsVendorCharge: true }),
     }
   }
 
@@ -153,7 +159,7 @@ export class Identification {
   #planOf(customer: Customer | undefined): CustomerPlan {
     const name = customer?.plan ?? this.#options.customers.defaultPlan
     if (name === undefined) return NO_PLAN
-    const plan = this.#options.plans[name]
+    const plan = Object.hasOwn(this.#options.plans, name) ? this.#options.plans[name] : undefined
     // A removed plan must not lift the limits of its customers.
     if (plan === undefined) throw unknownPlanError(name)
     return plan
@@ -206,7 +212,6 @@ export class Identification {
             .map(({ addUsd, until }) => ({ amount: fromDollars(addUsd), until })),
         })),
       ],
-      warnAt: plan.warnAt ?? DEFAULT_WARNINGS,
     })
     known.set(name, level)
     return level
@@ -218,7 +223,7 @@ export class Identification {
     const limits = (plan.perUser ?? []).flatMap((limit) =>
       'limitUsd' in limit ? [budgetOf(limit)] : rateLimitsOf(limit),
     )
-    const level = new ContextLevel({ name: 'user', owner, limits, warnAt: plan.warnAt ?? DEFAULT_WARNINGS })
+    const level = new ContextLevel({ name: 'user', owner, limits })
     this.#userLevels.set(owner, { plan, level })
     return level
   }
@@ -330,6 +335,11 @@ function tooManyCustomersError(cause: unknown): GatewayError {
 function inactiveError(id: string, isOwn: boolean): GatewayError {
   const subject = isOwn ? `The customer ${JSON.stringify(id)}` : `A parent of the customer ${JSON.stringify(id)}`
   return new GatewayError('not-permitted', `${subject} is inactive or has expired.`, { code: 'customer_inactive' })
+}
+
+function tooManyLimitsError(count: number): GatewayError {
+  const message = `Requests of this customer would have ${count} limits, of which ${MAX_LIMITS_OF_KEY} are those that a key may have; at most ${MAX_LIMITS} are possible. Requests are refused until the plan has fewer.`
+  return new GatewayError('not-permitted', message, { code: 'customer_invalid' })
 }
 
 function brokenChainError(id: string): GatewayError {

@@ -1,20 +1,13 @@
 /** Joins what the application, the key and the headers of a request say about its caller. */
 import { GatewayError } from '../../core/errors.ts'
-import type { HttpRequest } from '../../core/http.ts'
+import { CONTEXT_HEADERS, type HttpRequest } from '../../core/http.ts'
 import type { CallerContext } from '../../governance/caller.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
 import { checkContext } from '../../governance/context.ts'
 
-const HEADERS = {
-  customer: 'X-Svc-Customer',
-  user: 'X-Svc-User',
-  session: 'X-Svc-Session',
-  tags: 'X-Svc-Tags',
-} as const
-
 /** Throws 403 if the request has such a header, and its key does not permit it. */
 export function readContextHeaders(request: Pick<HttpRequest, 'header'>, key: VirtualKey | undefined): CallerContext {
-  const names = Object.values(HEADERS).filter((name) => request.header(name.toLowerCase()) !== undefined)
+  const names = Object.values(CONTEXT_HEADERS).filter((name) => request.header(name.toLowerCase()) !== undefined)
   const [first] = names
   if (first === undefined) return {}
   if (key?.trustsContext !== true) {
@@ -24,8 +17,8 @@ export function readContextHeaders(request: Pick<HttpRequest, 'header'>, key: Vi
       { param: first, code: 'context_not_trusted' },
     )
   }
-  const valueOf = (field: keyof typeof HEADERS): string | undefined =>
-    request.header(HEADERS[field].toLowerCase())?.trim()
+  const valueOf = (field: keyof typeof CONTEXT_HEADERS): string | undefined =>
+    request.header(CONTEXT_HEADERS[field].toLowerCase())?.trim()
   const tags = valueOf('tags')
   const context = {
     ...definedField('customer', valueOf('customer')),

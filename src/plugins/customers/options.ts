@@ -87,11 +87,6 @@ export interface CustomerPlan {
   readonly payer?: Payer
   /** True if budgets also count what the vendor charges a customer who pays it. @default false */
   readonly countsVendorCharge?: boolean
-  /**
-   * Shares of each budget, from 0 (exclusive) to 1, at which an event is recorded. An empty list switches them off.
-   * @default [0.5, 0.8, 0.95, 1]
-   */
-  readonly warnAt?: readonly number[]
   /** By the share of a budget, such as `{ 0.8: { savings: 'med' }, 0.95: { model: 'small' } }`. @default nothing */
   readonly at?: Readonly<Record<number, DegradeOptions>>
 }
@@ -191,7 +186,6 @@ const checkPlan = optionsOf({
   margin: numberFrom(0, 10),
   payer: oneOf('operator', 'customer'),
   countsVendorCharge: checkFlag,
-  warnAt: listOf('a list of shares such as [0.5, 0.8, 1]', share),
   at: checkAt,
 } satisfies Record<keyof CustomerPlan, OptionCheck>)
 

@@ -494,3 +494,57 @@ describe('a plan near the end of a budget', () => {
     expect(headers.get('x-svc-theoretical-cost')).toBe('$0.002010')
   })
 })
+
+describe('the default plan', () => {
+  const options = {
+    plans: { dear: { margin: 3, payer: 'customer', permissions: { maxTokens: 1 }, perSession: { requests: 1 } } },
+    customers: { defaultPlan: 'dear' },
+  } as const
+
+  it('changes nothing for a request of a key alone, whatever its headers', async () => {
+    const { gateway } = setUp({ ...options, plans: { dear: { margin: 3, permissions: { maxTokens: 1 } } } })
+    const { value: key } = await gateway.keys.create({ name: 'app', trustsContext: true })
+    for (const headers of [
+      {},
+      { 'X-Savings-Level': 'off' },
+      { 'Cache-Control': 'no-cache' },
+      { 'X-Svc-Tags': 'a=b' },
+      { 'X-Svc-Session': 's' },
+    ]) {
+      const { status, headers: received } = await ask(gateway, { key, headers })
+      expect([status, received.get('x-svc-profit-margin')]).toEqual([200, '1x'])
+    }
+  })
+
+  it('limits users and sessions without a customer, but has no margin, permissions or payer for them', async () => {
+    const { gateway } = setUp(options)
+    const bound = gateway.with({ user: 'alice', session: 's' })
+    const { status, headers } = await ask(bound)
+    expect([status, headers.get('x-svc-profit-margin'), headers.get('x-svc-vendor-charge')]).toEqual([200, '1x', null])
+    expect(await ask(bound)).toMatchObject({ status: 429 })
+  })
+
+  it('is the same for the items of a batch', async () => {
+    const { gateway } = setUp({ ...options, plans: { dear: { margin: 3 } } })
+    const { value: key, id } = await gateway.keys.create({ name: 'app' })
+    const headers = { 'content-type': 'application/json', 'x-api-key': key }
+    const params = { model: 'contract/echo', max_tokens: 1000, messages: [{ role: 'user', content: 'Hi' }] }
+    const body = JSON.stringify({ requests: [{ custom_id: 'one', params }] })
+    await gateway.fetch('http://gateway/v1/messages/batches', { method: 'POST', headers, body })
+    await gateway.batches.work()
+    expect((await gateway.keys.usage(id)).cost).toMatchObject({ theoreticalUsd: REQUEST_USD, billedUsd: REQUEST_USD })
+  })
+})
+
+it('a plan with more limits than a request can have refuses the requests of its customers', async () => {
+  const windows = ['1m', '1h', '1d', '1w', '1M'] as const
+  const limits = windows.map((window) => ({ requests: 100, tokens: 1e6, window }))
+  const { gateway } = setUp({
+    plans: { many: { rateLimits: limits, perUser: limits } },
+    customers: { defaultPlan: 'many' },
+  })
+  expect(await ask(gateway.with({ customer: 'acme' }))).toMatchObject({ status: 200 })
+  const refused = await ask(gateway.with({ customer: 'acme', user: 'alice' }))
+  expect(refused).toMatchObject({ status: 403, body: { error: { code: 'customer_invalid' } } })
+  expect(messageOf(refused)).toContain('would have 26 limits')
+})
