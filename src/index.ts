@@ -103,6 +103,7 @@ export type {
   ProviderCall,
   Timeouts,
   Transport,
+  UpstreamCaller,
 } from './core/ports.ts'
 export type { Model } from './core/ports.ts'
 export type { LongPrice, Price } from './core/money.ts'

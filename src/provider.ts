@@ -24,6 +24,7 @@ export type {
   TransportCall,
   TransportHandler,
   TransportRequest,
+  UpstreamCaller,
   Vocabulary,
 } from './core/ports.ts'
 export type {

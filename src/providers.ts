@@ -18,3 +18,4 @@ export { azureOpenai, gemini, vertex, type AzureOpenaiOptions, type VertexOption
 export type { PriceList, VendorOptions } from './providers/vendor.ts'
 export type { SignRequest } from './providers/http-request.ts'
 export type { ApiKey } from './providers/provider-options.ts'
+export type { UpstreamCaller } from './core/ports.ts'
