@@ -102,7 +102,7 @@ export const DEFAULT_LIMITS: Limits = {
 }
 
 export function policiesOf(options: Partial<Policies>): Policies {
-  const { vendorTools = 'reserve', surcharges = 'refuse' } = options
+  const { vendorTools = 'reserve', surcharges = 'bill' } = options
   const { onUntranslatable = 'refuse', onStoreFailure = 'refuse' } = options
   return { vendorTools, surcharges, onUntranslatable, onStoreFailure }
 }
@@ -305,7 +305,7 @@ const checkGateway = optionsOf(
       heartbeatMs: positiveInteger,
     }),
     vendorTools: oneOf('reserve', 'refuse', 'allow'),
-    surcharges: oneOf('refuse', 'allow'),
+    surcharges: oneOf('bill', 'refuse', 'allow'),
     onUntranslatable: oneOf('refuse', 'drop'),
     onStoreFailure: oneOf('refuse', 'allow'),
     passthrough: checkPassthrough,

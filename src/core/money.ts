@@ -15,10 +15,19 @@ export interface Price {
   readonly cacheWrite1h?: number
   /** Prices for all tokens of a call with a long prompt. @default the same prices */
   readonly long?: LongPrice
+  /**
+   * Prices of service tiers: a factor for all prices of the model, or prices. The names are values of `service_tier`
+   * (`priority`, which is also the price of `fast`, `ultrafast`, `flex`, `batch`) and of `speed` (`fast`), and
+   * `inference_geo:` followed by a region (`inference_geo:us`). @default unknown: see `surcharges`
+   */
+  readonly tiers?: Readonly<Record<string, number | TierPrice>>
 }
 
+/** Prices of a service tier. */
+export type TierPrice = Omit<Price, 'tiers'>
+
 /** Prices for calls whose prompt has more than `above` tokens, including cached tokens. */
-export interface LongPrice extends Omit<Price, 'long'> {
+export interface LongPrice extends Omit<TierPrice, 'long'> {
   readonly aboveTokens: number
 }
 
@@ -35,7 +44,15 @@ export interface Usage {
   readonly reasoningTokens: number
   /** The tokens of each model, if the vendor called several. Included in the counts. @default all of the requested model */
   readonly models?: readonly ModelTokens[]
+  /** The tiers that the vendor reports. @default it reports none */
+  readonly tiers?: ServiceTiers
 }
+
+/**
+ * Names of service tiers as in `Price.tiers`, by the field that contains them: `service_tier`, `speed` or `inference_geo`.
+ * The name of a tier with the list price is empty.
+ */
+export type ServiceTiers = Readonly<Record<string, string>>
 
 /** Tokens of a model that the vendor called for a request, such as a fallback after a refusal. */
 export interface ModelTokens {
@@ -94,6 +111,29 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
     usage.cacheWrite1hTokens * picoPerToken(price.cacheWrite1h ?? cacheWrite) +
     usage.outputTokens * picoPerToken(price.output)
   return toNanoUsd(pico / 1000)
+}
+
+/** Returns undefined for an unknown price. */
+export function tierPriceOf({ tiers = {} }: Price, name: string): number | TierPrice | undefined {
+  return Object.hasOwn(tiers, name) ? tiers[name] : undefined
+}
+
+/** Tiers without a known price have the list price. */
+export function priceAtTiers(price: Price, tiers: ServiceTiers = {}): Price {
+  let rates: TierPrice = price
+  let factor = 1
+  for (const name of Object.values(tiers)) {
+    const tier = tierPriceOf(price, name)
+    if (typeof tier === 'number') factor *= tier
+    else if (tier !== undefined) rates = tier
+  }
+  return scalePrice(rates, factor)
+}
+
+export function scalePrice(price: TierPrice, factor: number): TierPrice {
+  const scaleRate = (name: string, value: unknown): unknown =>
+    typeof value === 'number' && name !== 'aboveTokens' ? value * factor : value
+  return factor === 1 ? price : (JSON.parse(JSON.stringify(price, scaleRate)) as TierPrice)
 }
 
 /** The longest prompt-cache entry that a vendor may write for a request, and charge. */

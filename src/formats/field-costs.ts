@@ -4,9 +4,11 @@
  */
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
+import type { ServiceTiers } from '../core/money.ts'
 import { COMPACTION_TRIGGER, type Dialect, LONG_CONTEXT_BETA } from '../core/prompt.ts'
 import { nameSet } from './parse-body.ts'
 import { isUnset } from './read-fields.ts'
+import { tierNameOf } from './usage.ts'
 
 export interface FieldCosts {
   /** Number of outputs that the vendor generates for one request and bills, whether or not it returns them. */
@@ -19,13 +21,15 @@ export interface FieldCosts {
   readonly promptReads: number
   /** Path of a field that can make the vendor read content or run tools outside of the request. */
   readonly vendorWork?: string
+  /** The service tiers that fields select. Absent if no field does. */
+  readonly tiers?: ServiceTiers
   /** Creates the error for a field that can select a price above the list price. Absent if there is none. */
   readonly surcharge?: () => GatewayError
   /** Field with models that may answer instead of the requested one, and whose tokens are not reported apart. */
   readonly alternatives?: { readonly param: string; readonly models: readonly string[] }
 }
 
-type MutableCosts = { -readonly [Name in keyof FieldCosts]: FieldCosts[Name] }
+type MutableCosts = { -readonly [Name in keyof FieldCosts]: FieldCosts[Name] } & { tiers?: Record<string, string> }
 
 interface Scan {
   readonly costs: MutableCosts
@@ -62,12 +66,16 @@ const THINKING_LIMITS = nameSet(
   'budgettokens thinkingbudget reasoningbudget thinkingtokens maxthinkingtokens maxreasoningtokens',
 )
 
+/** The fields that select a service tier, as the vendors that report the tier spell them. */
+const TIER_FIELDS = nameSet('service_tier speed inference_geo')
 /** Body fields that can change the price, with the values that cost no more than the list price. */
 const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
   ['servicetier', ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
   ['speed', ['standard']],
   ['inferencegeo', ['global', 'not_available']],
 ])
+/** Of these, tiers of their own: one that the vendor's project settings select, and one with a discount. */
+const OTHER_TIERS = nameSet('auto flex')
 const BETA_LISTS = nameSet('anthropicbeta anthropicbetas betas')
 /** Fields in which some vendors accept further fields, such as betas. */
 const EXTRA_FIELDS = nameSet('extrabody extraheaders additionalmodelrequestfields')
@@ -105,10 +113,12 @@ export function costsOfFields(body: JsonObject, names: readonly string[], dialec
   const costs: MutableCosts = { outputs: 1, extraOutputTokens: 0, optionalOutputTokens: 0, promptReads: 1 }
   const scan: Scan = { costs, body, remaining: MAX_SCANNED_VALUES }
   for (const name of names) {
+    if (name === CACHE_OPTIONS && isCachedLonger(body[name])) costs.surcharge ??= () => surchargeError(`${name}.ttl`)
     if (ORDINARY_FIELDS.has(name)) continue
     if (name !== 'fallbacks' || dialect !== 'messages') chooseModels(costs, name, body[name] ?? null)
     if (normalizeName(name) === HOST_CHOICE) continue
     if (name === COMPACTION_TRIGGER) addCompaction(costs, name)
+    else if (selectsTier(costs, name, body[name])) continue
     else scanField(scan, name, body[name] ?? null, { param: name, isDescription: false })
   }
   return costs
@@ -240,8 +250,26 @@ function addModelRuns(costs: MutableCosts): void {
   addOptionalOutput(costs, MAX_COUNT)
 }
 
-function surchargeError(param: string): GatewayError {
+export function surchargeError(param: string): GatewayError {
   return new GatewayError('invalid-request', `${param} may select a price above the list price. Remove it.`, { param })
+}
+
+const CACHE_OPTIONS = 'prompt_cache_options'
+/** The time for which the price of cache writes is known. */
+const CACHE_TTL = '30m'
+
+function isCachedLonger(options: Json | undefined): boolean {
+  if (!isJsonObject(options)) return false
+  const { ttl = null } = options
+  return ttl !== null && ttl !== CACHE_TTL
+}
+
+/** Other spellings, and fields inside of others, are not priced: the vendor may ignore them, or report no tier. */
+function selectsTier(costs: MutableCosts, name: string, value: Json | undefined): boolean {
+  if (!TIER_FIELDS.has(name) || typeof value !== 'string') return false
+  const listed = LIST_PRICE_VALUES.get(normalizeName(name))
+  if (listed?.includes(value) !== true || OTHER_TIERS.has(value)) (costs.tiers ??= {})[name] = tierNameOf(name, value)
+  return true
 }
 
 function isSurcharged(scan: Scan, normalized: string, value: Json): boolean {

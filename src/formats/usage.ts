@@ -1,4 +1,4 @@
-import { promptTokens, NO_USAGE, type ModelTokens, type Usage } from '../core/money.ts'
+import { promptTokens, NO_USAGE, type ModelTokens, type ServiceTiers, type Usage } from '../core/money.ts'
 import type { FinishReason } from '../core/completion.ts'
 import { nameSet } from './parse-body.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
@@ -9,6 +9,29 @@ const MAX_TOKENS = 1e9
 export function asTokens(value: unknown): number | undefined {
   const count = asCount(value)
   return count === undefined || count > MAX_TOKENS ? undefined : count
+}
+
+const TIER_FIELDS = ['service_tier', 'speed', 'inference_geo'] as const
+/** In UTF-16 code units. A longer value is not the name of a tier. */
+const MAX_TIER_LENGTH = 64
+
+const LIST_PRICE_VALUES = nameSet('default standard standard_only on_demand global not_available')
+
+/** Returns the name in `Price.tiers`. `fast` is another name of the `service_tier` with the name `priority`, but the `speed` of this name is not. */
+export function tierNameOf(field: string, value: string): string {
+  if (field === 'inference_geo') return `${field}:${value}`
+  return field === 'service_tier' && value === 'fast' ? 'priority' : value
+}
+
+/** Returns undefined if the fields contain no tier. */
+export function readTiers(fields: JsonObject): ServiceTiers | undefined {
+  let tiers: Record<string, string> | undefined
+  for (const name of TIER_FIELDS) {
+    const value = fields[name]
+    if (typeof value === 'string' && value !== '' && value.length <= MAX_TIER_LENGTH)
+      (tiers ??= {})[name] = LIST_PRICE_VALUES.has(value) ? '' : tierNameOf(name, value)
+  }
+  return tiers
 }
 
 interface UsageFieldNames {
@@ -79,14 +102,15 @@ export function totalTokens(usage: Usage): number {
 const SEPARATE_ITERATIONS: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
 /** The fields that `readMessageUsage` reads, except `iterations`. */
-export const MESSAGE_USAGE_FIELDS = [
+export const MESSAGE_USAGE_FIELDS: readonly string[] = [
   'input_tokens',
   'output_tokens',
   'cache_read_input_tokens',
   'cache_creation_input_tokens',
   'cache_creation',
   'output_tokens_details',
-] as const
+  ...TIER_FIELDS,
+]
 
 export interface IterationUsage {
   readonly usage: Partial<Usage>
@@ -100,7 +124,9 @@ export function readMessageUsage(
   usage: JsonObject,
   iterations: IterationUsage = readIterations(usage['iterations']),
 ): Partial<Usage> {
-  return iterations.isComplete ? iterations.usage : addUsage(readMessageCounts(usage), iterations.usage)
+  const counts = iterations.isComplete ? iterations.usage : addUsage(readMessageCounts(usage), iterations.usage)
+  const tiers = readTiers(usage)
+  return tiers === undefined ? counts : { ...counts, tiers }
 }
 
 export function readIterations(value: Json | undefined): IterationUsage {
@@ -134,7 +160,7 @@ function tokensOfModel(iteration: JsonObject): readonly ModelTokens[] {
   return model === undefined ? [] : [{ model, usage: { ...NO_USAGE, ...readMessageCounts(iteration) } }]
 }
 
-type Counts = Partial<Omit<Usage, 'models'>>
+type Counts = Partial<Omit<Usage, 'models' | 'tiers'>>
 
 function addUsage(counts: Counts, { models, ...added }: Partial<Usage>): Partial<Usage> {
   const names = Object.keys(added) as (keyof Counts)[]

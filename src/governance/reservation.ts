@@ -1,6 +1,6 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/ports.ts'
-import { type CacheWrites, costOfTokens, highestCostOf, scale, ZERO, type NanoUsd } from '../core/money.ts'
+import { type CacheWrites, costOfTokens, highestCostOf, scale, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 import type { Message } from '../core/prompt.ts'
 import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
 import type { Caller } from './caller.ts'
@@ -65,6 +65,8 @@ export interface Reservation {
 
 export interface QuoteCandidate {
   readonly model: Model
+  /** The dearest price that may apply. @default the model's */
+  readonly price?: Price | undefined
   /** Number of prompt tokens to reserve. */
   readonly promptTokens: number
   /** @default 'none' */
@@ -130,11 +132,11 @@ export class WorstCaseQuote implements Quote {
   #highestCost(candidates: readonly QuoteCandidate[], outputTokens: number): NanoUsd {
     const { margin } = this.#options
     let highest = ZERO
-    for (const { model, promptTokens, cacheWrites = 'none' } of candidates) {
+    for (const { model, price = model.price, promptTokens, cacheWrites = 'none' } of candidates) {
       const cost =
         cacheWrites === 'none'
-          ? costOfTokens(model.price, promptTokens, outputTokens)
-          : highestCostOf(model.price, promptTokens, outputTokens, cacheWrites)
+          ? costOfTokens(price, promptTokens, outputTokens)
+          : highestCostOf(price, promptTokens, outputTokens, cacheWrites)
       if (cost > highest) highest = cost
     }
     return scale(highest, margin)
@@ -172,9 +174,10 @@ function budgetRecount(options: QuoteOptions): { readonly budget?: Recount } {
   return { budget: { run, callsUpstream: countableCandidates.some(({ callsUpstream }) => callsUpstream === true) } }
 }
 
-async function recountCandidate({ model, promptTokens, cacheWrites, count }: QuoteCandidate): Promise<QuoteCandidate> {
+async function recountCandidate({ count, ...candidate }: QuoteCandidate): Promise<QuoteCandidate> {
+  const { promptTokens } = candidate
   const counted = (await count?.()) ?? promptTokens
-  return { model, promptTokens: Math.min(promptTokens, counted), cacheWrites }
+  return { ...candidate, promptTokens: Math.min(promptTokens, counted) }
 }
 
 export const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }

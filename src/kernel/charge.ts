@@ -22,21 +22,21 @@ import type { MaybePromise } from '../core/async.ts'
 import {
   add,
   type CacheWrites,
-  costOf,
-  type ModelTokens,
   type NanoUsd,
   NO_USAGE,
   type Price,
+  priceAtTiers,
   promptTokens,
   scale,
-  subtract,
+  type ServiceTiers,
   toNanoUsd,
   type Usage,
   ZERO,
 } from '../core/money.ts'
 import type { Meter, Route } from '../core/ports.ts'
-import { stemOf, textOfPart } from '../core/prompt.ts'
+import { textOfPart } from '../core/prompt.ts'
 import type { Responded, Planned, UpstreamPlan } from './exchange.ts'
+import type { Size } from './measure.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
@@ -107,7 +107,10 @@ function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: Na
   const { spent, rewrite, strategy } = plan.optimization
   const actual = add(
     spent,
-    plan.attempts.cost(() => plan.counts.sent),
+    plan.attempts.cost(
+      () => plan.counts.sent,
+      (called, { tiers }) => priceOf(planned.size, called, tiers),
+    ),
   )
   if (actual === 0) return undefined
   const reserved = grant.quote.cost(grant.outputTokens)
@@ -147,6 +150,11 @@ interface BilledUsage {
   readonly isEstimated: boolean
 }
 
+/** Without requested tiers, ones without a known price have the list price. */
+export function priceOf({ fields }: Pick<Size, 'fields'>, route: Route, tiers: ServiceTiers | undefined): Price {
+  return fields === undefined ? priceAtTiers(route.model.price, tiers) : fields.priceOf(route, tiers)
+}
+
 export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
   const { margin, size, grant } = planned
   const { optimization, counts, attempts } = plan
@@ -154,7 +162,7 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
   const writes = size.billedCacheWrites(route)
   const { servedShare = 0, commonPrefixTokens = 0 } = optimization
   const maxOutputTokens = Math.max(model.maxOutputTokens, grant.outputTokens)
-  const bill = makeBill({
+  const billable = {
     price: model.price,
     margin,
     strategy: optimization.rewrite?.strategy ?? optimization.strategy ?? PASSTHROUGH,
@@ -178,10 +186,20 @@ export function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isE
           },
     extraCost: add(
       optimization.spent,
-      attempts.costOfUnusedCalls(() => counts.sent),
+      attempts.costOfUnusedCalls(
+        () => counts.sent,
+        (called, { tiers }) => priceOf(size, called, tiers),
+      ),
     ),
-  })
-  const priced = usage.models === undefined ? bill : withModelPrices(bill, { planned, route, models: usage.models })
+  }
+  const listed = makeBill(billable)
+  const isListPrice = usage.tiers === undefined && size.fields === undefined
+  const price = isListPrice ? model.price : priceOf(size, route, usage.tiers)
+  const bill = price === model.price ? listed : makeBill({ ...billable, price })
+  const { excessUsage } = bill
+  const otherCost = usage.models && excessUsage === undefined ? size.fields?.costOfOtherModels(route, usage) : undefined
+  const isListed = bill === listed && otherCost === undefined
+  const priced = isListed ? bill : reprice(bill, otherCost ?? ZERO, { listed, grant })
   return planned.caller.levels.length === 0 ? priced : forCaller(planned, priced)
 }
 
@@ -192,27 +210,17 @@ export function forCaller({ caller }: Pick<Planned, 'caller'>, bill: Bill): Bill
   return degraded === undefined ? paid : { ...paid, degraded }
 }
 
-interface ModelPrices {
-  readonly planned: Planned
-  readonly route: Route
-  readonly models: readonly ModelTokens[]
-}
-
-/** Replaces the price of the requested model for the tokens of other models. Usage above the ceiling is not repriced. */
-function withModelPrices(bill: Bill, { planned: { grant }, route, models }: ModelPrices): Bill {
-  if (bill.excessUsage !== undefined) return bill
-  const { provider, model: requested } = route
-  const priceOf = (id: string): Price =>
-    stemOf(id) === stemOf(requested.id) ? requested.price : (provider.model(id)?.price ?? requested.price)
-  const difference = models.reduce(
-    (sum, { model, usage }) => add(sum, subtract(costOf(usage, priceOf(model)), costOf(usage, requested.price))),
-    ZERO,
-  )
-  const reprice = (cost: NanoUsd): NanoUsd => toNanoUsd(Math.max(0, add(cost, difference)))
-  const theoretical = reprice(bill.theoretical)
-  const reserved = grant.quote.cost(grant.outputTokens)
-  const billed = toNanoUsd(Math.min(scale(theoretical, bill.margin), Math.max(bill.billed, reserved)))
-  return { ...bill, theoretical, actual: reprice(bill.actual), billed }
+/** Adds the cost of other models. Models and tiers that were not requested may cost more than the reserved amount. */
+function reprice(
+  bill: Bill,
+  otherCost: NanoUsd,
+  { listed, grant }: Pick<Planned, 'grant'> & { readonly listed: Bill },
+): Bill {
+  const addCost = (cost: NanoUsd): NanoUsd => toNanoUsd(Math.max(0, add(cost, otherCost)))
+  const theoretical = addCost(bill.theoretical)
+  const limit = Math.max(listed.billed, grant.quote.cost(grant.outputTokens))
+  const billed = toNanoUsd(Math.min(scale(theoretical, bill.margin), limit))
+  return { ...bill, theoretical, actual: addCost(bill.actual), billed }
 }
 
 /** Vendors of the messages format cache only what the caller marks. */

@@ -17,6 +17,7 @@ import {
 } from '../tokens/estimate.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import { supportsDialect } from '../upstream/attempts.ts'
+import type { CheckedFields } from './checked-fields.ts'
 import { canceledError } from './failures.ts'
 import { headersToForward } from './version-headers.ts'
 import type { Policies } from './policies.ts'
@@ -41,8 +42,8 @@ export interface Size {
   readonly outputs: number
   /** Returns the output tokens that the vendor may bill in addition to the output limit. */
   extraOutputTokens(model: Model): number
-  /** Ids of models that the vendor may call for the request besides its own, at their own prices. @default none */
-  readonly otherModels?: readonly string[] | undefined
+  /** @default the request has no fields that need a check */
+  readonly fields?: CheckedFields | undefined
   counterFor(route: Route): TokenCounter | undefined
   /** Resolves with a local count for token limits. */
   count(): Promise<number>
@@ -87,7 +88,7 @@ interface MeasuredPrompt {
 
 /** Counts on demand, because most requests need only the bound by bytes. */
 export class PromptSize implements Size {
-  otherModels: readonly string[] | undefined = undefined
+  fields: CheckedFields | undefined = undefined
   readonly #prompt: Prompt
   readonly #bytes: number
   readonly #received: Received
@@ -137,19 +138,19 @@ export class PromptSize implements Size {
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 
-  billedCacheWrites({ provider, model }: Route): CacheWrites | undefined {
+  billedCacheWrites(route: Route): CacheWrites | undefined {
     if (this.#services.billsListPrice) return undefined
-    const { input, cacheRead = input, cacheWrite = input, cacheWrite1h = cacheWrite } = model.price
+    const price = this.fields?.dearestPrice(route) ?? route.model.price
+    const { input, cacheRead = input, cacheWrite = input, cacheWrite1h = cacheWrite } = price
     if (cacheRead <= input && cacheWrite <= input && cacheWrite1h <= input) return 'none'
     // In the messages format, only marked prefixes are cached. Other vendors cache each prompt.
-    return provider.dialect === 'messages' ? this.#promptWeight.cacheWrites : '1h'
+    return route.provider.dialect === 'messages' ? this.#promptWeight.cacheWrites : '1h'
   }
 
   maxReportableTokens(route: Route): number {
-    const { provider, model } = route
-    if (!this.#asksForVendorWork) return Math.min(upstreamWindowOf(model), this.#boundFor(route))
-    const others = (this.otherModels ?? []).flatMap((id) => provider.model(id) ?? [])
-    return Math.max(...[model, ...others].map(upstreamWindowOf)) * this.#costs.promptReads
+    if (!this.#asksForVendorWork) return Math.min(upstreamWindowOf(route.model), this.#boundFor(route))
+    const routes = this.fields?.withOtherModels([route]) ?? [route]
+    return Math.max(...routes.map(({ model }) => upstreamWindowOf(model))) * this.#costs.promptReads
   }
 
   counterFor(route: Route): TokenCounter | undefined {
@@ -190,10 +191,11 @@ export class PromptSize implements Size {
 
   /** Throws for fields that the operator does not allow. */
   checkFields({ routes }: { readonly routes: readonly Route[] }): Promise<void> | undefined {
-    const { surcharge } = this.#costs
-    if (!this.#asksForVendorWork && surcharge === undefined && this.#promptWeight.document !== true) return undefined
+    const { surcharge, tiers } = this.#costs
+    const changesPrice = surcharge !== undefined || tiers !== undefined
+    if (!changesPrice && !this.#asksForVendorWork && this.#promptWeight.document !== true) return undefined
     const checked = { prompt: this.#prompt, costs: this.#costs, routes, policies: this.#services.policies }
-    return import('./check-fields.ts').then(({ checkFields }) => void (this.otherModels = checkFields(checked)))
+    return import('./check-fields.ts').then(({ checkFields }) => void (this.fields = checkFields(checked)))
   }
 
   get #promptWeight(): PromptWeight {

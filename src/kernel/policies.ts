@@ -9,9 +9,11 @@ export interface Policies {
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /**
    * How to handle fields that make the vendor charge more than the list price, such as `service_tier: 'priority'`.
-   * `refuse` responds with 400. `allow` bills the list price; the operator pays the difference. @default 'refuse'
+   * `bill` bills the price of the tier that the response reports, and responds with 400 if its price is unknown. `refuse`
+   * always responds with 400. `allow` is `bill`, but bills the list price where the price is unknown; the operator pays
+   * the difference. @default 'bill'
    */
-  readonly surcharges: 'refuse' | 'allow'
+  readonly surcharges: 'bill' | 'refuse' | 'allow'
   /**
    * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
    * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'

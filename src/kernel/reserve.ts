@@ -41,28 +41,21 @@ export function reserveQuote(
   })
 }
 
-/** Adds a route for each other model that the provider of a route may call. */
-function withOtherModels(routes: readonly Route[], otherModels: readonly string[]): readonly Route[] {
-  return routes.flatMap((route) => {
-    const models = otherModels.flatMap((id) => route.provider.model(id) ?? [])
-    return [route, ...models.map((model) => ({ ...route, model }))]
-  })
-}
-
 /** Returns the worst case over all routes, because a fallback must not cost more than the reserved amount. */
 export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key, caller } = parsed
   const { routes } = resolved
-  const { otherModels } = size
+  const { fields } = size
   const candidateOf = (route: Route): QuoteCandidate => {
     const counter = size.counterFor(route)
     const cacheWrites = size.billedCacheWrites(route)
-    const candidate = { model: route.model, promptTokens: size.tokensToReserve(route), cacheWrites }
+    const price = fields?.dearestPrice(route)
+    const candidate = { model: route.model, price, promptTokens: size.tokensToReserve(route), cacheWrites }
     if (counter === undefined || (counter.callsUpstream && !mayCallUpstream)) return candidate
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
   return new WorstCaseQuote({
-    candidates: () => (otherModels === undefined ? routes : withOtherModels(routes, otherModels)).map(candidateOf),
+    candidates: () => (fields?.withOtherModels(routes) ?? routes).map(candidateOf),
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
     outputTokens: outputLimit(key, prompt.settings.maxTokens, routes[0].model),

@@ -108,6 +108,10 @@ export type OpenaiOptions = Omit<VendorOptions, 'headers'>
 
 const checkOpenai: OptionCheck = optionsOf(COMMON_CHECKS)
 
+/**
+ * Published by the vendor: `pricedAt` is the date on which the price was last seen. docs/vendors.md names the sources of the
+ * prices of tiers.
+ */
 export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(openaiCatalog.models, {
   family: 'gpt',
   kind: 'chat',
@@ -144,6 +148,7 @@ export interface AnthropicOptions extends Omit<VendorOptions, 'headers'> {
 
 const checkAnthropic: OptionCheck = optionsOf({ ...COMMON_CHECKS, version: checkDate })
 
+/** As for `OPENAI_MODELS`. */
 export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCatalog.models, {
   family: 'claude',
   small: anthropicCatalog.small,

@@ -6,6 +6,7 @@ import {
   expects,
   expectedText,
   fieldPath,
+  fieldsOf,
   firstProblem,
   functionCheck,
   integerFrom,
@@ -53,11 +54,22 @@ export const checkUsd: OptionCheck = firstProblem(
 
 const RATES = { input: checkUsd, output: checkUsd, cacheRead: checkUsd, cacheWrite: checkUsd, cacheWrite1h: checkUsd }
 
-export const checkPrice: OptionCheck = optionsOf(
-  { ...RATES, long: optionsOf({ ...RATES, aboveTokens: checkTokenCount }, ['input', 'output', 'aboveTokens']) },
-  ['input', 'output'],
-  'an object',
-)
+const TIER_RATES = {
+  ...RATES,
+  long: optionsOf({ ...RATES, aboveTokens: checkTokenCount }, ['input', 'output', 'aboveTokens']),
+}
+const FACTOR_OR_PRICES = 'a factor from 0.01 to 100, or prices'
+const checkFactor = numberFrom(0.01, 100, FACTOR_OR_PRICES)
+const checkTierRates = optionsOf(TIER_RATES, ['input', 'output'], FACTOR_OR_PRICES)
+const checkTier: OptionCheck = (tier, path) => (typeof tier === 'number' ? checkFactor : checkTierRates)(tier, path)
+const checkTiers: OptionCheck = (tiers, path) =>
+  fieldsOf(
+    Object.fromEntries(Object.keys(Object(tiers)).map((name) => [name, checkTier])),
+    [],
+    'an object',
+  )(tiers, path)
+
+export const checkPrice: OptionCheck = optionsOf({ ...TIER_RATES, tiers: checkTiers }, ['input', 'output'], 'an object')
 
 export const checkModelId: OptionCheck = expects(
   'up to 200 letters, digits, . : @ + / _ - without the path segments . and ..',

@@ -1,5 +1,5 @@
 import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
-import type { Price } from '../core/money.ts'
+import type { Price, TierPrice } from '../core/money.ts'
 import { checkDate, checkOptions, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import type { Provider } from '../core/ports.ts'
 import { chatProvider } from './main-providers.ts'
@@ -142,11 +142,19 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
       const byId = new Map(known.map((model) => [model.id, model]))
       const vendorModels = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((vendorId) => listModels(vendorId))
       for (const model of vendorModels.filter(({ price }) => price.input + price.output > 0)) {
-        byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt })
+        const listed = byId.get(model.id)
+        byId.set(model.id, { ...model, ...listed, price: withKnownPrices(model.price, listed?.price), pricedAt })
       }
       return [...byId.values()]
     },
   }
+}
+
+/** Files omit some prices. Those of the catalog stay valid as long as the list price is the same. */
+function withKnownPrices(price: Price, known: Price | undefined): Price {
+  if (known?.input !== price.input || known.output !== price.output) return price
+  const { cacheWrite1h, tiers } = known
+  return { ...(cacheWrite1h !== undefined && { cacheWrite1h }), ...(tiers !== undefined && { tiers }), ...price }
 }
 
 type ListVendorModels = (vendorId: string) => readonly Omit<KnownModel, 'pricedAt'>[]
@@ -215,27 +223,56 @@ function isPricedTextModel(row: JsonObject): boolean {
   return row['input_cost_per_token'] !== undefined && TEXT_MODES.includes(row['mode'])
 }
 
+/** Suffixes of the file, by the name in `Price.tiers`. */
+const LITELLM_TIERS = { priority: '_priority', flex: '_flex', ultrafast: '_ultrafast', batch: '_batches' } as const
+
 function litellmPrice(path: string, row: JsonObject): Price {
-  const rates = (suffix: string): Omit<Price, 'long'> => {
-    const optionalRate = (field: string): number | undefined => {
-      const name = (row[`${field}${suffix}`] ?? undefined) === undefined ? field : `${field}${suffix}`
+  const base = litellmRates(path, row, '')
+  const tiers: Record<string, number | TierPrice> = {}
+  for (const [name, suffix] of Object.entries(LITELLM_TIERS)) {
+    const hasRates = ['input', 'output'].every((kind) => isNumber(row[`${kind}_cost_per_token${suffix}`]))
+    if (hasRates) tiers[name] = litellmRates(path, row, suffix)
+  }
+  const factors = asObject(row['provider_specific_entry']) ?? {}
+  for (const [name, field] of [
+    ['fast', 'fast'],
+    ['inference_geo:us', 'us'],
+  ] as const) {
+    const factor = factors[field]
+    if (isNumber(factor)) tiers[name] = factor
+  }
+  return Object.keys(tiers).length === 0 ? base : { ...base, tiers }
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number'
+}
+
+/** @param tier The suffix of the tier, after that of long prompts. A rate without a suffix is not that of a tier. */
+function litellmRates(path: string, row: JsonObject, tier: string): TierPrice {
+  const rates = (suffix: string): Omit<TierPrice, 'long'> => {
+    const optionalRate = (field: string, mark = ''): number | undefined => {
+      const ofTier = `${field}${mark}${suffix}${tier}`
+      const name = (row[ofTier] ?? undefined) === undefined ? `${field}${mark}${tier}` : ofTier
       const value = row[name] ?? undefined
       return value === undefined ? undefined : dollarsPerMillion(`${path}.${name}`, value, 1e6)
     }
-    const rate = (field: string): number => optionalRate(field) ?? dollarsPerMillion(`${path}.${field}`, undefined, 1e6)
+    const rate = (field: string): number =>
+      optionalRate(field) ?? dollarsPerMillion(`${path}.${field}${tier}`, undefined, 1e6)
     const cacheRead = optionalRate('cache_read_input_token_cost')
     const cacheWrite = optionalRate('cache_creation_input_token_cost')
+    const cacheWrite1h = optionalRate('cache_creation_input_token_cost', '_above_1hr')
     const isEmbedding = row['mode'] === 'embedding'
     return {
       input: rate('input_cost_per_token'),
       output: isEmbedding ? (optionalRate('output_cost_per_token') ?? 0) : rate('output_cost_per_token'),
       ...(cacheRead !== undefined && { cacheRead }),
       ...(cacheWrite !== undefined && { cacheWrite }),
+      ...(cacheWrite1h !== undefined && { cacheWrite1h }),
     }
   }
-  const [, suffix, thousands] = Object.keys(row).flatMap(
-    (field) => /^input_cost_per_token(_above_(\d+)k_tokens)$/.exec(field) ?? [],
-  )
+  const pattern = new RegExp(`^input_cost_per_token(_above_(\\d+)k_tokens)${tier}$`)
+  const [, suffix, thousands] = Object.keys(row).flatMap((field) => pattern.exec(field) ?? [])
   if (suffix === undefined) return rates('')
   return { ...rates(''), long: { ...rates(suffix), aboveTokens: Number(thousands) * 1000 } }
 }

@@ -2,7 +2,7 @@ import type { ResponseSource, Completion, StreamChunk } from '../core/completion
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import { add, costOf, type NanoUsd, promptTokens, ZERO, NO_USAGE, type Usage } from '../core/money.ts'
+import { add, costOf, type NanoUsd, type Price, promptTokens, ZERO, NO_USAGE, type Usage } from '../core/money.ts'
 import type {
   EmbeddingRequest,
   EmbeddingResult,
@@ -112,13 +112,13 @@ export class Attempts {
   }
 
   /** `countPrompt` supplies prompt tokens that an upstream did not report. */
-  cost(countPrompt: () => number): NanoUsd {
-    return costOfBillable(this.#records, countPrompt)
+  cost(countPrompt: () => number, priceOf: PriceOfCall): NanoUsd {
+    return costOfBillable(this.#records, countPrompt, priceOf)
   }
 
   /** Excludes the last call, which is billed separately. */
-  costOfUnusedCalls(countPrompt: () => number): NanoUsd {
-    return this.#records.length < 2 ? ZERO : costOfBillable(this.#records.slice(0, -1), countPrompt)
+  costOfUnusedCalls(countPrompt: () => number, priceOf: PriceOfCall): NanoUsd {
+    return this.#records.length < 2 ? ZERO : costOfBillable(this.#records.slice(0, -1), countPrompt, priceOf)
   }
 
   lastIfBillable(): AttemptRecord | undefined {
@@ -127,9 +127,11 @@ export class Attempts {
   }
 }
 
-function costOfBillable(records: readonly AttemptRecord[], countPrompt: () => number): NanoUsd {
+type PriceOfCall = (route: Route, usage: Usage) => Price
+
+function costOfBillable(records: readonly AttemptRecord[], countPrompt: () => number, priceOf: PriceOfCall): NanoUsd {
   return records.reduce((sum, { isBillable, route, usage }) => {
-    return isBillable ? add(sum, costOf(addMissingPromptTokens(usage, countPrompt), route.model.price)) : sum
+    return isBillable ? add(sum, costOf(addMissingPromptTokens(usage, countPrompt), priceOf(route, usage))) : sum
   }, ZERO)
 }
 

@@ -303,6 +303,7 @@ describe('a field that chooses a higher price', () => {
     ['another spelling, which lenient vendors accept', CHAT, { Service_Tier: 'priority' }],
     ['fast mode', MESSAGE, { speed: 'fast' }],
     ['a region', MESSAGE, { inference_geo: 'us' }],
+    ['a prompt cache of 12 hours', CHAT, { prompt_cache_options: { ttl: '12h' } }],
     ['an order of hosts', CHAT, { provider: { order: ['dear'] } }],
     ['a list of hosts', CHAT, { provider: { only: ['dear'], sort: 'price' } }],
     ['excluded hosts', CHAT, { provider: { ignore: ['cheap'] } }],

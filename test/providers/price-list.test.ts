@@ -78,6 +78,51 @@ describe('priceList', () => {
     expect(provider.model('free/model')).toBeUndefined()
   })
 
+  it("reads LiteLLM's prices of tiers and of cache writes of one hour", () => {
+    const rates = { litellm_provider: 'openai', mode: 'chat', input_cost_per_token: 2e-6, output_cost_per_token: 1e-5 }
+    const row = {
+      ...rates,
+      cache_creation_input_token_cost: 2.5e-6,
+      cache_creation_input_token_cost_above_1hr: 4e-6,
+      input_cost_per_token_above_272k_tokens: 4e-6,
+      output_cost_per_token_above_272k_tokens: 1.5e-5,
+      input_cost_per_token_priority: 4e-6,
+      output_cost_per_token_priority: 2e-5,
+      cache_creation_input_token_cost_priority: 5e-6,
+      input_cost_per_token_above_272k_tokens_priority: 8e-6,
+      output_cost_per_token_above_272k_tokens_priority: 3e-5,
+      input_cost_per_token_flex: 1e-6,
+      provider_specific_entry: { us: 1.1, fast: 2, 'x-service': 1 },
+    }
+    const prices = priceList({ tiered: row, plain: rates }, { pricedAt })
+    const provider = openai({ prices })
+    expect(provider.model('tiered')?.price).toEqual({
+      input: 2,
+      output: 10,
+      cacheWrite: 2.5,
+      cacheWrite1h: 4,
+      long: { aboveTokens: 272_000, input: 4, output: 15, cacheWrite: 2.5, cacheWrite1h: 4 },
+      tiers: {
+        priority: {
+          input: 4,
+          output: 20,
+          cacheWrite: 5,
+          long: { aboveTokens: 272_000, input: 8, output: 30, cacheWrite: 5 },
+        },
+        fast: 2,
+        'inference_geo:us': 1.1,
+      },
+    })
+    expect(provider.model('plain')?.price).toEqual({ input: 2, output: 10 })
+  })
+
+  it('keeps the prices of tiers in the catalog while the list price is the same', () => {
+    const listed = (input: number): object => ({ openai: { models: { 'gpt-5-mini': { cost: { input, output: 2 } } } } })
+    const priceOf = (input: number) => openai({ prices: priceList(listed(input), { pricedAt }) }).model('gpt-5-mini')
+    expect(priceOf(0.25)?.price.tiers).toEqual({ flex: 0.5, priority: 1.8 })
+    expect(priceOf(0.3)?.price.tiers).toBeUndefined()
+  })
+
   it('serves any provider of the chat format under its name in the file', () => {
     const provider = openaiCompatible({
       name: 'groq',

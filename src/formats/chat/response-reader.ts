@@ -9,6 +9,7 @@ import {
 import { GatewayError } from '../../core/errors.ts'
 import { keepTexts } from '../../core/exact-json.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
+import type { ServiceTiers } from '../../core/money.ts'
 import { textOfPart, type ImagePart, type Part } from '../../core/prompt.ts'
 import { urlSource } from '../format.ts'
 import {
@@ -24,7 +25,7 @@ import {
   type BlockState,
   parseUpstreamEvent,
 } from '../response-fields.ts'
-import { readFinishReason, CHAT_USAGE_FIELDS, readUsage } from '../usage.ts'
+import { readFinishReason, CHAT_USAGE_FIELDS, readTiers, readUsage } from '../usage.ts'
 import { responseFailure } from '../read-failure.ts'
 import { isAbsent, isUnset } from '../read-fields.ts'
 
@@ -116,7 +117,7 @@ export function createReader(): StreamReader {
     const groqError = asObject(chunk['x_groq'])?.['error']
     if (groqError !== '' && !isUnset(groqError)) throw responseFailure({ error: groqError })
     // An event that is not a chunk is not forwarded, because clients fail on it.
-    if (!Array.isArray(chunk['choices'])) return { parts: withUsage([], chunk) }
+    if (!Array.isArray(chunk['choices'])) return { parts: withUsage(state, [], chunk) }
     const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
     return readChunk(state, chunk, { dialect: 'chat', event: forwarded })
   }
@@ -131,6 +132,8 @@ interface ReaderState extends BlockState {
   readonly finishedChoices: Set<number>
   /** Absent until the first call. */
   callReader: ReturnType<typeof createCallReader> | undefined
+  /** Of the first chunk, for a chunk with usage that names no tier. */
+  tiers: ServiceTiers | undefined
   hasStarted: boolean
   hasRefusal: boolean
 }
@@ -142,6 +145,7 @@ function createState(field: ReaderState['field']): ReaderState {
     finishedChoices: new Set(),
     callReader: undefined,
     openType: undefined,
+    tiers: undefined,
     hasStarted: false,
     hasRefusal: false,
   }
@@ -152,8 +156,11 @@ function readChunk(state: ReaderState, chunk: JsonObject, native?: StreamChunk['
   let unmappedText = ''
   const choices = asArray(chunk['choices'])
   if (choices.length > 0) {
-    if (!state.hasStarted) parts.push({ type: 'response-start', ...identityOf(chunk) })
-    state.hasStarted = true
+    if (!state.hasStarted) {
+      parts.push({ type: 'response-start', ...identityOf(chunk) })
+      if (chunk['service_tier'] !== undefined) state.tiers = readTiers(chunk)
+      state.hasStarted = true
+    }
     parts.push(...opaqueParts(chunk, SOURCE_FIELDS))
   }
   for (let position = 0; position < choices.length; position++) {
@@ -164,17 +171,19 @@ function readChunk(state: ReaderState, chunk: JsonObject, native?: StreamChunk['
     if (index !== 0) unmappedText += textOfMessage(asObject(choice[state.field]))
     parts.push(...readChoice(state, choice, index))
   }
-  const read = native === undefined ? { parts: withUsage(parts, chunk) } : { parts: withUsage(parts, chunk), native }
+  const all = withUsage(state, parts, chunk)
+  const read = native === undefined ? { parts: all } : { parts: all, native }
   return unmappedText === '' ? read : { ...read, unmappedText }
 }
 
 /** If a chunk contains both usage and a finish reason, the finish reason must come last. */
-function withUsage(parts: StreamPart[], chunk: JsonObject): readonly StreamPart[] {
+function withUsage(state: ReaderState, parts: StreamPart[], chunk: JsonObject): readonly StreamPart[] {
   const usage =
     readUsage(chunk['usage'], CHAT_USAGE_FIELDS) ?? readUsage(asObject(chunk['x_groq'])?.['usage'], CHAT_USAGE_FIELDS)
   if (usage === undefined) return parts
   const position = parts.at(-1)?.type === 'response-end' ? parts.length - 1 : parts.length
-  parts.splice(position, 0, { type: 'usage', usage })
+  const tiers = chunk['service_tier'] === undefined ? state.tiers : (readTiers(chunk) ?? state.tiers)
+  parts.splice(position, 0, { type: 'usage', usage: tiers === undefined ? usage : { ...usage, tiers } })
   return parts
 }
 

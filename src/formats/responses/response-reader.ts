@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native } from '../../core/prompt.ts'
 import { responseFailure } from '../read-failure.ts'
-import { readResponseFinishReason, RESPONSE_USAGE_FIELDS, readUsage } from '../usage.ts'
+import { readResponseFinishReason, RESPONSE_USAGE_FIELDS, readTiers, readUsage } from '../usage.ts'
 import {
   fillResponseCallIds,
   identityOf,
@@ -217,10 +217,13 @@ function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[
 function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const response = asObject(data['response']) ?? {}
   const usage = readUsage(response['usage'], RESPONSE_USAGE_FIELDS)
+  const tiers = readTiers(response)
   const finish = readResponseFinishReason(response, state.calls.size > 0, state.hasRefusal)
   return [
     ...readStart(state, data),
-    ...(usage === undefined ? [] : [{ type: 'usage', usage } as const]),
+    ...(usage === undefined
+      ? []
+      : [{ type: 'usage', usage: { ...usage, ...(tiers !== undefined && { tiers }) } } as const]),
     { type: 'response-end', finish },
     { type: 'done' },
   ]

@@ -2,7 +2,7 @@ import type { Bill } from '../../billing/bill.ts'
 import type { NanoUsd, Usage } from '../../core/money.ts'
 import type { Planned } from '../../kernel/exchange.ts'
 import type { Size } from '../../kernel/measure.ts'
-import { cachesReceivedPrompt } from '../../kernel/charge.ts'
+import { cachesReceivedPrompt, priceOf } from '../../kernel/charge.ts'
 import { makeHitBill } from '../../billing/hit-bill.ts'
 
 interface HitResponse {
@@ -13,7 +13,11 @@ interface HitResponse {
 
 /** A hit is billed nothing. Its theoretical cost is that of the stored response, as the vendor would have charged it. */
 export function hitBill(
-  { resolved, margin, size }: Pick<Planned, 'resolved' | 'margin'> & { readonly size: Pick<Size, 'billedCacheWrites'> },
+  {
+    resolved,
+    margin,
+    size,
+  }: Pick<Planned, 'resolved' | 'margin'> & { readonly size: Pick<Size, 'billedCacheWrites' | 'fields'> },
   { promptTokens, usage, spent }: HitResponse,
 ): Bill {
   const [route] = resolved.routes
@@ -21,7 +25,7 @@ export function hitBill(
   // The gateway's own markers may have earned the discount of the stored response.
   const isCachedByVendor = writes !== undefined && cachesReceivedPrompt(route, writes)
   return makeHitBill({
-    price: route.model.price,
+    price: priceOf(size, route, usage?.tiers),
     margin,
     originalTokens: promptTokens,
     completionTokens: usage?.outputTokens ?? 0,

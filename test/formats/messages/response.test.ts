@@ -46,6 +46,7 @@ describe('reading a message', () => {
       cacheWrite1hTokens: 3,
       outputTokens: 20,
       reasoningTokens: 8,
+      tiers: { service_tier: '' },
     })
   })
 
