@@ -1,6 +1,4 @@
-import { expects, integerFrom, type OptionCheck, optionsOf } from '../core/check-options.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isSafeId, type PageQuery } from './record-table.ts'
 
 /** Selects a page of a list. */
 export interface PageOptions {
@@ -10,29 +8,9 @@ export interface PageOptions {
   readonly after?: string
 }
 
-const DEFAULT_PAGE_SIZE = 100
+export const DEFAULT_PAGE_SIZE = 100
 
-const MAX_PAGE_SIZE = 1000
-
-const checkQuery = optionsOf(
-  {
-    limit: integerFrom(1, MAX_PAGE_SIZE),
-    after: expects(
-      'the id of the last record of the previous page',
-      (value) => typeof value === 'string' && isSafeId(value),
-    ),
-  } satisfies Record<keyof PageOptions, OptionCheck>,
-  [],
-  'an object, such as { limit: 100 }',
-  'field',
-)
-
-export function parsePageQuery(query: PageOptions): PageQuery {
-  const problem = checkQuery(query, '')
-  if (problem !== undefined) throw invalidFieldError(problem.path || 'query', problem.text)
-  const { limit = DEFAULT_PAGE_SIZE, after } = query
-  return after === undefined ? { limit } : { limit, after }
-}
+export const MAX_PAGE_SIZE = 1000
 
 export function invalidFieldError(param: string, text: string): GatewayError {
   return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })

@@ -106,17 +106,3 @@ export function parserOf<Parsed>(check: OptionCheck, example: string): (input: u
     throw invalidFieldError(path.slice(0, MAX_NAME_LENGTH), problem.text)
   }
 }
-
-const UNCHANGED_FIELDS: ReadonlySet<string> = new Set([...IGNORED_OF_CHANGE, 'keyFormat', 'resetsAt', 'raises'])
-
-export function changeParserOf<Change extends object>(check: OptionCheck, example: string): (input: unknown) => Change {
-  const parse = parserOf<Change>(check, example)
-  return (input) => {
-    const change = parse(input)
-    if (Object.keys(change).some((field) => !UNCHANGED_FIELDS.has(field))) return change
-    throw new GatewayError(
-      'invalid-admin-request',
-      `The record contains no field to change. Send at least one field, such as ${example}.`,
-    )
-  }
-}

@@ -1,7 +1,7 @@
 import { lazy } from '../core/async.ts'
 import type { HttpHandling } from '../core/http.ts'
-import { markGatewayFetch } from './served.ts'
 import type { FetchHandler, toFetch } from './web-handler.ts'
+import { markGatewayFetch } from './gateway-fetch.ts'
 
 /** Loads the code for Web-standard objects with the first call, because the Node adapters do not need it. */
 export function lazyFetch(gateway: HttpHandling): FetchHandler {

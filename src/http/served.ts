@@ -2,6 +2,7 @@ import { checkOptions, expects, functionCheck, type OptionCheck, optionsOf } fro
 import type { MaybePromise } from '../core/async.ts'
 import type { CallerContext } from '../core/caller-context.ts'
 import type { HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
+import { isGatewayFetch } from './gateway-fetch.ts'
 
 /** An object with a Web-standard handler, such as a wrapper around `gateway.fetch`. */
 export interface FetchHandling {
@@ -58,15 +59,6 @@ export function checkTakesContext(name: string, served: Served): asserts served 
       () => !servesFetch(name, served) && hasFunction(served, 'with'),
     ),
   )
-}
-
-/** Marks the `fetch` that calls the `handle` of its gateway. */
-export function markGatewayFetch<Fetch extends object>(fetch: Fetch): Fetch {
-  return Object.assign(fetch, { isGatewayFetch: true })
-}
-
-function isGatewayFetch(fetch: object): boolean {
-  return 'isGatewayFetch' in fetch
 }
 
 /** Excludes functions: an Express application has a `handle` with other parameters. */

@@ -35,7 +35,8 @@ import {
   type UsageReports,
 } from './usage-report.ts'
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from '../../governance/virtual-key.ts'
-import { invalidFieldError, type PageOptions, parsePageQuery } from '../../governance/page-query.ts'
+import { invalidFieldError, type PageOptions } from '../../governance/page-query.ts'
+import { parsePageQuery } from '../../governance/parse-page-query.ts'
 
 export { createKeyring } from './keyring.ts'
 

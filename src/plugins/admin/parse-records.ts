@@ -1,7 +1,8 @@
 import { toWireName } from '../../core/field-names.ts'
-import { changeParserOf, parserOf, type Spelling } from '../../governance/record-input.ts'
+import { parserOf, type Spelling } from '../../governance/record-input.ts'
 import type { BudgetChange, KeyChange, NewBudget, NewKey, NewRateLimit, RateLimitChange } from './admin-api.ts'
 import { createChecks } from './admin-input.ts'
+import { changeParserOf } from '../../governance/change-input.ts'
 
 /** `value` must be the current secret of the key. */
 export interface ParsedKeyChange extends KeyChange {

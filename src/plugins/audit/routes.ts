@@ -9,8 +9,9 @@ import type { Endpoint } from '../../http/router.ts'
 import { type AdminOptions, createGate } from '../../kernel/admin-access.ts'
 import type { Call, Handler } from '../../kernel/call.ts'
 import type { Services } from '../../kernel/services.ts'
-import { parseDigits, parsePageQuery } from '../../governance/page-query.ts'
+import { parseDigits } from '../../governance/page-query.ts'
 import { isTimestamp, TIMESTAMP_FORMAT } from '../../governance/timestamps.ts'
+import { parsePageQuery } from '../../governance/parse-page-query.ts'
 
 export function auditEndpoints(
   store: Pick<Store, 'entries'>,

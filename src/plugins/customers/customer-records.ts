@@ -3,7 +3,7 @@ import { expectedText } from '../../core/check-options.ts'
 import { GatewayError } from '../../core/errors.ts'
 import type { Store } from '../../core/store.ts'
 import { invalidFieldError } from '../../governance/page-query.ts'
-import { changeParserOf, parserOf, type Spelling } from '../../governance/record-input.ts'
+import { parserOf, type Spelling } from '../../governance/record-input.ts'
 import { type RecordTable } from '../../governance/record-table.ts'
 import { checkChain, hasChildren } from './check-chain.ts'
 import type {
@@ -23,6 +23,7 @@ import { createCustomerChecks } from './customer-input.ts'
 import type { BudgetRaise, Customer } from './customer.ts'
 import { listCustomers } from './list-customers.ts'
 import type { CustomerPlan, CustomersOptions } from './options.ts'
+import { changeParserOf } from '../../governance/change-input.ts'
 
 const MAX_RAISES = 16
 const NO_PLAN: CustomerPlan = {}
