@@ -106,7 +106,7 @@ export type {
   UpstreamCaller,
 } from './core/ports.ts'
 export type { Model } from './core/ports.ts'
-export type { LongPrice, Price } from './core/money.ts'
+export type { LongPrice, Price, ServiceTiers, TierPrice } from './core/money.ts'
 
 export type {
   BudgetChange,

@@ -66,4 +66,12 @@ export {
 export type { ByteSearch } from './core/byte-search.ts'
 export type { Cancellation, MaybePromise } from './core/async.ts'
 export type { Json, JsonObject } from './core/json.ts'
-export { NO_USAGE, type LongPrice, type ModelTokens, type Price, type Usage } from './core/money.ts'
+export {
+  NO_USAGE,
+  type LongPrice,
+  type ModelTokens,
+  type Price,
+  type ServiceTiers,
+  type TierPrice,
+  type Usage,
+} from './core/money.ts'
