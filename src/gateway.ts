@@ -8,6 +8,7 @@ import { adminPlugin } from './plugins/admin/plugin.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './plugins/audit/audit.ts'
 import { auditPlugin } from './plugins/audit/plugin.ts'
 import { createBatches } from './plugins/batches/plugin.ts'
+import { createBudgetEvents } from './plugins/budget-events/plugin.ts'
 import { createCache } from './plugins/cache/plugin.ts'
 import type { Customers } from './plugins/customers/customer-api.ts'
 import { createCustomers } from './plugins/customers/plugin.ts'
@@ -179,6 +180,13 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     { whenConfigured: () => governance.whenConfigured(), admin },
   )
+  const budgetEvents = createBudgetEvents({
+    plugins: options.plugins,
+    budgetWarnings: options.budgetWarnings,
+    store,
+    runtime,
+    log,
+  })
   const governance: Governance = createGovernance(options.governance, {
     store,
     customers: customers.configuration,
@@ -186,6 +194,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     maxRequestMs: timeouts.totalMs,
     keyCacheMs: options.keyCacheMs,
     allowsUnreservedRequests: servesWithoutStore,
+    budgetObserver: budgetEvents?.observer,
     onFailure: (cause) => log.failure('configuration not applied', asFailure(cause)),
     onSettlementDropped: ({ reservationId }) =>
       log.failure('settlement dropped', new Error(SETTLEMENT_DROPPED), { reservation_id: reservationId }),
@@ -224,8 +233,9 @@ export function createGateway(options: GatewayOptions): Gateway {
   //   onFailure        idempotency
   //   settledEntries   audit
   //   onEnd            custom, metrics, request-log, audit
-  //   close            custom, recordings, idempotency, cache
+  //   close            budget-events, custom, recordings, idempotency, cache
   const plugins: readonly BuiltInPlugin[] = [
+    ...(budgetEvents === undefined ? [] : [budgetEvents.plugin]),
     ...(options.plugins === undefined ? [] : [customPlugins(options.plugins, { runtime, log })]),
     explainPlugin(cache !== undefined),
     ...(batches === undefined ? [] : [batches.plugin]),
@@ -282,6 +292,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   )
   const handle = createHandler(services, basePath, () => {
     batches?.start(services)
+    budgetEvents?.start()
     logStoreWarnings()
   })
   const close = inSequence(() =>

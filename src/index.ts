@@ -170,6 +170,7 @@ export type { ResponseStore, CachedResponse, Embedder, Neighbor, VectorIndex } f
 export {
   createSlot,
   type AttemptResult,
+  type BudgetEvent,
   type ContentPart,
   type EndedExchange,
   type Plugin,

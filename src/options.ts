@@ -26,6 +26,7 @@ import {
   checkCustomers,
   checkDefaultPlan,
   checkPlans,
+  checkShares,
   type CustomerPlan,
   type CustomersOptions,
 } from './plugins/customers/options.ts'
@@ -148,6 +149,11 @@ export interface GatewayOptions extends Partial<Policies> {
   readonly headers?: { readonly margin?: boolean }
   /** Guardrails, redactors and observers of requests, in order. See docs/guides/write-a-plugin.md. @default none */
   readonly plugins?: readonly Plugin[]
+  /**
+   * Shares of the budgets of keys, and of budgets that keys share, at which `onBudget` of plugins is called. Plans have
+   * `warnAt`. An empty list switches the events off. @default [0.5, 0.8, 0.95, 1]
+   */
+  readonly budgetWarnings?: readonly number[]
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
   /** Options for tiers 2 to 5 and the prompt cache. `false` switches all of them off. @default on, where they save money */
@@ -238,6 +244,7 @@ const checkPlugin = optionsOf(
     transformResponse: hook,
     onAttempt: hook,
     onEnd: hook,
+    onBudget: hook,
     close: hook,
   },
   ['name'],
@@ -265,6 +272,7 @@ const checkGateway = optionsOf(
     billing: optionsOf({ cachedTokens: oneOf('vendor', 'list') }),
     headers: optionsOf({ margin: checkFlag }),
     plugins: checkPlugins,
+    budgetWarnings: checkShares,
     catalog: unchecked,
     savings: falseOr(checkSavings),
     cache: falseOr(checkCache),

@@ -82,6 +82,10 @@ export interface LogEventFields {
   readonly hook?: string
   /** Failures of the plugin since its last record. */
   readonly failures?: number
+  /** Id of a budget event. */
+  readonly event_id?: string
+  /** Records that were dropped since the gateway was created. */
+  readonly dropped?: number
   readonly strategy?: string
   readonly tokens?: number
   readonly original_tokens?: number

@@ -187,6 +187,8 @@ type QuotaKind =
   | 'audit'
   /** Audit records of requests that were rejected, failed or abandoned without being billed. */
   | 'audit-unbilled'
+  /** Budgets whose billed amount must be compared with the shares at which an event is recorded. */
+  | 'budget-check'
 
 const MIB = 1024 * 1024
 
@@ -203,6 +205,7 @@ const QUOTA_BOUNDS: Readonly<Record<QuotaKind, Omit<Quota, 'name'>>> = {
   savings: { maxEntries: 5_000, maxBytes: 16 * MIB },
   audit: { maxEntries: 40_000, maxBytes: 32 * MIB },
   'audit-unbilled': { maxEntries: 2_000, maxBytes: 2 * MIB },
+  'budget-check': { maxEntries: 10_000, maxBytes: 8 * MIB },
 }
 
 export function quotaOf(kind: QuotaKind, keyId: string): Quota {

@@ -33,6 +33,8 @@ export interface LimitLevel extends LevelWindows {
   /** Owner of the counters, such as `customer:acme`. */
   readonly owner: string
   readonly hasBudget: boolean
+  /** Shares of a budget from 0 to 1 at which an event is recorded. */
+  readonly warnAt: readonly number[]
   readonly limitCount: number
   /** @param maxRequestMs As in `LevelContext`. */
   limitsAt(now: number, maxRequestMs: number): readonly Limit[]

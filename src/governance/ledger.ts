@@ -9,8 +9,9 @@ import {
   type Store,
 } from '../core/store.ts'
 import type { Forecast } from './balances.ts'
+import type { BudgetObserver } from './budget-observer.ts'
 import type { Caller } from './caller.ts'
-import { type RateStatus, rateStatus } from './limits.ts'
+import { type Limit, type RateStatus, rateStatus } from './limits.ts'
 import {
   claimsFor,
   coveredOutputTokens,
@@ -44,6 +45,8 @@ interface LedgerOptions {
   readonly settlements?: SettlementsOptions
   /** True to serve requests while the store fails, and to bill them when it recovers. @default false */
   readonly allowsUnreservedRequests?: boolean
+  /** Called for each request with a budget. @default none */
+  readonly budgetObserver?: (() => MaybePromise<BudgetObserver | undefined>) | undefined
 }
 
 const loadErrors = lazy(() => import('./limit-error.ts'))
@@ -128,7 +131,7 @@ export class Ledger {
     })
   }
 
-  #reserveWithoutStore(context: ReservationContext, error: unknown): Outcome {
+  #reserveWithoutStore(context: ReservationContext, error: unknown): MaybePromise<Outcome> {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const { limits, worstCost } = context.limitClaims
     const rate = rateStatus(limits, [], { now: context.at, exceeded: undefined })
@@ -138,7 +141,7 @@ export class Ledger {
       grantedCost: worstCost,
       reserveRequest: { reservationId, claims: [], expiresAfterMs: this.#expiresAfterMs },
     }
-    return { reservation: this.#createReservation({ ...context, reservationId }, grant) }
+    return this.#accept({ ...context, reservationId }, grant, [])
   }
 
   #toOutcome(context: ReservationContext, result: ReserveResult): MaybePromise<Outcome> {
@@ -150,16 +153,33 @@ export class Ledger {
     const rate = requestStatus === undefined || exceeded?.kind === 'tokens' ? newStatus : requestStatus
     if (!result.accepted && exceeded !== undefined) {
       const recount = recountFor(exceeded, result.levels[result.rejectedIndex] ?? 0, quote)
+      if (exceeded.kind === 'budget' && recount === undefined) this.#reportRefusal(context.caller, exceeded)
       const errorContext = { rate, now: at, tokens, isCounted: quote.recount?.tokens === undefined }
       return loadErrors().then(({ limitError }) => ({ error: limitError(exceeded, errorContext), recount }))
     }
     const grantedCost = result.accepted && result.granted < worstCost ? result.granted : worstCost
-    return { reservation: this.#createReservation(context, { rate, grantedCost }) }
+    return this.#accept(context, { rate, grantedCost }, result.levels)
+  }
+
+  #accept(context: ReservationContext, grant: Grant, levels: readonly number[]): MaybePromise<Outcome> {
+    const { caller, limitClaims } = context
+    const { budgetObserver } = this.#options
+    if (budgetObserver === undefined || !limitClaims.limits.some(({ kind }) => kind === 'budget'))
+      return { reservation: this.#createReservation(context, grant) }
+    return chain(budgetObserver(), (observer) => {
+      const ownEntries = observer?.onReserved(caller, limitClaims.limits, levels) ?? []
+      const onSettled = ownEntries.length === 0 ? undefined : () => observer?.onSettled()
+      return { reservation: this.#createReservation(context, { ...grant, ownEntries, onSettled }) }
+    })
+  }
+
+  #reportRefusal(caller: LimitedCaller, limit: Limit): void {
+    void chain(this.#options.budgetObserver?.(), (observer) => observer?.onRefused(caller, limit))
   }
 
   #createReservation(
     { caller, quote, windows, limitClaims, reservationId }: ReservationContext,
-    { rate, grantedCost, reserveRequest }: Grant,
+    { rate, grantedCost, reserveRequest, ownEntries = [], onSettled }: Grant,
   ): Reservation {
     const limits = limitClaims.applied
     const settlementFor = (usage: RequestUsage, entries: readonly SettledEntry[] = []): Settlement =>
@@ -169,9 +189,13 @@ export class Ledger {
         windows,
         limits,
         usage: sanitizeUsage(usage, grantedCost),
-        entries,
+        entries: ownEntries.length === 0 ? entries : [...entries, ...ownEntries],
         rows: this.#usageRows,
       })
+    const settle = (usage: RequestUsage, entries: readonly SettledEntry[] | undefined): MaybePromise<void> => {
+      const settled = this.#settlements.settle(settlementFor(usage, entries), reserveRequest)
+      return onSettled === undefined ? settled : chain(settled, onSettled)
+    }
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
       isReserved: reserveRequest === undefined,
@@ -179,8 +203,7 @@ export class Ledger {
       quote,
       outputTokens: coveredOutputTokens(limitClaims, quote, grantedCost),
       settlement: settlementFor,
-      settle: (usage, entries) =>
-        (settling ??= { done: this.#settlements.settle(settlementFor(usage, entries), reserveRequest) }).done,
+      settle: (usage, entries) => (settling ??= { done: settle(usage, entries) }).done,
     }
   }
 
@@ -263,6 +286,9 @@ interface Grant {
   readonly grantedCost: number
   /** Set if the store has no reservation yet. The settlement sends it first. */
   readonly reserveRequest?: ReserveRequest
+  /** Appended in addition to those of the request. */
+  readonly ownEntries?: readonly SettledEntry[]
+  readonly onSettled?: (() => void) | undefined
 }
 
 interface Rejection {

@@ -73,12 +73,14 @@ export const ROLLING_STEPS: Readonly<Record<DurationCode, { readonly stepMs: num
 export class ContextLevel implements LimitLevel {
   readonly name: LevelName
   readonly owner: string
+  readonly warnAt: readonly number[]
   readonly #limits: readonly LevelLimit[]
   #cached: CachedWindows | undefined = undefined
 
-  constructor({ name, owner, limits }: LevelParts) {
+  constructor({ name, owner, limits, warnAt = [] }: LevelParts) {
     this.name = name
     this.owner = owner
+    this.warnAt = warnAt
     this.#limits = limits
   }
 
@@ -131,9 +133,10 @@ export class ContextLevel implements LimitLevel {
 
 interface LevelParts extends Pick<ContextLevel, 'name' | 'owner'> {
   readonly limits: readonly LevelLimit[]
+  readonly warnAt?: readonly number[]
 }
 
-function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
+function limitOf({ name, owner, warnAt }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
   const { kind, window, models, isPerTurn, raises = [] } = limit
   const raised = raises.reduce((sum, { amount, until }) => (now < until ? sum + amount : sum), limit.max)
   const max = Math.min(raised, Number.MAX_SAFE_INTEGER)
@@ -145,7 +148,8 @@ function limitOf({ name, owner }: LimitLevel, limit: LevelLimit, now: number, ma
     max,
     window,
     owner,
-    ...(models !== undefined && { isForModels: true, forRequest: forModels(models) }),
+    warnAt,
+    ...(models !== undefined && { models, forRequest: forModels(models) }),
     ...(isPerTurn === true && { isPerTurn, forRequest: forTurn }),
   }
   // Limits of the same kind and window for different models have different counters.

@@ -33,8 +33,10 @@ export interface Limit {
    * was billed before a budget was added or its window changed. @default 0
    */
   readonly carriedAmount?: number
-  /** True if the limit applies only to some models. @default false */
-  readonly isForModels?: boolean
+  /** Names of the models to which the limit applies. @default all models */
+  readonly models?: readonly string[]
+  /** Shares of a budget at which an event is recorded. @default those of the gateway */
+  readonly warnAt?: readonly number[]
   /** True if the limit counts only requests with the same last turn. @default false */
   readonly isPerTurn?: boolean
   /** Returns the limit with the counter for the request, or undefined if it does not apply. @default the limit itself */

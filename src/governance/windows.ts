@@ -69,8 +69,8 @@ function quotedName(record: { readonly name: string } | undefined, id: string): 
 }
 
 /** True for a limit whose counter may lack amounts of its window. */
-export function needsCarryOver({ kind, window, isForModels }: Limit): boolean {
-  return window.type === 'rolling' || (kind === 'budget' && window.type === 'calendar' && isForModels !== true)
+export function needsCarryOver({ kind, window, models }: Limit): boolean {
+  return window.type === 'rolling' || (kind === 'budget' && window.type === 'calendar' && models === undefined)
 }
 
 export interface Windows {

@@ -3,13 +3,14 @@ import type { MaybePromise } from '../core/async.ts'
 import type { FailureKind } from '../core/errors.ts'
 import type { NanoUsd, Usage } from '../core/money.ts'
 import type { Message, Part, Settings, Tool } from '../core/prompt.ts'
+import type { DurationCode } from '../core/store.ts'
 
 /**
  * A part of the gateway that sees each request: a guardrail, a redactor, an observer. Each hook is optional.
  *
  * The deciding hooks `onRequest`, `onLookup`, `transformPrompt` and `transformResponse` can change or reject a request.
- * They reject by throwing a `GatewayError` with a 4xx kind, such as `invalid-request`. The observing hooks `onAttempt` and
- * `onEnd` can neither delay nor fail a request. See docs/guides/write-a-plugin.md for the endpoints of each hook.
+ * They reject by throwing a `GatewayError` with a 4xx kind, such as `invalid-request`. The observing hooks `onAttempt`,
+ * `onEnd` and `onBudget` can neither delay nor fail a request. See docs/guides/write-a-plugin.md for the endpoints of each hook.
  *
  * @example
  * const stamp: Plugin = {
@@ -42,8 +43,51 @@ export interface Plugin {
   onAttempt?(exchange: PluginExchange, attempt: PluginAttempt): ((result: AttemptResult) => void) | void
   /** Called once after each request has ended and has been settled. */
   onEnd?(exchange: EndedExchange, outcome: PluginOutcome): MaybePromise<void>
+  /**
+   * Called when the billed amount of a budget has reached a share of its maximum: at least once for each share and window,
+   * by one of the processes that share the store. Repetitions have the same `id`. A call that fails, or that takes longer
+   * than 10 seconds, is repeated for up to 3 days. Requests do not wait for it.
+   *
+   * @example
+   * const alerts: Plugin = {
+   *   name: 'alerts',
+   *   onBudget: ({ customer, share }) => console.log(`${customer} has used ${share * 100} % of a budget`),
+   * }
+   */
+  onBudget?(event: BudgetEvent): MaybePromise<void>
   /** Called by `gateway.close()`, which waits at most 10 seconds for it. */
   close?(): MaybePromise<void>
+}
+
+/** The billed amount of a budget has reached a share of its maximum, or the budget did not cover a request. */
+export interface BudgetEvent {
+  /** The same in each delivery of the event. */
+  readonly id: string
+  readonly type: 'budget'
+  /** Whose budget it is. `parent`: of a customer that is the parent of others. `shared`: several keys share it. */
+  readonly level: 'key' | 'shared' | 'customer' | 'parent' | 'user' | 'session'
+  /** For budgets of a key, and of users and sessions without a customer. */
+  readonly keyId?: string
+  /** The `budgetId` of a shared budget. */
+  readonly budgetId?: string
+  readonly customer?: string
+  readonly user?: string
+  readonly session?: string
+  /** The models to which the budget applies. @default all models */
+  readonly models?: readonly string[]
+  /** The share that was reached, from 0 (exclusive) to 1. Also 1 if the budget did not cover a request. */
+  readonly share: number
+  readonly limitUsd: number
+  /** The billed amount in the window when the event was recorded. */
+  readonly spentUsd: number
+  /** `session`: until the session is idle. `rolling`: the time before now, with 30 days for a month. */
+  readonly window: DurationCode | `rolling ${DurationCode}` | 'session'
+  /** When the window began, in milliseconds since 1970. Absent for sessions. */
+  readonly windowStart?: number
+  /** When amounts leave the budget next, in milliseconds since 1970. */
+  readonly resetsAt: number
+  /** When the event was recorded, in milliseconds since 1970. */
+  readonly at: number
 }
 
 /** The endpoints that run hooks. `count` are the token counts of messages and responses. */

@@ -20,7 +20,10 @@ const list = /const plugins: readonly BuiltInPlugin\[\] = \[\n([\s\S]*?)\n {2}\]
 
 describe('the hooks of the built-in plugins', () => {
   it('run in the order that gateway.ts states', async () => {
-    const gateway = createGateway({ providers: [openai({ apiKey: 'sk-test' })], plugins: [{ name: 'own' }] })
+    const gateway = createGateway({
+      providers: [openai({ apiKey: 'sk-test' })],
+      plugins: [{ name: 'own', onBudget: () => {} }],
+    })
     const names = list.split('\n').map(nameOf)
     const plugins = collected.at(-1) ?? []
     const found = new Map<string, string>()

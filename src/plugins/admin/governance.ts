@@ -6,6 +6,7 @@ import type { Runtime } from '../../core/ports.ts'
 import type { Settlement, Store } from '../../core/store.ts'
 import type { AdminRecords, InProcessRecords } from './admin-records.ts'
 import { parseConfiguration } from './admin-input.ts'
+import type { BudgetObserver } from '../../governance/budget-observer.ts'
 import { Ledger } from '../../governance/ledger.ts'
 import { createSharedLimits, KeyLookup } from '../../governance/stored-records.ts'
 import type { FindKey, FindKeyById } from '../../kernel/services.ts'
@@ -34,6 +35,7 @@ interface GovernanceDependencies<Customer> {
   readonly onSettlementDropped: (settlement: Settlement) => void
   readonly keyCacheMs: number | undefined
   readonly allowsUnreservedRequests: boolean
+  readonly budgetObserver?: (() => MaybePromise<BudgetObserver | undefined>) | undefined
 }
 
 /** Time that a reservation allows for the settlement after the deadline of its request, in milliseconds. */
@@ -88,6 +90,7 @@ export function createGovernance<Customer extends { readonly id: string }>(
       shared,
       expiresAfterMs: dependencies.maxRequestMs + MAX_SETTLE_MS,
       allowsUnreservedRequests,
+      budgetObserver: dependencies.budgetObserver,
       settlements: { after: runtime.after, onDropped: dependencies.onSettlementDropped },
     }),
     findKey: (secret) => chain(whenConfigured(), () => lookup.find(secret)),

@@ -17,7 +17,7 @@ export function degradationOf(
   const limits = levels.flatMap((level) => level.limitsAt(now, 0))
   // The amount of one session says nothing about the budget of the customer.
   const budgets = limits.filter(
-    ({ kind, window, isForModels }) => kind === 'budget' && window.type === 'calendar' && !isForModels,
+    ({ kind, window, models }) => kind === 'budget' && window.type === 'calendar' && models === undefined,
   )
   if (budgets.length === 0) return undefined
   return chain(store.levels(budgets.map(({ counter }) => counter)), (amounts) => {

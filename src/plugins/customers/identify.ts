@@ -43,6 +43,7 @@ export const MAX_LEVELS = 4
 /** Of a request: of its key, customer, parents, user and session. */
 export const MAX_LIMITS = 24
 export const MAX_LIMITS_OF_KEY = 6
+const DEFAULT_WARNINGS: readonly number[] = [0.5, 0.8, 0.95, 1]
 
 const NO_PLAN: CustomerPlan = {}
 const DEFAULT_IDLE_MINUTES = 60
@@ -188,7 +189,8 @@ export class Identification {
     if (session !== undefined && plan.perSession !== undefined) {
       const of = context.customer ?? `~${scope}`
       const limits = sessionLimits(plan.perSession)
-      levels.push(new ContextLevel({ name: 'session', owner: `session:${of}/${escapeId(session)}`, limits }))
+      const warnAt = plan.warnAt ?? DEFAULT_WARNINGS
+      levels.push(new ContextLevel({ name: 'session', owner: `session:${of}/${escapeId(session)}`, limits, warnAt }))
     }
     return levels
   }
@@ -203,6 +205,7 @@ export class Identification {
     const level = new ContextLevel({
       name,
       owner: `customer:${customer.id}`,
+      warnAt: plan.warnAt ?? DEFAULT_WARNINGS,
       limits: [
         ...rateLimits.flatMap(rateLimitsOf),
         ...budgets.map((budget) => ({
@@ -223,7 +226,7 @@ export class Identification {
     const limits = (plan.perUser ?? []).flatMap((limit) =>
       'limitUsd' in limit ? [budgetOf(limit)] : rateLimitsOf(limit),
     )
-    const level = new ContextLevel({ name: 'user', owner, limits })
+    const level = new ContextLevel({ name: 'user', owner, limits, warnAt: plan.warnAt ?? DEFAULT_WARNINGS })
     this.#userLevels.set(owner, { plan, level })
     return level
   }

@@ -87,6 +87,11 @@ export interface CustomerPlan {
   readonly payer?: Payer
   /** True if budgets also count what the vendor charges a customer who pays it. @default false */
   readonly countsVendorCharge?: boolean
+  /**
+   * Shares of each budget, from 0 (exclusive) to 1, at which `onBudget` of plugins is called once per window. An empty list
+   * switches the events off. @default [0.5, 0.8, 0.95, 1]
+   */
+  readonly warnAt?: readonly number[]
   /** By the share of a budget, such as `{ 0.8: { savings: 'med' }, 0.95: { model: 'small' } }`. @default nothing */
   readonly at?: Readonly<Record<number, DegradeOptions>>
 }
@@ -159,6 +164,8 @@ const share = expects(
   (value) => typeof value === 'number' && value > 0 && value <= 1,
 )
 
+export const checkShares: OptionCheck = listOf('a list of shares such as [0.5, 0.8, 1]', share)
+
 const checkAt: OptionCheck = (value, path) => {
   if (typeof value !== 'object' || value === null)
     return { path, text: 'expected an object such as { 0.8: { savings: "med" } }.' }
@@ -186,6 +193,7 @@ const checkPlan = optionsOf({
   margin: numberFrom(0, 10),
   payer: oneOf('operator', 'customer'),
   countsVendorCharge: checkFlag,
+  warnAt: checkShares,
   at: checkAt,
 } satisfies Record<keyof CustomerPlan, OptionCheck>)
 
