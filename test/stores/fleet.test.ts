@@ -1,7 +1,7 @@
 /** @own-process: takes long, and starts many processes. */
 import { afterAll, describe, expect, it } from 'vitest'
 import { IS_FULL } from '../support/full.ts'
-import { askFromFleet, newName, settleUnderKills } from '../support/fleet/scenarios.ts'
+import { askFromFleet, newName, settleUnderKills, warnFromFleet } from '../support/fleet/scenarios.ts'
 import type { StorePlace } from '../support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../support/servers.ts'
 import { temporaryDirectory } from '../support/sqlite.ts'
@@ -55,6 +55,21 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       expect(Object.keys(statuses).filter((status) => !['200', '402', '429'].includes(status))).toEqual([])
       expect(requests).toBe(served)
       expect(billedUsd).toBeCloseTo(served * oneUsd, 6)
+    },
+    600_000,
+  )
+
+  // 1,000 requests take minutes on SQLite, whose processes wait for each other.
+  it.skipIf(server === undefined || engine === 'sqlite')(
+    'record each share of a budget once, and deliver its event although a process is killed',
+    async () => {
+      const { ids, recorded } = await warnFromFleet(await createPlace(), {
+        processes: PROCESSES,
+        paidFor: 1_000,
+      })
+      expect(recorded).toBe(4)
+      expect(Array.from(ids.keys()).toSorted()).toEqual([0.5, 0.8, 0.95, 1])
+      for (const found of ids.values()) expect(found.size).toBe(1)
     },
     600_000,
   )

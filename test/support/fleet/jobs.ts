@@ -24,6 +24,13 @@ export type FleetJob =
       readonly expiresAt: number
     }
   | {
+      /** Sends requests and reports each event of a budget that it receives, until it is killed. */
+      readonly type: 'warn'
+      readonly place: StorePlace
+      readonly atOnce: number
+      readonly secret: string
+    }
+  | {
       readonly type: 'recall'
       readonly place: StorePlace
       /** Base URL of the chat format. */
@@ -37,6 +44,7 @@ export type FleetJob =
 export type FleetReport =
   | { readonly type: 'statuses'; readonly statuses: Readonly<Record<string, number>> }
   | { readonly type: 'settled'; readonly reservationId: string }
+  | { readonly type: 'warned'; readonly id: string; readonly share: number }
   | { readonly type: 'began'; readonly body: string }
   | { readonly type: 'recalled'; readonly status: number; readonly cache: string | null; readonly body: string }
 

@@ -139,6 +139,48 @@ export async function settleUnderKills(
   }
 }
 
+export interface WarningResult {
+  /** Ids of the events that processes received, by share. */
+  readonly ids: ReadonlyMap<number, ReadonlySet<string>>
+  /** Number of recorded events. */
+  readonly recorded: number
+}
+
+/** Sends requests from several processes until a budget is exhausted, and kills one process after the first event. */
+export async function warnFromFleet(
+  place: StorePlace,
+  { processes, paidFor }: Pick<AskOptions, 'processes' | 'paidFor'>,
+): Promise<WarningResult> {
+  const oneUsd = await billOfOne()
+  const { store, close } = await openStore(place)
+  const fleet = await createFleet()
+  const ids = new Map<number, Set<string>>()
+  try {
+    const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
+    const { value: secret } = await gateway.keys.create({
+      name: 'fleet',
+      budget_limit_cents: Math.round(paidFor * oneUsd * 100),
+      budget_reset_duration: '1M',
+    })
+    // The requests of the killed process hold a part of the budget until they expire, so they must be few.
+    const job = { type: 'warn', place, atOnce: 10, secret } as const
+    const children = Array.from({ length: processes }, () =>
+      fleet.start(job, (report) => {
+        if (report.type === 'warned') ids.set(report.share, (ids.get(report.share) ?? new Set()).add(report.id))
+      }),
+    )
+    while (ids.size === 0) await pause(5)
+    const [victim] = children
+    if (victim !== undefined) await fleet.kill(victim)
+    while (ids.size < 4) await pause(20)
+    const recorded = await store.list('budget-event:', { limit: 100 })
+    return { ids, recorded: recorded.length }
+  } finally {
+    await fleet.close()
+    await close()
+  }
+}
+
 /** Waits until the reservations of killed processes expire, and returns the levels. */
 async function levelsWithoutHolds(store: Store, counters: readonly string[]): Promise<readonly Level[]> {
   for (;;) {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { createGateway } from '../../../src/index.ts'
+import { setTimeout as pause } from 'node:timers/promises'
+import { createGateway, type Plugin } from '../../../src/index.ts'
 import type { Store } from '../../../src/core/store.ts'
 import { cachingOptions, gatewayOptions, MODEL, PATIENT, questionOf, type FleetJob, type FleetReport } from './jobs.ts'
 import { openCache, openStore } from './open-store.ts'
@@ -7,16 +8,22 @@ import { openCache, openStore } from './open-store.ts'
 /** A process of a fleet. Its first argument is the job; it sends reports to its parent. */
 const job = JSON.parse(process.argv[2] ?? '') as FleetJob
 const { store, close } = await openStore(job.place)
+
+type AskJob = FleetJob & { readonly type: 'ask' }
+
 // A process must exit when its parent does.
-if (job.type === 'settle') process.once('disconnect', () => process.exit(1))
+if (job.type === 'settle' || job.type === 'warn') process.once('disconnect', () => process.exit(1))
 
 async function report(message: FleetReport): Promise<void> {
   await new Promise<void>((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
 }
 
 /** Sends requests through a gateway, `atOnce` at a time, and reports the number of responses by status. */
-async function ask(count: number, atOnce: number, secret: string): Promise<void> {
-  const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
+async function ask(
+  { count = Infinity, atOnce, secret }: Partial<Pick<AskJob, 'count'>> & Pick<AskJob, 'atOnce' | 'secret'>,
+  plugins: readonly Plugin[] = [],
+): Promise<void> {
+  const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT, plugins })
   const statuses: Record<string, number> = {}
   let left = count
   const work = async (): Promise<void> => {
@@ -30,6 +37,8 @@ async function ask(count: number, atOnce: number, secret: string): Promise<void>
       )
       await response.text()
       statuses[response.status] = (statuses[response.status] ?? 0) + 1
+      // Running requests hold the rest of the budget. Without a pause, the others would all be refused at once.
+      if (plugins.length > 0 && response.status === 402) await pause(20)
     }
   }
   await Promise.all(Array.from({ length: atOnce }, work))
@@ -57,6 +66,12 @@ async function settleUntilKilled(
   }
 }
 
+/** Reports the events of budgets while it sends requests, and after that until it is killed. */
+async function warn(warnJob: FleetJob & { readonly type: 'warn' }): Promise<void> {
+  const onBudget: Plugin['onBudget'] = ({ id, share }) => report({ type: 'warned', id, share })
+  await ask(warnJob, [{ name: 'warn', onBudget }])
+}
+
 /** Sends a question through a gateway whose cache other processes share. */
 async function recall(recallJob: FleetJob & { readonly type: 'recall' }): Promise<void> {
   const { place, upstream, secret, question, stream = false } = recallJob
@@ -78,10 +93,12 @@ async function recall(recallJob: FleetJob & { readonly type: 'recall' }): Promis
 }
 
 if (job.type === 'ask' || job.type === 'recall') {
-  if (job.type === 'ask') await ask(job.count, job.atOnce, job.secret)
+  if (job.type === 'ask') await ask(job)
   else await recall(job)
   await close()
   process.disconnect()
+} else if (job.type === 'warn') {
+  await warn(job)
 } else {
   await Promise.all(Array.from({ length: job.atOnce }, () => settleUntilKilled(store, job)))
 }
