@@ -53,6 +53,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     provider: 'src/provider.ts',
     store: 'src/store.ts',
     savings: 'src/savings.ts',
+    billing: 'src/billing.ts',
     testing: 'src/testing.ts',
     cli: 'src/cli.ts',
     'transport-undici': 'src/http/transport-undici.ts',
