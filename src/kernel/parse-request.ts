@@ -1,5 +1,5 @@
 import { checkMargin, MAX_MARGIN } from '../billing/bill.ts'
-import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { checkSteeringNames, type HttpRequest, LARGE_BODY_BYTES, readFlag } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
@@ -8,8 +8,9 @@ import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
 import { checkPromptLength, fieldCostsOf, isBackground } from '../formats/prompt-checks.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
+import type { RequestedAccess } from '../governance/access.ts'
 import type { Caller } from '../governance/caller.ts'
-import { checkAccess } from '../governance/virtual-key.ts'
+import { isRestricted } from '../governance/virtual-key.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { readCacheDirectives } from '../http/cache-directives.ts'
 import { utf8Length } from '../tokens/estimate.ts'
@@ -21,6 +22,8 @@ import type { Services } from './services.ts'
 import { rejectsSampling } from './version-headers.ts'
 import { waitForStore } from './wait-for-store.ts'
 import type { CompletedBody } from './hooks.ts'
+
+const loadAccess = lazy(() => import('../governance/access.ts'))
 
 /** What parsing adds to an exchange. */
 export type ParsedParts = Pick<Parsed, 'requestBody' | 'prompt' | 'resolved' | 'size' | 'margin'>
@@ -66,19 +69,37 @@ interface CompletedPrompt {
 
 function resolveAndCheck(
   exchange: Authenticated,
+  prompts: CompletedPrompt,
+  services: Services,
+): MaybePromise<ParsedParts> {
+  const { key } = exchange
+  checkPromptLength(prompts.receivedPrompt, services.limits.promptBytes)
+  const requested = services.resolve(prompts.receivedPrompt.model, key)
+  if (!isRestricted(key)) return chooseRoutes(exchange, prompts, requested, services)
+  const access = accessTo(requested, prompts.receivedPrompt)
+  return loadAccess().then(({ checkAccess }) => {
+    checkAccess(key, access)
+    return chooseRoutes(exchange, prompts, requested, services)
+  })
+}
+
+function accessTo({ name, routes }: ResolvedModel, prompt: Prompt): RequestedAccess {
+  return {
+    modelName: name,
+    routeNames: routes.map(routeName),
+    fields: prompt.native.value,
+    maxTokens: prompt.settings.maxTokens,
+    prompt,
+  }
+}
+
+function chooseRoutes(
+  exchange: Authenticated,
   { parsed, completed, receivedPrompt }: CompletedPrompt,
+  requested: ResolvedModel,
   services: Services,
 ): MaybePromise<ParsedParts> {
   const { key, caller } = exchange
-  checkPromptLength(receivedPrompt, services.limits.promptBytes)
-  const requested = services.resolve(receivedPrompt.model, key)
-  checkAccess(key, {
-    modelName: requested.name,
-    routeNames: requested.routes.map(routeName),
-    fields: receivedPrompt.native.value,
-    maxTokens: receivedPrompt.settings.maxTokens,
-    prompt: receivedPrompt,
-  })
   const smaller = caller.degradation?.modelFor(requested.routes[0], key, parsed.maxSerializedBytes)
   const candidates = smaller === undefined ? requested : { name: routeName(smaller), routes: [smaller] as const }
   const answering = routesForOperation(answeringRoutes(candidates), receivedPrompt)

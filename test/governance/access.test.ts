@@ -4,14 +4,8 @@ import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import {
-  checkAccess,
-  outputLimit,
-  mayUse,
-  orderProviders,
-  type RequestedAccess,
-  type VirtualKey,
-} from '../../src/governance/virtual-key.ts'
+import { checkAccess, type RequestedAccess } from '../../src/governance/access.ts'
+import { outputLimit, mayUse, orderProviders, isRestricted, type VirtualKey } from '../../src/governance/virtual-key.ts'
 import { makeKey } from '../../src/plugins/admin/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/plugins/admin/admin-api.ts'
@@ -193,5 +187,18 @@ describe('weights', () => {
         if (serving.some(({ weight }) => weight > 0)) expect(first?.weight).toBeGreaterThan(0)
       }),
     )
+  })
+})
+
+describe('the checks of access', () => {
+  it.each<[string, WireForm<KeySettings>, boolean]>([
+    ['are not needed for a key without restrictions', {}, false],
+    ['are needed for a key with a list of models', { allowed_models: ['*'] }, true],
+    ['are needed for a key with providers', { provider_configs: [{ provider: 'openai' }] }, true],
+    ['are needed for a key with a limit of tokens', { max_tokens: 10 }, true],
+    ['are needed for a key without tools', { disable_tools: true }, true],
+    ['are not needed for a key with tools', { disable_tools: false }, false],
+  ])('%s', (_, fields, isNeeded) => {
+    expect(isRestricted(key(fields))).toBe(isNeeded)
   })
 })
