@@ -32,8 +32,10 @@ export function findCaller(
   { findKey, identify, runtime }: IdentityServices,
 ): MaybePromise<Caller> {
   const secret = readSecret(request)
+  // Official clients cannot be created without a key.
+  if (context !== undefined && (secret === undefined || secret === APPLICATION_KEY.id))
+    return identify({ key: undefined, context, request })
   if (secret === undefined) {
-    if (context !== undefined) return identify({ key: undefined, context, request })
     throw new GatewayError(
       'unauthenticated',
       'The request has no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',

@@ -1,3 +1,4 @@
+import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
 import type { BoundGateway } from '../../../src/gateway.ts'
 import { createGateway, type GatewayOptions, memoryStore, openaiCompatible } from '../../../src/index.ts'
@@ -78,6 +79,27 @@ describe('a context in process', () => {
     expect(await ask(bound)).toMatchObject({ status: 401 })
     expect(await ask(bound, { key })).toMatchObject({ status: 200 })
     expect(await ask(bound, { key: 'sk-bf-unknown-unknown' })).toMatchObject({ status: 401 })
+  })
+
+  it('accepts the key "application" of clients that must send one', async () => {
+    const { gateway } = setUp({ plans: { free: { rateLimits: [{ requests: 3, window: '1d' }] } } })
+    await gateway.customers.create({ id: 'acme', plan: 'free' })
+    const { fetch } = gateway.with({ customer: 'acme' })
+    expect(await ask({ fetch }, { key: 'application' })).toMatchObject({ status: 200 })
+    expect(await ask({ fetch }, { headers: { 'x-api-key': 'application' } })).toMatchObject({ status: 200 })
+    const client = new OpenAI({ apiKey: 'application', baseURL: 'http://gateway/v1', maxRetries: 0, fetch })
+    const request = { model: 'contract/echo', messages: [{ role: 'user' as const, content: 'Hello' }] }
+    expect((await client.chat.completions.create(request)).choices).toHaveLength(1)
+    await expect(client.chat.completions.create(request)).rejects.toThrow('429')
+  })
+
+  it('is not implied by the key "application"', async () => {
+    const { gateway } = setUp()
+    expect(await ask(gateway, { key: 'application' })).toMatchObject({ status: 401 })
+    expect(await ask(gateway.with({ session: 's1' }), { key: 'application' })).toMatchObject({ status: 401 })
+    expect(await ask(gateway, { key: 'application', headers: { 'X-Svc-Customer': 'acme' } })).toMatchObject({
+      status: 401,
+    })
   })
 
   it.each([
