@@ -1,5 +1,6 @@
 import type { FinishReason, StreamPart } from '../core/completion.ts'
 import type { MaybePromise } from '../core/async.ts'
+import type { CallerContext } from '../core/caller-context.ts'
 import type { FailureKind } from '../core/errors.ts'
 import type { NanoUsd, Usage } from '../core/money.ts'
 import type { Message, Part, Settings, Tool } from '../core/prompt.ts'
@@ -104,6 +105,8 @@ export interface PluginExchange {
   readonly startedAt: number
   readonly keyId: string
   readonly keyName: string
+  /** The customer, user, session, tags and payer of the request. Empty if it has none. */
+  readonly context: CallerContext
   /** The requested model. Undefined if a passthrough request names none. */
   readonly model: string | undefined
   /** The received prompt, with references to earlier turns resolved. Undefined for passthrough requests. */

@@ -2,6 +2,7 @@
 import type { Bill } from '../../billing/bill.ts'
 import type { Completion } from '../../core/completion.ts'
 import { isThenable, withTimeout } from '../../core/async.ts'
+import type { CallerContext } from '../../core/caller-context.ts'
 import { failureStatus, GatewayError } from '../../core/errors.ts'
 import type { HttpRequest } from '../../core/http.ts'
 import { NO_USAGE, ZERO } from '../../core/money.ts'
@@ -484,6 +485,10 @@ class ExchangeView implements PluginExchange {
 
   get keyName(): string {
     return this.#exchange.key?.name ?? ''
+  }
+
+  get context(): CallerContext {
+    return this.#exchange.caller?.context ?? {}
   }
 
   get model(): string | undefined {

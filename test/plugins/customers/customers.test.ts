@@ -131,6 +131,24 @@ describe('a context in process', () => {
   })
 })
 
+it('plugins see the context of a request', async () => {
+  const seen: unknown[] = []
+  const { gateway } = setUp({
+    plugins: [
+      {
+        name: 'observer',
+        onRequest: ({ context }) => void seen.push(context),
+        onEnd: ({ context }) => void seen.push(context),
+      },
+    ],
+  })
+  const context = { customer: 'acme', user: 'alice', session: 's', tags: { feature: 'chat' } }
+  await ask(gateway.with(context))
+  await ask(gateway)
+  await gateway.close()
+  expect(seen).toEqual([context, context, {}])
+})
+
 describe('a context in headers', () => {
   const headers = {
     'X-Svc-Customer': 'acme',
