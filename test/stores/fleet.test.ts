@@ -1,7 +1,7 @@
 /** @own-process: takes long, and starts many processes. */
 import { afterAll, describe, expect, it } from 'vitest'
 import { IS_FULL } from '../support/full.ts'
-import { askFromFleet, newName, settleUnderKills, warnFromFleet } from '../support/fleet/scenarios.ts'
+import { askFromFleet, newName, settleUnderKills, spendFromFleet, warnFromFleet } from '../support/fleet/scenarios.ts'
 import type { StorePlace } from '../support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../support/servers.ts'
 import { temporaryDirectory } from '../support/sqlite.ts'
@@ -11,6 +11,8 @@ const KILLS = IS_FULL ? 6 : 2
 /** Requests of all processes. An eighth of them is within the request limit. */
 const COUNT = IS_FULL ? 4_000 : 400
 const PROCESSES = 4
+/** Requests of all processes, all at once. */
+const SPENDING = 1_000
 /** Number of concurrent settlements per process. */
 const AT_ONCE = 8
 
@@ -55,6 +57,27 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       expect(Object.keys(statuses).filter((status) => !['200', '402', '429'].includes(status))).toEqual([])
       expect(requests).toBe(served)
       expect(billedUsd).toBeCloseTo(served * oneUsd, 6)
+    },
+    600_000,
+  )
+
+  it.skipIf(server === undefined || !IS_FULL)(
+    'exceed no budget of 50 customers, their parents, users and sessions, and report exactly what was billed',
+    async () => {
+      const options = { processes: PROCESSES, count: SPENDING, atOnce: SPENDING / PROCESSES }
+      const { statuses, levels, ended, reported, total, headers } = await spendFromFleet(await createPlace(), options)
+      expect(Object.keys(statuses)).toEqual(expect.arrayContaining(['200', '402', '499', '502']))
+      expect(Object.keys(statuses).filter((status) => !['200', '402', '429', '499', '502'].includes(status))).toEqual(
+        [],
+      )
+      expect(levels.filter(({ spent, max }) => spent > max)).toEqual([])
+      expect(levels.filter(({ held }) => held > 0)).toEqual([])
+      for (const level of ['customer', 'parent', 'user', 'session'])
+        expect(levels.some(({ counter, spent }) => counter.includes(level) && spent > 0)).toBe(true)
+      expect(total.ended).toBeGreaterThan(0)
+      expect(reported).toEqual(ended)
+      expect(total.audited).toBe(total.ended)
+      expect(headers.amount).toBe(headers.ended)
     },
     600_000,
   )

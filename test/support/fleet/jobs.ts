@@ -31,6 +31,17 @@ export type FleetJob =
       readonly secret: string
     }
   | {
+      /** Sends requests of many customers, some of which are aborted or fail. */
+      readonly type: 'spend'
+      readonly place: StorePlace
+      readonly count: number
+      /** Number of requests of all processes. */
+      readonly total: number
+      readonly atOnce: number
+      /** Makes the requests of each process differ. */
+      readonly seed: number
+    }
+  | {
       readonly type: 'recall'
       readonly place: StorePlace
       /** Base URL of the chat format. */
@@ -42,6 +53,16 @@ export type FleetJob =
     }
 
 export type FleetReport =
+  | {
+      readonly type: 'spent'
+      readonly statuses: Readonly<Record<string, number>>
+      /** Billed amount in nano-dollars by customer, user and session, as the hook onEnd receives it. */
+      readonly billed: Readonly<Record<string, number>>
+      /** Sum of the amounts in response headers, in nano-dollars, and of the same requests in onEnd. */
+      readonly headers: { readonly amount: number; readonly ended: number }
+      /** The maximum of each counter that the process has reserved. */
+      readonly counters: Readonly<Record<string, number>>
+    }
   | { readonly type: 'statuses'; readonly statuses: Readonly<Record<string, number>> }
   | { readonly type: 'settled'; readonly reservationId: string }
   | { readonly type: 'warned'; readonly id: string; readonly share: number }

@@ -3,8 +3,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Level, Store } from '../../../src/core/store.ts'
 import { createGateway } from '../../../src/index.ts'
 import { createFleet, exitOf } from './fleet.ts'
-import { gatewayOptions, MODEL, PATIENT } from './jobs.ts'
+import { type FleetReport, gatewayOptions, MODEL, PATIENT } from './jobs.ts'
 import { openStore, type StorePlace } from './open-store.ts'
+import { spendOptions } from './spend.ts'
 
 /** Usage of one key by a fleet. */
 export interface FleetUsage {
@@ -179,6 +180,88 @@ export async function warnFromFleet(
     await fleet.close()
     await close()
   }
+}
+
+/** What a fleet billed to customers, by source. Amounts in nano-dollars. */
+export interface SpendResult {
+  readonly statuses: Readonly<Record<string, number>>
+  /** Spent and held amounts of each counter, with its maximum. */
+  readonly levels: readonly (Level & { readonly counter: string; readonly max: number })[]
+  /** By customer, user and session, as plugins saw the bills, and as the usage report has them. */
+  readonly ended: Readonly<Record<string, number>>
+  readonly reported: Readonly<Record<string, number>>
+  readonly total: { readonly ended: number; readonly reported: number; readonly audited: number }
+  /** Of requests that were answered whole: amounts in their headers, and in their bills. */
+  readonly headers: { readonly amount: number; readonly ended: number }
+}
+
+/** Sends requests of 50 customers with budgets at four levels from several processes. */
+export async function spendFromFleet(
+  place: StorePlace,
+  { processes, count, atOnce }: { readonly processes: number; readonly count: number; readonly atOnce: number },
+): Promise<SpendResult> {
+  const { store, close } = await openStore(place)
+  const fleet = await createFleet()
+  const reports: (FleetReport & { readonly type: 'spent' })[] = []
+  try {
+    const children = Array.from({ length: processes }, (_, seed) =>
+      fleet.start({ type: 'spend', place, count: count / processes, total: count, atOnce, seed }, (report) => {
+        if (report.type === 'spent') reports.push(report)
+      }),
+    )
+    await Promise.all(children.map(exitOf))
+    const { governance: _, ...options } = spendOptions(store, count)
+    const gateway = createGateway(options)
+    const reported: Record<string, number> = {}
+    for (let after: string | undefined; ;) {
+      const groupBy = ['customer', 'user', 'session'] as const
+      const { rows, next } = await gateway.usage.report({ groupBy, ...(after !== undefined && { after }) })
+      for (const { group, cost } of rows)
+        reported[`${group['customer']} ${group['user']} ${group['session']}`] = cost.billedNanoUsd
+      if (next === null) break
+      after = next
+    }
+    let audited = 0
+    for (let after: string | undefined; ;) {
+      const { records, next } = await gateway.audit.read({ limit: 1_000, ...(after !== undefined && { after }) })
+      for (const { costUsd } of records) audited += Math.round(costUsd * 1e9)
+      if (next === undefined) break
+      after = next
+    }
+    await gateway.close()
+    const maxima = new Map(reports.flatMap(({ counters }) => Object.entries(counters)))
+    const counters = [...maxima.keys()]
+    const levels = await store.levels(counters)
+    const ended = sumOf(reports.map(({ billed }) => billed))
+    return {
+      statuses: sumOf(reports.map(({ statuses }) => statuses)),
+      levels: levels.map((level, index) => {
+        const counter = counters[index] ?? ''
+        return { ...level, counter, max: maxima.get(counter) ?? 0 }
+      }),
+      ended: withoutZeros(ended),
+      reported: withoutZeros(reported),
+      total: { ended: total(ended), reported: total(reported), audited },
+      headers: { amount: 0, ended: 0, ...sumOf(reports.map(({ headers }) => headers)) },
+    }
+  } finally {
+    await fleet.close()
+    await close()
+  }
+}
+
+function sumOf(records: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const sums: Record<string, number> = {}
+  for (const [name, amount] of records.flatMap(Object.entries<number>)) sums[name] = (sums[name] ?? 0) + amount
+  return sums
+}
+
+function total(amounts: Readonly<Record<string, number>>): number {
+  return Object.values(amounts).reduce((sum, amount) => sum + amount, 0)
+}
+
+function withoutZeros(amounts: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount > 0))
 }
 
 /** Waits until the reservations of killed processes expire, and returns the levels. */

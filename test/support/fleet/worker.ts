@@ -4,6 +4,7 @@ import { createGateway, type Plugin } from '../../../src/index.ts'
 import type { Store } from '../../../src/core/store.ts'
 import { cachingOptions, gatewayOptions, MODEL, PATIENT, questionOf, type FleetJob, type FleetReport } from './jobs.ts'
 import { openCache, openStore } from './open-store.ts'
+import { spend } from './spend.ts'
 
 /** A process of a fleet. Its first argument is the job; it sends reports to its parent. */
 const job = JSON.parse(process.argv[2] ?? '') as FleetJob
@@ -92,9 +93,10 @@ async function recall(recallJob: FleetJob & { readonly type: 'recall' }): Promis
   await report({ type: 'recalled', status: response.status, cache: response.headers.get('x-svc-cache'), body })
 }
 
-if (job.type === 'ask' || job.type === 'recall') {
+if (job.type === 'ask' || job.type === 'recall' || job.type === 'spend') {
   if (job.type === 'ask') await ask(job)
-  else await recall(job)
+  else if (job.type === 'recall') await recall(job)
+  else await report(await spend(store, job))
   await close()
   process.disconnect()
 } else if (job.type === 'warn') {
