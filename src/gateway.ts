@@ -201,7 +201,10 @@ export function createGateway(options: GatewayOptions): Gateway {
   })
   const { keys, budgets, rateLimits, adminRecords, ledger, findKey, findKeyById } = governance
   const { now, after, uuid } = runtime
-  const usage = createUsage({ store, now }, admin)
+  const usage = createUsage(
+    { store, now, findLevels: customers.findLevels, limitsOf: (levels, at) => ledger.limitsOf(levels, at) },
+    admin,
+  )
   const audit = createAudit({ store })
   const metrics = new Metrics(now())
   const cache = cacheOptions === false ? undefined : createCache({ pause: yieldToEventLoop, ...cacheOptions, runtime })

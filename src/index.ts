@@ -36,12 +36,19 @@ export type {
   NewRaise,
 } from './plugins/customers/customer-api.ts'
 export type {
+  BilledUsage,
+  BudgetSummary,
+  LimitSummary,
+  PeriodSummary,
+  RateLimitSummary,
   UsageAmounts,
   UsageGroup,
   UsageQuery,
   UsageReport,
   UsageReporting,
   UsageReportRow,
+  UsageSummary,
+  UsageSummaryQuery,
 } from './plugins/usage/usage-api.ts'
 export type {
   BillingOptions,

@@ -213,7 +213,7 @@ export function createCarryOver(
       const cached = cachedAmounts(limit)
       if (cached === undefined || cached.carried + cached.held === 0) return limit
       if (cached.held > 0) isFinal = false
-      return { ...limit, carriedAmount: cached.carried + cached.held }
+      return { ...limit, carriedAmount: cached.carried + cached.held, carriedHeld: cached.held }
     })
     return { limits: adjusted, isFinal }
   }

@@ -7,6 +7,12 @@ const MAX_TAGS = 16
 const MAX_TAG_LENGTH = 64
 /** Printable ASCII without spaces. */
 const CONTEXT_ID = /^[!-~]{1,128}$/
+export const CONTEXT_ID_FORMAT = '1 to 128 printable ASCII characters without spaces'
+
+/** True for an id of a user or session. */
+export function isContextId(id: unknown): id is string {
+  return typeof id === 'string' && CONTEXT_ID.test(id)
+}
 /** Without the characters that separate tags in the header. */
 const TAG_NAME = /^[\w.-]+$/
 const TAG_VALUE = /^[!-+\--~]+$/
@@ -25,8 +31,7 @@ export function checkContext(context: unknown, source: string): asserts context 
     ['user', user],
     ['session', session],
   ] as const) {
-    if (id !== undefined && !(typeof id === 'string' && CONTEXT_ID.test(id)))
-      throw contextError(source, name, '1 to 128 printable ASCII characters without spaces')
+    if (id !== undefined && !isContextId(id)) throw contextError(source, name, CONTEXT_ID_FORMAT)
   }
   if (payer !== undefined && payer !== 'operator' && payer !== 'customer')
     throw contextError(source, 'payer', "'operator' or 'customer'")

@@ -10,7 +10,7 @@ import {
 } from '../core/store.ts'
 import type { Forecast } from './balances.ts'
 import type { BudgetObserver } from './budget-observer.ts'
-import type { Caller } from './caller.ts'
+import type { Caller, LimitLevel } from './caller.ts'
 import { type Limit, type RateStatus, rateStatus } from './limits.ts'
 import {
   claimsFor,
@@ -33,7 +33,7 @@ import {
 } from './settlements.ts'
 import type { SharedLimits } from './stored-records.ts'
 import { UsageRows } from './usage-rows.ts'
-import { type CarryOver, createWindows, needsCarryOver, type Windows } from './windows.ts'
+import { type CarryOver, createWindows, type LevelContext, needsCarryOver, type Windows } from './windows.ts'
 
 interface LedgerOptions {
   readonly store: Store
@@ -61,6 +61,7 @@ export class Ledger {
   readonly #expiresAfterMs: number
   readonly #allowsUnreservedRequests: boolean
   readonly #settlements: Settlements
+  readonly #levelContext: LevelContext
   readonly #windowsOf: ReturnType<typeof createWindows>
   readonly #loadCarryOver: () => Promise<CarryOver>
   #carryOver: CarryOver | undefined
@@ -85,7 +86,8 @@ export class Ledger {
       if (!limits.some(needsCarryOver)) return { limits, isFinal: true }
       return this.#carryOver?.(limits, at) ?? this.#loadCarryOver().then((loaded) => loaded(limits, at))
     }
-    this.#windowsOf = createWindows(shared, { carryOver, maxRequestMs: expiresAfterMs })
+    this.#levelContext = { carryOver, maxRequestMs: expiresAfterMs }
+    this.#windowsOf = createWindows(shared, this.#levelContext)
   }
 
   /** The random prefix makes ids unique across processes. A UUID per id would be slower. */
@@ -252,6 +254,12 @@ export class Ledger {
         return rateStatus(limits, amounts, { now: at, exceeded: undefined })
       })
     })
+  }
+
+  /** Resolves with the limits of these levels at a time, as a reservation uses them. */
+  async limitsOf(levels: readonly LimitLevel[], at: number): Promise<readonly Limit[]> {
+    const windows = await Promise.all(levels.map((level) => level.windowsAt(at, this.#levelContext)))
+    return windows.flatMap(({ limits }) => limits)
   }
 
   async forecast(caller: LimitedCaller, quote: Quote): Promise<Forecast> {

@@ -138,7 +138,8 @@ interface LevelParts extends Pick<ContextLevel, 'name' | 'owner'> {
 
 function limitOf({ name, owner, warnAt }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
   const { kind, window, models, isPerTurn, raises = [] } = limit
-  const raised = raises.reduce((sum, { amount, until }) => (now < until ? sum + amount : sum), limit.max)
+  const current = raises.filter(({ until }) => now < until)
+  const raised = current.reduce((sum, { amount }) => sum + amount, limit.max)
   const max = Math.min(raised, Number.MAX_SAFE_INTEGER)
   const label = isPerTurn === true ? 'The loop guard of this session' : `The ${KIND_NAMES[kind]} ${LEVEL_NAMES[name]}`
   const parts = {
@@ -149,6 +150,7 @@ function limitOf({ name, owner, warnAt }: LimitLevel, limit: LevelLimit, now: nu
     window,
     owner,
     warnAt,
+    ...(current.length > 0 && { raises: current }),
     ...(models !== undefined && { models, forRequest: forModels(models) }),
     ...(isPerTurn === true && { isPerTurn, forRequest: forTurn }),
   }
@@ -189,6 +191,21 @@ function forModels(patterns: readonly string[]): NonNullable<Limit['forRequest']
 
 function forTurn(this: Limit, { messages }: LimitedRequest): Limit | undefined {
   return messages && { ...this, counter: this.counter.replace(/:\d+$/, `-${digestLastTurn(messages)}$&`) }
+}
+
+/** The name of a window in events and summaries. */
+export type WindowName = DurationCode | `rolling ${DurationCode}` | 'session'
+
+export function windowName(window: LimitWindow): WindowName {
+  if (window.type === 'idle') return 'session'
+  return window.type === 'rolling' ? `rolling ${window.every}` : window.every
+}
+
+/** Returns the start of the earliest step of a rolling window. */
+export function windowStart({ window, period: { start, end } }: Pick<Limit, 'window' | 'period'>): number {
+  if (window.type !== 'rolling') return start
+  const { stepMs, count } = ROLLING_STEPS[window.every]
+  return end - stepMs * (count + 1)
 }
 
 /** The counters of the earlier steps of a rolling window, which end with their start. */

@@ -33,6 +33,10 @@ export interface Limit {
    * was billed before a budget was added or its window changed. @default 0
    */
   readonly carriedAmount?: number
+  /** The part of `carriedAmount` that running requests hold. @default 0 */
+  readonly carriedHeld?: number
+  /** Temporary additions that `max` contains. `until` is in milliseconds since 1970. @default none */
+  readonly raises?: readonly { readonly amount: number; readonly until: number }[]
   /** Names of the models to which the limit applies. @default all models */
   readonly models?: readonly string[]
   /** Shares of a budget at which an event is recorded. @default those of the gateway */

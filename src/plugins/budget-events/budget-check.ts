@@ -4,8 +4,8 @@ import { parseJson } from '../../core/json.ts'
 import { toDollars, toNanoUsd } from '../../core/money.ts'
 import { DURATION_CODES, type Level, quotaOf, type SettledEntry } from '../../core/store.ts'
 import type { BudgetCaller } from '../../governance/budget-observer.ts'
-import { ROLLING_STEPS } from '../../governance/levels.ts'
-import type { Limit, LimitWindow } from '../../governance/limits.ts'
+import { ROLLING_STEPS, windowName, windowStart } from '../../governance/levels.ts'
+import type { Limit } from '../../governance/limits.ts'
 import type { BudgetEvent } from '../../kernel/plugin.ts'
 
 /** The log of budgets whose amount must be compared with shares. */
@@ -121,7 +121,8 @@ function rememberedMs({ window, expiresAt }: Pick<Limit, 'window' | 'expiresAt'>
   return window.type === 'idle' ? 2 * (expiresAt - now) : expiresAt - now + DAY_MS
 }
 
-function factsOf({ key, context }: BudgetCaller, { level, owner, max, window, period, models }: Limit): BudgetFacts {
+function factsOf({ key, context }: BudgetCaller, limit: Limit): BudgetFacts {
+  const { level, owner, max, window, period, models } = limit
   const { customer, user, session } = context
   const ownerId = owner.slice(owner.indexOf(':') + 1)
   return {
@@ -130,7 +131,7 @@ function factsOf({ key, context }: BudgetCaller, { level, owner, max, window, pe
     ...(models !== undefined && { models }),
     limitUsd: toDollars(toNanoUsd(max)),
     window: windowName(window),
-    ...(window.type !== 'idle' && { windowStart: windowStart(window, period) }),
+    ...(window.type !== 'idle' && { windowStart: windowStart(limit) }),
     resetsAt: period.end,
   }
 
@@ -144,17 +145,6 @@ function factsOf({ key, context }: BudgetCaller, { level, owner, max, window, pe
       ...(level === 'session' && session !== undefined && { session }),
     }
   }
-}
-
-function windowName(window: LimitWindow): BudgetEvent['window'] {
-  if (window.type === 'idle') return 'session'
-  return window.type === 'rolling' ? `rolling ${window.every}` : window.every
-}
-
-function windowStart(window: LimitWindow, { start, end }: Limit['period']): number {
-  if (window.type !== 'rolling') return start
-  const { stepMs, count } = ROLLING_STEPS[window.every]
-  return end - stepMs * (count + 1)
 }
 
 /** `open`: requests that are running may reach them. */

@@ -38,6 +38,9 @@ export interface IdentifyOptions {
   readonly customers: CustomersOptions
 }
 
+/** Selects the levels of a customer, its user and its session. */
+export type CustomerLevels = Pick<CallerContext, 'user' | 'session'> & { readonly customer: string }
+
 /** A customer, and then its parents from the nearest one. */
 export const MAX_LEVELS = 4
 /** Of a request: of its key, customer, parents, user and session. */
@@ -115,6 +118,18 @@ export class Identification {
       ...marginOf(terms, payer),
       ...(payer === 'customer' && terms.countsVendorCharge === true && { countsVendorCharge: true }),
     }
+  }
+
+  /** The limits of a customer without its parents, which other customers share. Rejects with `not-found`. */
+  async findLevels({ customer: id, user, session }: CustomerLevels): Promise<{
+    readonly levels: readonly LimitLevel[]
+    readonly createdAt: number
+  }> {
+    const customer = (await this.#table.find(id)) ?? (await this.#table.read(id))
+    const context = { customer: id, user, session }
+    const plan = this.#planOf(customer)
+    const levels = this.#levels([customer], { plan, scope: '', context, key: APPLICATION_KEY })
+    return { levels, createdAt: customer.createdAt }
   }
 
   /** The customer and its parents, all of which must be active. */

@@ -9,6 +9,7 @@ import type { Identification, IdentifyOptions } from './identify.ts'
 
 export interface CustomersPlugin {
   readonly identify: Identify
+  readonly findLevels: Identification['findLevels']
   readonly records: Customers
   readonly plugin: BuiltInPlugin
   readonly configuration: {
@@ -49,6 +50,10 @@ export function createCustomers(
   const findIdentification = (): MaybePromise<Identification> => identification ?? loadIdentification()
   return {
     identify: (request) => chain(chain(whenConfigured(), findIdentification), ({ identify }) => identify(request)),
+    findLevels: async (query) => {
+      await whenConfigured()
+      return (await findIdentification()).findLevels(query)
+    },
     records: lazyMethods(async () => (await whenReady()).inProcess, METHODS),
     plugin: {
       endpoints: async (services) => {

@@ -62,27 +62,15 @@ export async function reportUsage(query: UsageQuery, { store, now }: ReportDepen
   const { from, to, days } = daysOf(query, now())
   const pageSize = Math.max(1, Math.min(limit, Math.floor(MAX_TALLIES / (days.length * SHARDS))))
   const { owners, next } = await listOwners(store, { customer: filter.customer, after, limit: pageSize })
-  const tables = owners.flatMap((owner) =>
-    days.flatMap((day) => rowTallyNames(owner, day).map((name) => ({ name, owner, day }))),
-  )
   const groups = new Map<string, ReportGroup>()
-  for (let start = 0; start < tables.length; start += CALL_TALLIES) {
-    const chunk = tables.slice(start, start + CALL_TALLIES)
-    const tallies = await store.tallies(chunk.map(({ name }) => name))
-    for (const [index, { owner, day }] of chunk.entries()) {
-      for (const [text, amounts] of rowsOf(tallies[index] ?? {})) {
-        const valueOf = valuesOf(owner, day, parseRow(text))
-        if (!Object.entries(filter).every(([name, value]) => valueOf(name) === value)) continue
-        const values = groupBy.map(valueOf)
-        const id = JSON.stringify(values)
-        const group = groups.get(id) ?? { values, amounts: { ...NO_AMOUNTS } }
-        groups.set(id, group)
-        addAll(group.amounts, amounts)
-      }
-    }
-    // A page may have millions of fields.
-    await yieldToEventLoop()
-  }
+  await visitRows(store, owners, days, (valueOf, amounts) => {
+    if (!Object.entries(filter).every(([name, value]) => valueOf(name) === value)) return
+    const values = groupBy.map(valueOf)
+    const id = JSON.stringify(values)
+    const group = groups.get(id) ?? { values, amounts: { ...NO_AMOUNTS } }
+    groups.set(id, group)
+    addAll(group.amounts, amounts)
+  })
   const sorted = [...groups.values()].toSorted((a, b) => compareValues(a.values, b.values))
   const rows = sorted.map(({ values, amounts }) => toRow(groupBy, values, amounts))
   const sums: Sums = { ...NO_AMOUNTS }
@@ -90,6 +78,27 @@ export async function reportUsage(query: UsageQuery, { store, now }: ReportDepen
   const totals = toAmounts(sums)
   if (format === 'json') return { from, to, rows, totals, next }
   return { from, to, rows: [], csv: writeCsv(groupBy, rows, after === undefined), totals, next }
+}
+
+/** Calls `visit` with each row of these owners on these days. */
+export async function visitRows(
+  store: Pick<Store, 'tallies'>,
+  owners: readonly string[],
+  days: readonly number[],
+  visit: (valueOf: (group: string) => string, amounts: Partial<UsageSums>) => void,
+): Promise<void> {
+  const tables = owners.flatMap((owner) =>
+    days.flatMap((day) => rowTallyNames(owner, day).map((name) => ({ name, owner, day }))),
+  )
+  for (let start = 0; start < tables.length; start += CALL_TALLIES) {
+    const chunk = tables.slice(start, start + CALL_TALLIES)
+    const tallies = await store.tallies(chunk.map(({ name }) => name))
+    for (const [index, { owner, day }] of chunk.entries()) {
+      for (const [text, amounts] of rowsOf(tallies[index] ?? {})) visit(valuesOf(owner, day, parseRow(text)), amounts)
+    }
+    // A page may have millions of fields.
+    await yieldToEventLoop()
+  }
 }
 
 const SHARDS = rowTallyNames('', 0).length
@@ -108,7 +117,7 @@ function daysOf(
   return { from, to, days: Array.from({ length: count }, (_, index) => first + index * DAY_MS) }
 }
 
-function dateOf(time: number): string {
+export function dateOf(time: number): string {
   return new Date(time).toISOString().slice(0, 10)
 }
 
@@ -176,14 +185,14 @@ function tagOf(tags: readonly string[], name: string): string {
   return tags.find((tag) => tag.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
 }
 
-type Sums = { -readonly [field in keyof UsageSums]: UsageSums[field] }
+export type Sums = { -readonly [field in keyof UsageSums]: UsageSums[field] }
 
 interface ReportGroup {
   readonly values: readonly string[]
   readonly amounts: Sums
 }
 
-const NO_AMOUNTS: UsageSums = {
+export const NO_AMOUNTS: UsageSums = {
   requests: 0,
   prompt: 0,
   completion: 0,
@@ -208,7 +217,7 @@ function rowsOf(tally: Readonly<Record<string, number>>): ReadonlyMap<string, Pa
   return rows
 }
 
-function addAll(sums: Sums, added: Partial<Sums>): void {
+export function addAll(sums: Sums, added: Partial<Sums>): void {
   for (const field of USAGE_FIELDS) sums[field] += added[field] ?? 0
 }
 

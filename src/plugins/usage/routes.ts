@@ -1,22 +1,48 @@
+import type { GatewayError } from '../../core/errors.ts'
 import { toWire } from '../../core/field-names.ts'
 import type { Endpoint } from '../../http/router.ts'
 import { parseDigits, invalidFieldError } from '../../governance/page-query.ts'
 import { type AdminOptions, createGate } from '../../kernel/admin-access.ts'
-import type { Call, Handler } from '../../kernel/call.ts'
+import { inWireForm } from '../../kernel/admin-body.ts'
+import { type Call, type Handler, pathId } from '../../kernel/call.ts'
 import { noStoreHeaders } from '../../kernel/endpoint-responses.ts'
 import { sendJson } from '../../kernel/response-headers.ts'
 import type { Services } from '../../kernel/services.ts'
 import { reportUsage, type ReportDependencies } from './report.ts'
-import type { UsageGroup, UsageQuery, UsageReport } from './usage-api.ts'
+import { summarizeUsage, type SummaryDependencies } from './summary.ts'
+import type { UsageGroup, UsageQuery, UsageReport, UsageSummaryQuery } from './usage-api.ts'
 
 export function usageEndpoints(
-  dependencies: ReportDependencies,
+  dependencies: ReportDependencies & SummaryDependencies,
   admin: AdminOptions | undefined,
   services: Services,
 ): readonly Endpoint<Handler>[] {
-  const { requireAdmin } = createGate(admin, services)
-  const handle = requireAdmin(async (call) => sendReport(call, await reportUsage(readQuery(call), dependencies)))
-  return [{ method: 'GET', path: '/api/governance/usage', handle }]
+  const { requireAdmin, respondWith } = createGate(admin, services)
+  return [
+    {
+      method: 'GET',
+      path: '/api/governance/usage',
+      handle: requireAdmin(async (call) => sendReport(call, await reportUsage(readQuery(call), dependencies))),
+    },
+    {
+      method: 'GET',
+      path: '/api/governance/customers/:id/usage',
+      handle: respondWith(inWireForm((call) => summarizeUsage(readSummaryQuery(call), dependencies))),
+    },
+  ]
+}
+
+function readSummaryQuery(call: Call): UsageSummaryQuery {
+  const query: { customer: string; user?: string; session?: string } = { customer: pathId(call) }
+  for (const [name, text] of call.query) {
+    if (name !== 'user' && name !== 'session') throw unknownParameterError(name)
+    query[name] = text
+  }
+  return query
+}
+
+function unknownParameterError(name: string): GatewayError {
+  return invalidFieldError(name, 'there is no such parameter. See docs/usage.md.')
 }
 
 /** The header `x-next` of a page in CSV contains the cursor. */
@@ -45,7 +71,7 @@ function readQuery({ query, request }: Call): UsageQuery {
     else if (name === 'limit') parts['limit'] = parseDigits(text)
     else if (TEXTS.some((known) => known === name)) parts[name] = text
     else if (FILTER.test(name)) filter[name] = text
-    else throw invalidFieldError(name, 'there is no such parameter. See docs/usage.md.')
+    else throw unknownParameterError(name)
   }
   const isCsv = (request.header('accept') ?? '').includes('text/csv')
   return { ...(isCsv && { format: 'csv' }), ...parts, filter }
