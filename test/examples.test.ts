@@ -184,6 +184,28 @@ describe('the examples', () => {
     60_000,
   )
 
+  it.runIf(IS_FULL)(
+    'the SaaS product starts with its demo data, and ends on a signal',
+    async () => {
+      const tsx = `${root}/node_modules/tsx/dist/cli.mjs`
+      const env = { ...process.env, PORT: '0' }
+      const child = spawn(process.execPath, [tsx, 'examples/saas/server.ts'], { cwd: root, env })
+      const ended = new Promise((resolve) => child.once('exit', resolve))
+      const url = await new Promise<string>((resolve) =>
+        child.stdout.on('data', (text: Buffer) => {
+          resolve(text.toString().trim())
+        }),
+      )
+      const response = await fetch(`${url}/login`)
+      child.kill('SIGTERM')
+      await response.text()
+
+      expect(response.status).toBe(200)
+      expect(await ended).toBe(0)
+    },
+    60_000,
+  )
+
   it('a limit, the usage and the audit survive a restart', async () => {
     const stdout = await run('restart')
 
