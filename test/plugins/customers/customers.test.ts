@@ -5,6 +5,7 @@ import { createGateway, type GatewayOptions, memoryStore, openaiCompatible } fro
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { ProviderCall } from '../../../src/core/ports.ts'
 import { EchoProvider } from '../../../src/testing/echo-provider.ts'
+import { waitUntil } from '../../support/wait-until.ts'
 
 /** Uses 10 prompt tokens at $1 and 1,000 completion tokens at $2 per million. */
 class CostlyProvider extends EchoProvider {
@@ -145,7 +146,7 @@ it('plugins see the context of a request', async () => {
   const context = { customer: 'acme', user: 'alice', session: 's', tags: { feature: 'chat' } }
   await ask(gateway.with(context))
   await ask(gateway)
-  await gateway.close()
+  await waitUntil(() => seen.length === 3)
   expect(seen).toEqual([context, context, {}])
 })
 
