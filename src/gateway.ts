@@ -178,7 +178,13 @@ export function createGateway(options: GatewayOptions): Gateway {
       plans: options.plans ?? {},
       customers: options.customers ?? {},
     },
-    { whenConfigured: () => governance.whenConfigured(), admin },
+    {
+      whenConfigured: () => governance.whenConfigured(),
+      admin,
+      purge: async (scope) => {
+        for (const purge of services.hooks.purge) await purge(scope, store, services)
+      },
+    },
   )
   const budgetEvents = createBudgetEvents({
     plugins: options.plugins,
@@ -236,6 +242,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   //   onFailure        idempotency
   //   settledEntries   audit
   //   onEnd            custom, metrics, request-log, audit
+  //   purge            batches, recordings, stored-responses, idempotency, cache, savings, passthrough
   //   close            budget-events, custom, recordings, idempotency, cache
   const plugins: readonly BuiltInPlugin[] = [
     ...(budgetEvents === undefined ? [] : [budgetEvents.plugin]),

@@ -31,6 +31,7 @@ export type {
   CustomerRecord,
   Customers,
   CustomerSettings,
+  DeleteCustomerOptions,
   DeletedCustomer,
   NewCustomer,
   NewRaise,

@@ -77,6 +77,7 @@ export interface LogEventFields {
   /** Position of the item in the batch. */
   readonly item?: string
   readonly reservation_id?: string
+  readonly file_id?: string
   readonly warning?: string
   readonly plugin?: string
   readonly hook?: string

@@ -4,7 +4,7 @@ import type { LogEventFields } from '../core/failure-log.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Meter, Provider, Route, Runtime, SmallModel, Timeouts } from '../core/ports.ts'
 import type { Message } from '../core/prompt.ts'
-import type { SettledEntry } from '../core/store.ts'
+import type { SettledEntry, Store } from '../core/store.ts'
 import type { TurnFormat } from '../formats/format.ts'
 import type { Caller, CallerContext } from '../governance/caller.ts'
 import type { Ledger } from '../governance/ledger.ts'
@@ -140,6 +140,8 @@ export interface BuiltInPlugin {
   readonly settledEntries?: (finished: FinishedRequest) => readonly SettledEntry[]
   /** Once for each request, when it ends. Its settlement may still be running. */
   readonly onEnd?: (finished: FinishedRequest, exchange: Exchange, outcome: RequestOutcome) => MaybePromise<void>
+  /** Deletes what the plugin stores for the callers of a scope. May be called again after a failure. */
+  readonly purge?: (scope: string, store: Store, services: Services) => Promise<void>
   /** Called by `gateway.close()`. */
   readonly close?: () => Promise<unknown>
 }
@@ -183,6 +185,7 @@ export function collectHooks(plugins: readonly BuiltInPlugin[]): Hooks {
     onFailure: all('onFailure'),
     settledEntries: all('settledEntries'),
     onEnd: all('onEnd'),
+    purge: all('purge'),
     close: all('close'),
   }
 }

@@ -4,6 +4,7 @@ import type { Runtime } from '../core/ports.ts'
 import type { Quota, Store } from '../core/store.ts'
 import { textOf, type EventSink, type Recording } from './event-buffer.ts'
 import { acquireLease } from './lease.ts'
+import { headKey, partKey, wantedKey } from './live-names.ts'
 import type { Subscribers } from './shared-work.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
@@ -38,10 +39,6 @@ const LEASE_MS = 10_000
 const MIN_POLL_MS = 20
 const MAX_POLL_MS = 200
 const MAX_FAILURES = 3
-
-const headKey = (name: string): string => `live:${name}`
-const partKey = (name: string, token: string, part: number): string => `live:${name}:${token}:${part}`
-const wantedKey = (name: string): string => `live-wanted:${name}`
 
 type Clock = Pick<Runtime, 'now' | 'after'>
 type PublishRuntime = Clock & Pick<Runtime, 'uuid'>

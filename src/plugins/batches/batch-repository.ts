@@ -5,6 +5,7 @@ import {
   type Batch,
   type BatchContext,
   changeBatch,
+  CLEANUP_PREFIX,
   cleanupKey,
   EXPIRES_AFTER_MS,
   deleteBatch,
@@ -18,6 +19,7 @@ import {
   OPEN_PREFIX,
   type OpenBatch,
   parseBatch,
+  parseCleanupKey,
   toPosition,
   UNCLAIMED,
   valuesOf,
@@ -165,6 +167,30 @@ export class BatchRepository {
     const batch = await this.read(scope, id)
     if (batch.state !== 'ended') throw notEndedError('it cannot be deleted')
     await deleteBatch(this.#options, { scope, id })
+  }
+
+  /**
+   * Deletes all batches of a scope. A worker may still store the result of an item, so a later cleanup deletes the items
+   * again. Its entry does not contain the scope.
+   */
+  async purge(scope: string): Promise<void> {
+    const prefix = batchKeyPrefix(scope)
+    const ids = new Set((await this.#store.list(prefix, { limit: MAX_BATCHES })).map((key) => key.slice(prefix.length)))
+    if (ids.size === 0) return
+    const dueAt = this.#now() + FILL_TIMEOUT_MS
+    for (const id of ids) await this.#store.set(cleanupKey(dueAt, id), '')
+    for (let after: string | undefined; ;) {
+      const keys = await this.#store.list(CLEANUP_PREFIX, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
+      const old = keys.filter((key) => {
+        const { id } = parseCleanupKey(key)
+        return ids.has(id) && key !== cleanupKey(dueAt, id)
+      })
+      await mapInSlices(old, MAX_CONCURRENT_READS, (key) => this.#store.delete(key))
+      after = keys.at(-1)
+      if (keys.length < MAX_BATCHES) break
+      await this.#pause()
+    }
+    for (const id of ids) await deleteBatch(this.#options, { scope, id })
   }
 
   async *results(batch: Batch): AsyncGenerator<string, void, undefined> {

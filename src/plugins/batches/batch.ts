@@ -1,4 +1,5 @@
 import type { StoredCaller } from '../../governance/caller.ts'
+import { deletePrefix } from '../../core/delete-prefix.ts'
 import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { quotaOf, type Store, type WriteOptions } from '../../core/store.ts'
@@ -76,14 +77,14 @@ export function batchKeyPrefix(scope: string): string {
 export const OPEN_PREFIX = 'batch-open:'
 
 /** Prefix of the keys of cleanup entries, which are sorted by time. The value is the scope. */
-const CLEANUP_PREFIX = 'batch-due:'
+export const CLEANUP_PREFIX = 'batch-due:'
 const CLEANUP_TIME_DIGITS = 15
 
 export function cleanupKey(at: number, id: string): string {
   return `${CLEANUP_PREFIX}${String(Math.floor(at)).padStart(CLEANUP_TIME_DIGITS, '0')}:${id}`
 }
 
-function parseCleanupKey(key: string): { readonly at: number; readonly id: string } {
+export function parseCleanupKey(key: string): { readonly at: number; readonly id: string } {
   const [at = '', id = ''] = key.slice(CLEANUP_PREFIX.length).split(':')
   return { at: Number(at), id }
 }
@@ -157,16 +158,12 @@ export async function changeBatch(
 export async function deleteBatch(context: BatchContext, { scope, id }: OpenBatch): Promise<void> {
   await context.store.delete(batchKey(scope, id))
   await context.store.delete(OPEN_PREFIX + id)
-  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(context, itemPrefix(kind, id))
+  await deleteAllItems(context, id)
 }
 
-async function deleteItems({ store, pause }: BatchContext, prefix: string): Promise<void> {
-  for (;;) {
-    const keys = await store.list(prefix, { limit: PAGE_SIZE })
-    if (keys.length === 0) return
-    await Promise.all(keys.map((key) => store.delete(key)))
-    await pause()
-  }
+/** Later items of the same batch may still be written by the worker that processes them. */
+export async function deleteAllItems({ store, pause }: BatchContext, id: string): Promise<void> {
+  for (const kind of ['todo', 'request', 'result'] as const) await deletePrefix(store, itemPrefix(kind, id), pause)
 }
 
 /** Low, because that many of the largest answers must fit into memory. */
@@ -224,5 +221,5 @@ function nextCleanupAt({ state, createdAt }: Batch, now: number): number | undef
 
 async function archive(context: BatchContext, batch: Batch, now: number): Promise<void> {
   await changeBatch(context.store, batch, (current) => ({ ...current, archivedAt: current.archivedAt ?? now }))
-  await deleteItems(context, itemPrefix('result', batch.id))
+  await deletePrefix(context.store, itemPrefix('result', batch.id), context.pause)
 }

@@ -40,6 +40,7 @@ export function createBatches(
     plugin: {
       endpoints: async (services) =>
         (await import('./routes.ts')).batchEndpoints(services, () => open(services), baseUrls),
+      purge: async (scope, _store, services) => (await open(services)).repository.purge(scope),
     },
     start: (services) => {
       if (isStarted) return

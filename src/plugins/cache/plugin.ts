@@ -24,6 +24,7 @@ export function createCache(options: SemanticCacheOptions): GatewayCache {
           ? load().then((cache) => cache.recall(reserved, services))
           : loaded.recall(reserved, services)
       },
+      purge: async (scope) => (await load()).purge(scope),
       close: async () => loaded?.flush(),
     },
     // These calls also load the module, because other processes may have stored responses in a shared store.

@@ -61,6 +61,8 @@ export interface SemanticCache {
   /** @param id An entry id, or the id of one of the last 10,000 requests to which `lookUp` returned a hit. */
   reportWrongHit(id: string): MaybePromise<void>
   clear(filter?: { readonly keyId?: string }): MaybePromise<void>
+  /** Removes the responses that callers of a scope stored. Unlike `clear`, rejects if the store fails. */
+  purge(scope: string): Promise<void>
   stats(): CacheStatistics
   flush(): Promise<void>
 }
@@ -103,6 +105,11 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
       const { keyId } = filter
       const clearIndex = (): MaybePromise<void> => (keyId === undefined ? search.clear() : undefined)
       return attempt(tallies, () => chain(store.clear(keyId), clearIndex), undefined)
+    },
+    purge: async (scope) => {
+      // A running write would store its response afterwards.
+      await Promise.all(context.writes)
+      await store.clear(scope)
     },
     stats: () => statisticsOf(tallies, store.size()),
     flush: async () => void (await Promise.all(context.writes)),

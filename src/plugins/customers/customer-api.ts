@@ -105,6 +105,16 @@ export interface CustomerPage {
   readonly next: string | null
 }
 
+/** How a customer is deleted. */
+export interface DeleteCustomerOptions {
+  /**
+   * True to delete what is stored for its requests first: responses, conversations, batches, recordings and files. See
+   * docs/customers.md for what remains. An interrupted deletion leaves the customer inactive, and can be repeated.
+   * @default false
+   */
+  readonly purge?: boolean
+}
+
 /** The result of the deletion of a customer. */
 export interface DeletedCustomer {
   readonly id: string
@@ -124,8 +134,13 @@ export interface Customers {
   list(query?: CustomerQuery): Promise<CustomerPage>
   /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
   update(id: string, change: CustomerChange | WireForm<CustomerChange>): Promise<CustomerRecord>
-  /** Rejects with `conflict` if the customer has children. Usage and audit records of a deleted customer remain. */
-  delete(id: string): Promise<DeletedCustomer>
+  /**
+   * Rejects with `conflict` if the customer has children. Usage and audit records of a deleted customer remain.
+   *
+   * @example
+   * await gateway.customers.delete('acme', { purge: true })
+   */
+  delete(id: string, options?: DeleteCustomerOptions): Promise<DeletedCustomer>
   /**
    * Raises the budgets of one window until a time. At most 16 raises at once. Ended raises are dropped with the next change.
    *

@@ -1,7 +1,8 @@
 /** The records of customers, for the admin API and in process. Loaded with the first use. */
-import { expectedText } from '../../core/check-options.ts'
+import { checkFlag, expectedText, type OptionCheck, optionsOf } from '../../core/check-options.ts'
 import { GatewayError } from '../../core/errors.ts'
 import type { Store } from '../../core/store.ts'
+import { scopeOf } from '../../governance/caller.ts'
 import { invalidFieldError } from '../../governance/page-query.ts'
 import { parserOf, type Spelling } from '../../governance/record-input.ts'
 import { type RecordTable } from '../../governance/record-table.ts'
@@ -14,12 +15,15 @@ import type {
   CustomerRecord,
   Customers,
   CustomerSettings,
+  DeleteCustomerOptions,
   DeletedCustomer,
   NewCustomer,
   NewRaise,
 } from './customer-api.ts'
 import { CustomerIndex, entriesOf } from './customer-index.ts'
 import { createCustomerChecks } from './customer-input.ts'
+import type { CustomerScopes } from './customer-scopes.ts'
+import type { CustomerTables } from './identify.ts'
 import type { BudgetRaise, Customer } from './customer.ts'
 import { listCustomers } from './list-customers.ts'
 import type { CustomerPlan, CustomersOptions } from './options.ts'
@@ -34,17 +38,21 @@ export interface CustomerRecordsOptions {
   readonly uuid: () => string
   readonly plans: Readonly<Record<string, CustomerPlan>>
   readonly customers: CustomersOptions
+  /** Deletes what is stored for the callers of a scope. */
+  readonly purge: (scope: string) => Promise<void>
 }
 
 /** Takes fields that were checked. */
 export class CustomerRecords {
   readonly #options: CustomerRecordsOptions
   readonly #table: RecordTable<Customer>
+  readonly #scopes: CustomerScopes
   readonly #index: CustomerIndex
 
-  constructor(options: CustomerRecordsOptions, table: RecordTable<Customer>) {
+  constructor(options: CustomerRecordsOptions, { table, scopes }: CustomerTables) {
     this.#options = options
     this.#table = table
+    this.#scopes = scopes
     this.#index = new CustomerIndex(options.store, options.uuid)
   }
 
@@ -98,7 +106,41 @@ export class CustomerRecords {
     return this.#toRecord((await this.#table.change(checkedId(id), change)).after)
   }
 
-  async delete(id: string): Promise<DeletedCustomer> {
+  async delete(id: string, { purge = false }: DeleteCustomerOptions = {}): Promise<DeletedCustomer> {
+    if (purge) await this.#purge(checkedId(id))
+    else await this.#remove(id)
+    return { id, object: 'customer', deleted: true }
+  }
+
+  /** The record is deleted last. Otherwise, requests could create it again before all is deleted. */
+  async #purge(id: string): Promise<void> {
+    const isStored = await this.#deactivate(id)
+    let hasKeys = false
+    for await (const keyId of this.#scopes.keysOf(id)) {
+      hasKeys = true
+      await this.#options.purge(scopeOf(keyId, { customer: id }))
+      await this.#scopes.remove(id, keyId)
+    }
+    // Throws `not-found` for an id that is not known at all.
+    if (isStored || !hasKeys) await this.#remove(id)
+  }
+
+  /** Ends requests that would store further values. Resolves with false for an id without a record. */
+  async #deactivate(id: string): Promise<boolean> {
+    try {
+      const { active } = await this.#table.read(id)
+      const dependencies = { store: this.#options.store, table: this.#table }
+      if (await hasChildren(id, dependencies)) throw childrenError(id)
+      if (active) await this.#table.change(id, (customer) => this.#revised({ ...customer, active: false }))
+      return true
+    } catch (error) {
+      if (GatewayError.is(error) && error.kind === 'not-found') return false
+      ignoreUnreadable(error)
+      return true
+    }
+  }
+
+  async #remove(id: string): Promise<void> {
     const customer = await this.#table.read(checkedId(id)).catch(ignoreUnreadable)
     const dependencies = { store: this.#options.store, table: this.#table }
     if (await hasChildren(id, dependencies)) throw childrenError(id)
@@ -110,7 +152,6 @@ export class CustomerRecords {
       throw childrenError(id)
     }
     await removeEntries()
-    return { id, object: 'customer', deleted: true }
   }
 
   /** Parents first. Configuration overrides stored records. */
@@ -166,7 +207,7 @@ export class CustomerRecords {
     try {
       await this.#check(customer, fields)
     } catch (cause) {
-      if (before === undefined) await this.delete(customer.id)
+      if (before === undefined) await this.#remove(customer.id)
       else await this.#restoreParent(customer, before)
       const message = 'The parents of this customer were changed at the same time. Read them again, and retry.'
       throw new GatewayError('conflict', message, { cause })
@@ -279,10 +320,22 @@ export function inProcessCustomers(records: CustomerRecords, plans: readonly str
     get: (id) => records.get(id),
     list: (query) => records.list(query),
     update: async (id, change) => records.update(id, input.parseChange(change)),
-    delete: (id) => records.delete(id),
+    delete: async (id, options = {}) => {
+      const problem = checkDeletion(options, '')
+      if (problem !== undefined) throw invalidFieldError(problem.path || 'options', problem.text)
+      return records.delete(id, options)
+    },
     raise: async (id, raise) => records.raise(id, input.parseRaise(raise)),
   }
 }
+
+/** A misspelled `purge` would keep what is stored. */
+const checkDeletion = optionsOf(
+  { purge: checkFlag } satisfies Record<keyof DeleteCustomerOptions, OptionCheck>,
+  [],
+  'an object, such as { purge: true }',
+  'field',
+)
 
 function changedField<Name extends string, Value>(
   name: Name,

@@ -17,6 +17,7 @@ import type { VirtualKey } from '../../governance/virtual-key.ts'
 import type { Identify } from '../../kernel/services.ts'
 import { joinContexts, readContextHeaders } from './join-contexts.ts'
 import { CustomerIndex, entriesOf } from './customer-index.ts'
+import { CustomerScopes } from './customer-scopes.ts'
 import { CUSTOMER_PREFIX, customerSchema, type Customer } from './customer.ts'
 import { degradationOf } from './degrade.ts'
 import type {
@@ -55,8 +56,14 @@ const DEFAULT_MAX_CREATED = 1_000_000
 /** Of one customer record, in bytes, for the quota of created customers. */
 const MAX_CREATED_BYTES = 4_096
 
-export function createCustomerTable({ store, now, cacheMs, servesStale }: IdentifyOptions): RecordTable<Customer> {
-  return new RecordTable({
+/** What requests and the API of customers have in common. */
+export interface CustomerTables {
+  readonly table: RecordTable<Customer>
+  readonly scopes: CustomerScopes
+}
+
+export function createCustomerTables({ store, now, cacheMs, servesStale }: IdentifyOptions): CustomerTables {
+  const table = new RecordTable({
     store,
     now,
     cacheMs,
@@ -66,12 +73,14 @@ export function createCustomerTable({ store, now, cacheMs, servesStale }: Identi
     label: 'customer',
     schema: customerSchema,
   })
+  return { table, scopes: new CustomerScopes(store) }
 }
 
 /** The identity and the limits of requests with a context. */
 export class Identification {
   readonly #options: IdentifyOptions
   readonly #table: RecordTable<Customer>
+  readonly #scopes: CustomerScopes
   readonly #levelOf = new WeakMap<Customer, Map<'customer' | 'parent', LimitLevel>>()
   readonly #userLevels = new RecentMap<string, { readonly plan: CustomerPlan; readonly level: LimitLevel }>(MAX_CACHED)
   /** Keys with the permissions of a customer, so that their windows are cached. */
@@ -80,9 +89,10 @@ export class Identification {
     RecentMap<string, { readonly from: unknown; readonly key: VirtualKey }>
   >()
 
-  constructor(options: IdentifyOptions, table: RecordTable<Customer>) {
+  constructor(options: IdentifyOptions, { table, scopes }: CustomerTables) {
     this.#options = options
     this.#table = table
+    this.#scopes = scopes
   }
 
   readonly identify: Identify = async ({ key: ownKey, context: application, request }) => {
@@ -102,6 +112,8 @@ export class Identification {
     const { store, now } = this.#options
     const limitCount = levels.reduce((sum, level) => sum + level.limitCount, MAX_LIMITS_OF_KEY)
     if (limitCount > MAX_LIMITS) throw tooManyLimitsError(limitCount)
+    const added = customer && this.#scopes.add(customer, key.id)
+    if (added !== undefined) await (this.#options.servesStale ? added.catch(() => {}) : added)
     const degradation = terms.at && (await degradationOf(terms.at, levels, { store, now: now() }))
     return {
       key,

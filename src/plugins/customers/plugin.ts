@@ -22,6 +22,8 @@ interface CustomersDependencies {
   /** Returns undefined if the configured customers are stored. */
   readonly whenConfigured: () => MaybePromise<void>
   readonly admin: AdminOptions | undefined
+  /** Deletes what is stored for the callers of a scope. */
+  readonly purge: (scope: string) => Promise<void>
 }
 
 const METHODS = { create: true, get: true, list: true, update: true, delete: true, raise: true } as const
@@ -29,13 +31,13 @@ const METHODS = { create: true, get: true, list: true, update: true, delete: tru
 /** Loads the code with its first use. */
 export function createCustomers(
   options: IdentifyOptions,
-  { whenConfigured, admin }: CustomersDependencies,
+  { whenConfigured, admin, purge }: CustomersDependencies,
 ): CustomersPlugin {
   const plans = Object.keys(options.plans)
-  const loadTable = lazy(async () => (await import('./identify.ts')).createCustomerTable(options))
+  const loadTables = lazy(async () => (await import('./identify.ts')).createCustomerTables(options))
   const load = lazy(async () => {
     const { CustomerRecords, inProcessCustomers } = await import('./customer-records.ts')
-    const records = new CustomerRecords(options, await loadTable())
+    const records = new CustomerRecords({ ...options, purge }, await loadTables())
     return { records, inProcess: inProcessCustomers(records, plans) }
   })
   const whenReady = async (): ReturnType<typeof load> => {
@@ -45,7 +47,7 @@ export function createCustomers(
   let identification: Identification | undefined
   const loadIdentification = lazy(async () => {
     const { Identification } = await import('./identify.ts')
-    return (identification = new Identification(options, await loadTable()))
+    return (identification = new Identification(options, await loadTables()))
   })
   const findIdentification = (): MaybePromise<Identification> => identification ?? loadIdentification()
   return {

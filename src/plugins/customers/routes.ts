@@ -47,7 +47,11 @@ export function customerEndpoints(
       path: `${PATH}/:id`,
       handle: withBody(input.parseChange, (records, change, id) => records.update(id, change)),
     },
-    { method: 'DELETE', path: `${PATH}/:id`, handle: respond((records, call) => records.delete(pathId(call))) },
+    {
+      method: 'DELETE',
+      path: `${PATH}/:id`,
+      handle: respond((records, call) => records.delete(pathId(call), { purge: flagOf(call, 'purge') ?? false })),
+    },
     {
       method: 'POST',
       path: `${PATH}/:id/raise`,
@@ -56,18 +60,23 @@ export function customerEndpoints(
   ]
 }
 
-function queryOf({ query }: Call): CustomerQuery {
+function flagOf({ query }: Call, name: string): boolean | undefined {
+  const text = query.get(name)
+  if (text !== null && text !== 'true' && text !== 'false') throw invalidFieldError(name, 'expected true or false.')
+  return text === null ? undefined : text === 'true'
+}
+
+function queryOf(call: Call): CustomerQuery {
+  const { query } = call
   const limit = query.get('limit')
-  const active = query.get('active')
-  if (active !== null && active !== 'true' && active !== 'false')
-    throw invalidFieldError('active', 'expected true or false.')
+  const active = flagOf(call, 'active')
   return {
     ...(limit !== null && { limit: parseDigits(limit) }),
     ...textField(query, 'after'),
     ...textField(query, 'search'),
     ...textField(query, 'parent'),
     ...textField(query, 'plan'),
-    ...(active !== null && { active: active === 'true' }),
+    ...(active !== undefined && { active }),
   }
 }
 

@@ -35,6 +35,7 @@ export interface Deduplication {
   remember(exchange: Exchange, response: WholeResponse): MaybePromise<void>
   share(exchange: Exchange, stream: StreamedResponse): undefined
   fail(exchange: Exchange, response: FailedResponse): MaybePromise<void>
+  purge(scope: string): Promise<void>
   flush(): Promise<void>
 }
 
@@ -64,6 +65,7 @@ export function createDeduplication(options: IdempotencyOptions): Deduplication 
       const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
       return isPermanent ? first.remember(response) : first.release(response)
     },
+    purge: (scope) => idempotency.purge(scope),
     flush: () => idempotency.flush(),
   }
 }

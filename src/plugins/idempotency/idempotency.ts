@@ -1,4 +1,5 @@
 import { Cancellation, type TimeLimit, withTimeout } from '../../core/async.ts'
+import { deletePrefix } from '../../core/delete-prefix.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asObject, isJsonObject, parseJson } from '../../core/json.ts'
 import type { Runtime } from '../../core/ports.ts'
@@ -6,6 +7,7 @@ import { type Store, quotaOf } from '../../core/store.ts'
 import type { Recording } from '../../streams/event-buffer.ts'
 import { acquireLease, type Lease } from '../../streams/lease.ts'
 import type { Subscribers } from '../../streams/shared-work.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 
 interface IdempotentRequest {
   /** The id of the virtual key. Idempotency keys of different owners never match. */
@@ -65,6 +67,10 @@ const LEASE_MS = 30_000
 const POLL_MS = 250
 const MAX_BACKOFF_MS = 5_000
 
+function prefixOf(owner: string): string {
+  return `idempotency:${owner}:`
+}
+
 export class Idempotency {
   readonly #options: IdempotencyOptions
   readonly #runs = new Map<string, Run>()
@@ -81,7 +87,7 @@ export class Idempotency {
   /** Throws `conflict` for the key of a different request, or if the first request still runs after `timeoutMs`. */
   async claim(request: IdempotentRequest): Promise<RequestClaim> {
     const { now, after } = this.#options
-    const name = `idempotency:${request.owner}:${encodeURIComponent(request.idempotencyKey)}`
+    const name = prefixOf(request.owner) + encodeURIComponent(request.idempotencyKey)
     const deadline = now() + request.timeoutMs
     const timeLimit = (): TimeLimit => ({
       ms: deadline - now(),
@@ -95,6 +101,10 @@ export class Idempotency {
       const replayed = await join(run, request, timeLimit)
       if (replayed !== undefined) return { role: 'repetition', replayed }
     }
+  }
+
+  purge(owner: string): Promise<void> {
+    return deletePrefix(this.#options.store, prefixOf(owner), yieldToEventLoop)
   }
 
   async flush(): Promise<void> {

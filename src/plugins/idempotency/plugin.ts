@@ -15,6 +15,7 @@ export function idempotencyPlugin(options: IdempotencyOptions): BuiltInPlugin {
     storesEvents: (responded) => loaded?.isFirst(responded) === true,
     onStream: (responded, stream) => loaded?.share(responded, stream),
     onFailure: (exchange, response) => loaded?.fail(exchange, response),
+    purge: async (scope) => (await load()).purge(scope),
     close: async () => loaded?.flush(),
   }
 }

@@ -21,5 +21,6 @@ export function passthroughPlugin(
   }
   return {
     endpoints: async (services) => (await import('./routes.ts')).passthroughEndpoints({ services, store, options }),
+    purge: async (scope, _store, services) => (await import('./routes.ts')).purgeFiles(scope, store, services),
   }
 }

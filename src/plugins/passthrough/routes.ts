@@ -1,6 +1,6 @@
 import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../../core/json.ts'
-import type { Provider } from '../../core/ports.ts'
+import type { Provider, UpstreamCaller } from '../../core/ports.ts'
 import { quotaOf, type Store } from '../../core/store.ts'
 import type { Endpoint } from '../../http/router.ts'
 import {
@@ -17,6 +17,7 @@ import { upstreamError } from '../../upstream/attempts.ts'
 import { authenticate, findCaller } from '../../kernel/authenticate.ts'
 import { chatClient } from '../../formats/chat/client.ts'
 import { mapInSlices } from '../../core/map-in-slices.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { sendWithRateStatus } from '../../kernel/endpoint-responses.ts'
 
 interface PassthroughDependencies {
@@ -116,20 +117,58 @@ const DEFAULT_PAGE_SIZE = 100
 const MAX_CONCURRENT_READS = 16
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
-function createFileRegistry(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>) {
-  const prefixOf = (scope: string): string => `file:${scope}:`
+const prefixOf = (scope: string): string => `file:${scope}:`
 
-  async function read(storeKey: string): Promise<{ readonly provider: string; readonly file: JsonObject } | undefined> {
-    const { provider, file } = asObject(parseJson((await store.get(storeKey)) ?? '')) ?? {}
-    return typeof provider === 'string' && isJsonObject(file) ? { provider, file } : undefined
-  }
+interface StoredFile {
+  readonly provider: string
+  readonly file: JsonObject
+}
 
-  /** Deletes a file that could not be registered, because no key could use it. */
-  async function deleteFile(provider: Provider, id: string): Promise<void> {
-    const { signal } = new AbortController()
-    const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
-    deleted?.source.abort()
+async function readFile(store: Pick<Store, 'get'>, storeKey: string): Promise<StoredFile | undefined> {
+  const { provider, file } = asObject(parseJson((await store.get(storeKey)) ?? '')) ?? {}
+  return typeof provider === 'string' && isJsonObject(file) ? { provider, file } : undefined
+}
+
+/** For a file that no key can use. */
+async function deleteAtVendor(
+  provider: Provider,
+  id: string,
+  { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>,
+  caller?: UpstreamCaller,
+): Promise<void> {
+  const { signal } = new AbortController()
+  const call = { method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts } as const
+  const deleted = await provider.passThrough?.({ ...call, ...(caller !== undefined && { caller }) })
+  deleted?.source.abort()
+}
+
+/** A file that its vendor does not delete is logged, because its record is the only trace of it. */
+export async function purgeFiles(scope: string, store: Store, services: Services): Promise<void> {
+  const prefix = prefixOf(scope)
+  const [keyId = '', customer] = scope.split('~')
+  for (let after: string | undefined; ;) {
+    const storeKeys = await store.list(prefix, { limit: DEFAULT_PAGE_SIZE, ...(after !== undefined && { after }) })
+    await mapInSlices(storeKeys, MAX_CONCURRENT_READS, async (storeKey) => {
+      const provider = services.provider((await readFile(store, storeKey))?.provider ?? '')
+      const id = storeKey.slice(prefix.length)
+      try {
+        if (provider !== undefined) await deleteAtVendor(provider, id, services, { keyId, customer, payer: 'operator' })
+      } catch (cause) {
+        services.log.failure('a file could not be deleted at its vendor', cause, {
+          provider: provider?.name ?? null,
+          file_id: id,
+        })
+      }
+      await store.delete(storeKey)
+    })
+    if (storeKeys.length < DEFAULT_PAGE_SIZE) return
+    after = storeKeys.at(-1)
+    await yieldToEventLoop()
   }
+}
+
+function createFileRegistry(store: Store, services: Pick<Services, 'runtime' | 'timeouts'>) {
+  const read = (storeKey: string): Promise<StoredFile | undefined> => readFile(store, storeKey)
 
   return {
     providerOf: async (scope: string, id: string): Promise<string> => {
@@ -144,7 +183,7 @@ function createFileRegistry(store: Store, { runtime, timeouts }: Pick<Services, 
       try {
         await store.set(`${prefixOf(scope)}${id}`, value, { quota: quotaOf('file', scope) })
       } catch (error) {
-        await deleteFile(provider, id).catch(() => undefined)
+        await deleteAtVendor(provider, id, services).catch(() => undefined)
         throw error
       }
     },

@@ -57,6 +57,7 @@ export function recordingsPlugin(
           ),
       }
     },
+    purge: async (scope) => (await load()).purge(scope),
     close: async () => loaded?.flush(),
   }
 }

@@ -1,3 +1,4 @@
+import { deletePrefix } from '../../core/delete-prefix.ts'
 import { asObject, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts'
 import type { Runtime } from '../../core/ports.ts'
 import { quotaOf, type Store } from '../../core/store.ts'
@@ -6,6 +7,8 @@ import type { Lease } from '../../streams/lease.ts'
 import type { Subscribers } from '../../streams/shared-work.ts'
 import type { Recording } from '../../streams/event-buffer.ts'
 import { MAX_BYTES_PER_STREAM } from '../../streams/capacity.ts'
+import { livePrefixes } from '../../streams/live-names.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 
 export type StoredResponse =
   | { readonly kind: 'events'; readonly text: string }
@@ -84,6 +87,12 @@ export class Recordings {
     const { createStreamSearch } = await import('../../streams/live-stream.ts')
     const location = { store: this.#options.store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
     return createStreamSearch(location, { ...this.#options, idleMs })
+  }
+
+  /** Also deletes the parts by which other processes follow recordings in progress. */
+  async purge(owner: string): Promise<void> {
+    for (const prefix of [nameOf(owner, ''), ...livePrefixes(nameOf(owner, ''))])
+      await deletePrefix(this.#options.store, prefix, yieldToEventLoop)
   }
 
   /** Resolves when all writes have settled, including the publication of recordings in progress. */

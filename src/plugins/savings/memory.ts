@@ -1,9 +1,11 @@
 import { LRUCache } from 'lru-cache'
+import { deletePrefix } from '../../core/delete-prefix.ts'
 import { NO_USAGE, costOf, costOfTokens, ZERO, type NanoUsd } from '../../core/money.ts'
 import { asObject, type Json, parseJson } from '../../core/json.ts'
 import type { Model } from '../../core/ports.ts'
 import { quotaOf, type Store } from '../../core/store.ts'
 import { fingerprintOf, type Prompt } from '../../core/prompt.ts'
+import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { conversationOf } from './conversation.ts'
 import { parseSnapshot, type Snapshot } from './snapshot.ts'
 import type { TierJob, TierNumber } from './tier.ts'
@@ -27,12 +29,36 @@ interface MemoryOptions {
   readonly now: () => number
 }
 
-export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
-  const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
+type MemoryCache = LRUCache<string, { readonly value: string; readonly expiresAt: number }>
+
+/** By store. All memories of a gateway have one store. */
+const caches = new WeakMap<MemoryOptions['store'], MemoryCache>()
+
+function cacheOf(store: MemoryOptions['store']): MemoryCache {
+  const known = caches.get(store)
+  if (known !== undefined) return known
+  const cache: MemoryCache = new LRUCache({
     maxSize: MAX_CACHED_BYTES,
     sizeCalculation: (entry, key) => 2 * (entry.value.length + key.length) + 64,
   })
-  const keyOf = (owner: string, key: string): string => `savings:${owner}:${key}`
+  caches.set(store, cache)
+  return cache
+}
+
+function keyOf(owner: string, key: string): string {
+  return `savings:${owner}:${key}`
+}
+
+/** @param cached The store of the memories in this process. */
+export async function purgeMemory(owner: string, store: Store, cached: MemoryOptions['store']): Promise<void> {
+  const prefix = keyOf(owner, '')
+  await deletePrefix(store, prefix, yieldToEventLoop)
+  const cache = cacheOf(cached)
+  for (const key of cache.keys()) if (key.startsWith(prefix)) cache.delete(key)
+}
+
+export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
+  const cache = cacheOf(store)
   const peek = (owner: string, key: string): string | undefined => {
     const entry = cache.get(keyOf(owner, key))
     return entry !== undefined && entry.expiresAt > now() ? entry.value : undefined

@@ -10,7 +10,7 @@ import type { CacheableRequest, MarkedPrompt } from './prompt-cache.ts'
 import type { Steering, Waterfall } from './tier.ts'
 
 // All code of the tiers is loaded together.
-export { createMemory, createShadow, createWaterfall, markForCache } from './waterfall.ts'
+export { createMemory, createShadow, createWaterfall, markForCache, purgeMemory } from './waterfall.ts'
 
 /** Adds markers for the vendor's prompt cache. */
 export async function addCacheMarkers(

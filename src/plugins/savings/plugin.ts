@@ -22,13 +22,16 @@ export function savingsPlugin(
   observer: ShadowObserver,
 ): BuiltInPlugin {
   const checkHeaders: BuiltInPlugin['checkHeaders'] = (request) => void readSteeringHeaders(request)
-  if (options === false) return { checkHeaders }
+  const purge: BuiltInPlugin['purge'] = async (scope, store) =>
+    (await import('./optimize.ts')).purgeMemory(scope, store, dependencies.store)
+  if (options === false) return { checkHeaders, purge }
   const savings: PromptSavings = {
     waterfall: createSavings(options, dependencies, observer),
     markPrompt: createPromptMarker(options, dependencies),
   }
   return {
     checkHeaders,
+    purge,
     optimizePrompt: (reserved, plan, services) => {
       const asked = reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED
       const { degradation } = reserved.caller

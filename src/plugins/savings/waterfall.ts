@@ -54,7 +54,7 @@ import { usesTools } from './uses-tools.ts'
 import { isRequestedByHeader, thresholdsFor } from './wanted.ts'
 
 // A separate lazy import would split the shared code into more chunks.
-export { createMemory } from './memory.ts'
+export { createMemory, purgeMemory } from './memory.ts'
 export { createShadow } from './shadow.ts'
 export { markForCache } from './prompt-cache.ts'
 

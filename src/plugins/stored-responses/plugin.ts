@@ -23,5 +23,6 @@ export function storedResponsesPlugin(store: Store): BuiltInPlugin {
     onResponse: (responded, { body, writeMetrics }, services) =>
       writeMetrics === undefined ? undefined : loaded?.store(responded, body, services),
     onStream: (responded, _stream, services) => loaded?.follow(responded, services),
+    purge: async (scope) => (await load()).turns.purge(scope),
   }
 }

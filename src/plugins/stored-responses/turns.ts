@@ -1,3 +1,4 @@
+import { deletePrefix } from '../../core/delete-prefix.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import { quotaOf, type Store } from '../../core/store.ts'
@@ -30,7 +31,7 @@ const MAX_CONCURRENT_ID_READS = 64
 /** Total length of the referenced answers, in UTF-16 code units of their JSON. */
 const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
-type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
+type TurnStore = Pick<Store, 'get' | 'set' | 'delete' | 'list'>
 
 export interface Turns {
   recall(format: TurnFormat, scope: string, parsed: ReadBody): Promise<CompletedBody>
@@ -46,6 +47,8 @@ export interface Turns {
   isUnsettled(scope: string, id: string): Promise<boolean>
   /** Resolves with true if a stored turn or provider name was deleted. */
   delete(scope: string, id: string): Promise<boolean>
+  /** Deletes all turns of the scope, and the names of the providers that store further ones. */
+  purge(scope: string): Promise<void>
 }
 
 /**
@@ -85,6 +88,10 @@ export function createTurns(store: TurnStore): Turns {
       const storeKeys = [...PARTS.map((part) => partStoreKey({ scope, id, part })), providerStoreKey(scope, id)]
       const deleted = await Promise.all(storeKeys.map((storeKey) => store.delete(storeKey)))
       return deleted.includes(true)
+    },
+    purge: async (scope) => {
+      for (const kind of ['turn', 'held', 'unsettled'] as const)
+        await deletePrefix(store, prefixOf(kind, scope), yieldToEventLoop)
     },
   }
 }
@@ -228,16 +235,20 @@ function isValidId(id: string): boolean {
   return /^[\w-]{1,200}$/.test(id)
 }
 
+function prefixOf(kind: 'turn' | 'held' | 'unsettled', scope: string): string {
+  return `${kind}:${scope}:`
+}
+
 function partStoreKey({ scope, id, part }: TurnLocation): string {
-  return `turn:${scope}:${id}:${part}`
+  return `${prefixOf('turn', scope)}${id}:${part}`
 }
 
 function providerStoreKey(scope: string, id: string): string {
-  return `held:${scope}:${id}`
+  return `${prefixOf('held', scope)}${id}`
 }
 
 function unsettledStoreKey(scope: string, id: string): string {
-  return `unsettled:${scope}:${id}`
+  return `${prefixOf('unsettled', scope)}${id}`
 }
 
 function parseResponse(text: string | undefined): JsonObject | undefined {
