@@ -35,6 +35,7 @@ import { storedResponsesPlugin } from './plugins/stored-responses/plugin.ts'
 import { tokenCountsPlugin } from './plugins/token-counts/plugin.ts'
 import type { CallerContext } from './governance/caller.ts'
 import { checkContext } from './governance/context.ts'
+import type { LimitsOf } from './governance/ledger.ts'
 import { BodyCapacity } from './http/body.ts'
 import { lazyFetch } from './http/lazy-fetch.ts'
 import type { FetchHandler } from './http/web-handler.ts'
@@ -168,6 +169,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   if (store.local === true) log.warning(LOCAL_STORE_WARNING)
   const policies = policiesOf(options)
   const servesWithoutStore = policies.onStoreFailure === 'allow'
+  const limitsOf: LimitsOf = (levels, at) => governance.ledger.limitsOf(levels, at)
   const customers = createCustomers(
     {
       store,
@@ -177,6 +179,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       servesStale: servesWithoutStore,
       plans: options.plans ?? {},
       customers: options.customers ?? {},
+      limitsOf,
     },
     {
       whenConfigured: () => governance.whenConfigured(),
@@ -207,10 +210,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   })
   const { keys, budgets, rateLimits, adminRecords, ledger, findKey, findKeyById } = governance
   const { now, after, uuid } = runtime
-  const usage = createUsage(
-    { store, now, findLevels: customers.findLevels, limitsOf: (levels, at) => ledger.limitsOf(levels, at) },
-    admin,
-  )
+  const usage = createUsage({ store, now, findLevels: customers.findLevels, limitsOf }, admin)
   const audit = createAudit({ store })
   const metrics = new Metrics(now())
   const cache = cacheOptions === false ? undefined : createCache({ pause: yieldToEventLoop, ...cacheOptions, runtime })

@@ -49,6 +49,9 @@ interface LedgerOptions {
   readonly budgetObserver?: (() => MaybePromise<BudgetObserver | undefined>) | undefined
 }
 
+/** Resolves with the limits of levels at a time, with their carried amounts. */
+export type LimitsOf = (levels: readonly LimitLevel[], at: number) => Promise<readonly Limit[]>
+
 const loadErrors = lazy(() => import('./limit-error.ts'))
 
 type LimitedCaller = Pick<Caller, 'key' | 'levels' | 'context'>

@@ -1,33 +1,39 @@
 /** What happens to the requests of a customer near the end of a budget, before they are refused. */
-import { chain, type MaybePromise } from '../../core/async.ts'
 import type { Route } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
 import type { Degradation, LimitLevel } from '../../governance/caller.ts'
+import type { LimitsOf } from '../../governance/ledger.ts'
 import { mayUse, type VirtualKey } from '../../governance/virtual-key.ts'
 import type { CustomerPlan, DegradeOptions } from './options.ts'
 
 type Steps = NonNullable<CustomerPlan['at']>
 
+interface DegradeDependencies {
+  readonly store: Pick<Store, 'levels'>
+  readonly now: () => number
+  readonly limitsOf: LimitsOf
+}
+
 /** Resolves with undefined if no budget has reached the first step. */
-export function degradationOf(
+export async function degradationOf(
   at: Steps,
   levels: readonly LimitLevel[],
-  { store, now }: { readonly store: Pick<Store, 'levels'>; readonly now: number },
-): MaybePromise<Degradation | undefined> {
-  const limits = levels.flatMap((level) => level.limitsAt(now, 0))
+  { store, now, limitsOf }: DegradeDependencies,
+): Promise<Degradation | undefined> {
+  const budgeted = levels.filter(({ hasBudget }) => hasBudget)
+  const limits = budgeted.length === 0 ? [] : await limitsOf(budgeted, now())
   // The amount of one session says nothing about the budget of the customer.
   const budgets = limits.filter(
-    ({ kind, window, models }) => kind === 'budget' && window.type === 'calendar' && models === undefined,
+    ({ kind, window, models }) => kind === 'budget' && window.type !== 'idle' && models === undefined,
   )
   if (budgets.length === 0) return undefined
-  return chain(store.levels(budgets.map(({ counter }) => counter)), (amounts) => {
-    const shares = budgets.map(({ max }, index) => {
-      const { spent = 0, held = 0 } = amounts[index] ?? {}
-      return max === 0 ? 1 : (spent + held) / max
-    })
-    const options = optionsAt(at, Math.max(...shares))
-    return options && new PlanDegradation(options)
+  const amounts = await store.levels(budgets.map(({ counter }) => counter))
+  const shares = budgets.map(({ max, carriedAmount = 0 }, index) => {
+    const { spent = 0, held = 0 } = amounts[index] ?? {}
+    return max === 0 ? 1 : (carriedAmount + spent + held) / max
   })
+  const options = optionsAt(at, Math.max(...shares))
+  return options && new PlanDegradation(options)
 }
 
 /** A later step replaces what an earlier one says. */

@@ -11,6 +11,7 @@ import {
   type LimitLevel,
   scopeOf,
 } from '../../governance/caller.ts'
+import type { LimitsOf } from '../../governance/ledger.ts'
 import { ContextLevel, type LevelLimit } from '../../governance/levels.ts'
 import { isSafeId, RecordTable } from '../../governance/record-table.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
@@ -37,6 +38,7 @@ export interface IdentifyOptions {
   readonly servesStale: boolean
   readonly plans: Readonly<Record<string, CustomerPlan>>
   readonly customers: CustomersOptions
+  readonly limitsOf: LimitsOf
 }
 
 /** Selects the levels of a customer, its user and its session. */
@@ -109,12 +111,10 @@ export class Identification {
     const payer = context.payer ?? customer?.payer ?? terms.payer
     const scope = scopeOf(key.id, context)
     const levels = this.#levels(chain, { plan, scope, context, key })
-    const { store, now } = this.#options
     const limitCount = levels.reduce((sum, level) => sum + level.limitCount, MAX_LIMITS_OF_KEY)
     if (limitCount > MAX_LIMITS) throw tooManyLimitsError(limitCount)
-    const added = customer && this.#scopes.add(customer, key.id)
-    if (added !== undefined) await (this.#options.servesStale ? added.catch(() => {}) : added)
-    const degradation = terms.at && (await degradationOf(terms.at, levels, { store, now: now() }))
+    await this.#tolerate(customer && this.#scopes.add(customer, key.id))
+    const degradation = await this.#tolerate(terms.at && degradationOf(terms.at, levels, this.#options))
     return {
       key,
       scope,
@@ -130,6 +130,11 @@ export class Identification {
       ...marginOf(terms, payer),
       ...(payer === 'customer' && terms.countsVendorCharge === true && { countsVendorCharge: true }),
     }
+  }
+
+  /** Resolves with undefined if the store fails and requests are served without it. */
+  #tolerate<Value>(call: Promise<Value> | undefined): Promise<Value | undefined> | undefined {
+    return this.#options.servesStale ? call?.catch(() => undefined) : call
   }
 
   /** The limits of a customer without its parents, which other customers share. Rejects with `not-found`. */

@@ -4,9 +4,9 @@ import { toDollars, toNanoUsd } from '../../core/money.ts'
 import { OTHER, periodOf, type Store } from '../../core/store.ts'
 import type { LimitLevel } from '../../governance/caller.ts'
 import { CONTEXT_ID_FORMAT, isContextId } from '../../governance/context.ts'
+import type { LimitsOf } from '../../governance/ledger.ts'
 import { windowName, windowStart } from '../../governance/levels.ts'
 import { type LimitAmounts, readAmounts } from '../../governance/limit-amounts.ts'
-import type { Limit } from '../../governance/limits.ts'
 import { invalidFieldError } from '../../governance/page-query.ts'
 import { isSafeId } from '../../governance/record-table.ts'
 import { addAll, dateOf, NO_AMOUNTS, type Sums, visitRows } from './report.ts'
@@ -31,7 +31,7 @@ export interface SummaryDependencies {
   readonly now: () => number
   /** Rejects with `not-found` for an unknown customer. */
   readonly findLevels: (query: UsageSummaryQuery) => Promise<FoundLevels>
-  readonly limitsOf: (levels: readonly LimitLevel[], at: number) => Promise<readonly Limit[]>
+  readonly limitsOf: LimitsOf
 }
 
 const DAY_MS = 86_400_000

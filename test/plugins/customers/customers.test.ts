@@ -525,6 +525,52 @@ describe('a plan near the end of a budget', () => {
     ).toBeNull()
   })
 
+  it('counts what was billed before the window of the budget was changed', async () => {
+    const { gateway } = setUp({ providers: [new FamilyProvider()], plans, customers: { defaultPlan: 'pro' } })
+    const bound = gateway.with({ customer: 'acme' })
+    for (let count = 0; count < 3; count++) await ask(bound, large)
+    await gateway.customers.update('acme', { budgets: [{ limitUsd: enoughFor(4), window: '1d' }] })
+    const { headers } = await ask(bound, large)
+    expect(headers.get('x-svc-degraded')).toBe('savings=max, model=contract/small')
+  })
+
+  it('counts the earlier steps of a rolling window, until they leave it', async () => {
+    const { gateway, clock } = setUp({
+      providers: [new FamilyProvider()],
+      plans: { pro: { ...plans.pro, budgets: [{ limitUsd: enoughFor(4), window: '1h', rolling: true }] } },
+      customers: { defaultPlan: 'pro' },
+    })
+    const bound = gateway.with({ customer: 'acme' })
+    const degraded = async (): Promise<string | null> => (await ask(bound, large)).headers.get('x-svc-degraded')
+    for (let count = 0; count < 3; count++) await ask(bound, large)
+    clock.now += 30 * 60_000
+    expect(await degraded()).toBe('savings=max, model=contract/small')
+    clock.now += 40 * 60_000
+    expect(await degraded()).toBeNull()
+  })
+
+  it('changes nothing while the store fails and requests are served without it', async () => {
+    const store = memoryStore()
+    let isFailing = false
+    const levels: typeof store.levels = (counters) => {
+      if (isFailing) throw new Error('The store is not reachable.')
+      return store.levels(counters)
+    }
+    const { gateway } = setUp({
+      providers: [new FamilyProvider()],
+      plans,
+      customers: { defaultPlan: 'pro' },
+      store: { ...store, levels },
+      onStoreFailure: 'allow',
+      runtime: { stderr: () => {} },
+    })
+    const bound = gateway.with({ customer: 'acme' })
+    for (let count = 0; count < 3; count++) await ask(bound, large)
+    isFailing = true
+    const { status, headers } = await ask(bound, large)
+    expect([status, headers.get('x-svc-degraded')]).toEqual([200, null])
+  })
+
   it('keeps a level that the caller chose, and a model whose replacement the caller may not use', async () => {
     const { gateway } = setUp({ providers: [new FamilyProvider()], plans, customers: { defaultPlan: 'pro' } })
     const { value: key } = await gateway.keys.create({ name: 'app', allowedModels: ['contract/large'] })
