@@ -47,12 +47,12 @@ export function usagePage({ account, payer, summary, own, teams, days, rows, eve
       ${teams.length > 0 && teamsCard(teams)} ${dailyCard(days, rows)}
       <div class="cards wide">
         ${shareCard(
-          'By model',
+          `By model, last ${days.length} days`,
           'Model',
           sumBy(rows, ({ group }) => modelName(group['model'])),
         )}
         ${shareCard(
-          'By person',
+          `By person, last ${days.length} days`,
           'Person',
           sumBy(rows, ({ group }) => group['user'] || 'not known'),
         )}
