@@ -21,7 +21,7 @@ export function figureOf(values: readonly number[]): Figure {
 
 /** Prints one row per target and returns the results that have a goal. */
 export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Result[] {
-  const { name, requests, concurrency, figure = 'cpu', goals, governance } = scenario
+  const { name, requests, concurrency, figure = 'cpu', goals, comparison } = scenario
   const relay = rounds.get('relay') ?? []
   const results: Result[] = []
   const lines: string[][] = [['', 'CPU µs', 'CPU ÷ relay', 'min ÷ min', 'rate ÷ relay', 'first byte ms', 'added ms']]
@@ -45,13 +45,13 @@ export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Res
   }
   console.log(`\n${name} (${requests} requests per round, ${concurrency} at once)`)
   printTable(lines)
-  if (governance !== undefined) {
+  if (comparison !== undefined) {
     const ratio = compare(
-      rounds.get('governed') ?? [],
-      rounds.get('ungoverned') ?? [],
-      (governed, ungoverned) => governed.cpu / ungoverned.cpu,
+      rounds.get(comparison.of) ?? [],
+      rounds.get(comparison.with) ?? [],
+      (round, divisor) => round.cpu / divisor.cpu,
     )
-    results.push({ measurement: `${name}: governed ÷ ungoverned`, goal: governance, ...ratio })
+    results.push({ measurement: `${name}: ${comparison.of} ÷ ${comparison.with}`, goal: comparison.goal, ...ratio })
   }
   return results
 }

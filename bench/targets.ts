@@ -29,6 +29,8 @@ const SERVERS = {
   ungoverned: { server: 'gateway', mode: 'ungoverned' },
   governed: { server: 'gateway', mode: 'governed' },
   default: { server: 'gateway', mode: 'default' },
+  budget: { server: 'gateway', mode: 'budget' },
+  customers: { server: 'gateway', mode: 'customers' },
 } as const satisfies Readonly<Record<string, ServerSpec>>
 
 export type TargetName = keyof typeof SERVERS

@@ -13,7 +13,6 @@ import {
   type LimitKind,
   type LimitWindow,
 } from './limits.ts'
-
 import {
   billedTarget,
   type CachedWindows,
@@ -21,6 +20,7 @@ import {
   type LevelContext,
   type LevelWindows,
   rowTarget,
+  type TallyTarget,
   validityOf,
   type Windows,
 } from './windows.ts'
@@ -86,11 +86,10 @@ export class ContextLevel implements LimitLevel {
 
   /** The windows of a session end later with each request, so they are not cached. */
   windowsAt(at: number, { carryOver, maxRequestMs }: LevelContext): MaybePromise<Windows> {
-    const limits = this.limitsAt(at, maxRequestMs)
-    if (this.name === 'session') return { limits, tallies: [] }
+    if (this.name === 'session') return { limits: this.limitsAt(at, maxRequestMs), tallies: [] }
     const cached = this.#cached
     if (cached !== undefined && at >= cached.from && at < cached.until) return cached.windows
-    return chain(carryOver(limits, at), (carried) => {
+    return chain(carryOver(this.limitsAt(at, maxRequestMs), at), (carried) => {
       const billed = billedTarget(this.owner, at, DAILY_RETENTION_MS)
       const tallies = this.name === 'customer' ? [billed, rowTarget(this.owner, at)] : [billed]
       const windows = { limits: carried.limits, tallies }
@@ -136,51 +135,64 @@ interface LevelParts extends Pick<ContextLevel, 'name' | 'owner'> {
   readonly warnAt?: readonly number[]
 }
 
+/** Without spreads, because each request has new limits of its session. */
 function limitOf({ name, owner, warnAt }: LimitLevel, limit: LevelLimit, now: number, maxRequestMs: number): Limit {
-  const { kind, window, models, isPerTurn, raises = [] } = limit
-  const current = raises.filter(({ until }) => now < until)
-  const raised = current.reduce((sum, { amount }) => sum + amount, limit.max)
-  const max = Math.min(raised, Number.MAX_SAFE_INTEGER)
+  const { kind, max, window, models, isPerTurn, raises } = limit
+  const { every, period, expiresAt } = periodIn(window, now, maxRequestMs)
   const label = isPerTurn === true ? 'The loop guard of this session' : `The ${KIND_NAMES[kind]} ${LEVEL_NAMES[name]}`
-  const parts = {
-    kind,
-    level: name,
-    label: models === undefined ? label : `${label} for ${models.join(', ')}`,
-    max,
-    window,
-    owner,
-    warnAt,
-    ...(current.length > 0 && { raises: current }),
-    ...(models !== undefined && { models, forRequest: forModels(models) }),
-    ...(isPerTurn === true && { isPerTurn, forRequest: forTurn }),
+  const counter = counterName(kind, owner, isPerTurn === true ? 'turn' : every, period)
+  const ofLevel = { kind, level: name, label, max, window, owner, warnAt, period, counter, expiresAt }
+  if (isPerTurn === true) return { ...ofLevel, isPerTurn, forRequest: forTurn }
+  const raised = raises === undefined ? ofLevel : withRaises(ofLevel, raises, now)
+  if (models === undefined) return raised
+  return {
+    ...raised,
+    label: `${label} for ${models.join(', ')}`,
+    // Limits of the same kind and window for different models have different counters.
+    counter: counterName(kind, owner, `${every}-${escapeId(models.join(' '))}`, period),
+    models,
+    forRequest: forModels(models),
   }
-  // Limits of the same kind and window for different models have different counters.
-  const suffix = models === undefined ? '' : `-${escapeId(models.join(' '))}`
+}
+
+function withRaises(limit: Limit, raises: NonNullable<LevelLimit['raises']>, now: number): Limit {
+  const current = raises.filter(({ until }) => now < until)
+  if (current.length === 0) return limit
+  const raised = current.reduce((sum, { amount }) => sum + amount, limit.max)
+  return { ...limit, raises: current, max: Math.min(raised, Number.MAX_SAFE_INTEGER) }
+}
+
+/** @returns `every`: the name of the window in counters. */
+function periodIn(
+  window: LimitWindow,
+  now: number,
+  maxRequestMs: number,
+): Pick<Limit, 'period' | 'expiresAt'> & { readonly every: string } {
   if (window.type === 'idle') {
-    const period = { start: 0, end: now + window.idleMs }
-    const counter = counterName(kind, owner, `${isPerTurn === true ? 'turn' : 'idle'}${suffix}`, period)
-    return { ...parts, period, counter, expiresAt: period.end + maxRequestMs }
+    const end = now + window.idleMs
+    return { every: 'idle', period: { start: 0, end }, expiresAt: end + maxRequestMs }
   }
   const { every } = window
   if (window.type === 'calendar') {
     const period = periodOf(now, every)
-    const counter = counterName(kind, owner, every + suffix, period)
-    return { ...parts, period, counter, expiresAt: period.end + lateTimeOf(every) }
+    return { every, period, expiresAt: period.end + lateTimeOf(every) }
   }
   const { stepMs, count } = ROLLING_STEPS[every]
   const start = Math.floor(now / stepMs) * stepMs
-  const period = { start, end: start + stepMs }
-  const counter = counterName(kind, owner, `rolling-${every}${suffix}`, period)
-  return { ...parts, period, counter, expiresAt: period.end + count * stepMs + lateTimeOf(every) }
+  const end = start + stepMs
+  return { every: `rolling-${every}`, period: { start, end }, expiresAt: end + count * stepMs + lateTimeOf(every) }
 }
 
 /** Budgets stay last. */
 function joinWindows(all: readonly Windows[]): Windows {
-  const limits = all.flatMap((windows) => windows.limits)
-  return {
-    limits: [...limits.filter(({ kind }) => kind !== 'budget'), ...limits.filter(({ kind }) => kind === 'budget')],
-    tallies: all.flatMap(({ tallies }) => tallies),
+  const limits: Limit[] = []
+  const budgets: Limit[] = []
+  const tallies: TallyTarget[] = []
+  for (const windows of all) {
+    for (const limit of windows.limits) (limit.kind === 'budget' ? budgets : limits).push(limit)
+    tallies.push(...windows.tallies)
   }
+  return { limits: limits.concat(budgets), tallies }
 }
 
 function forModels(patterns: readonly string[]): NonNullable<Limit['forRequest']> {
