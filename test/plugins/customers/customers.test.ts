@@ -145,6 +145,7 @@ it('plugins see the context of a request', async () => {
   })
   const context = { customer: 'acme', user: 'alice', session: 's', tags: { feature: 'chat' } }
   await ask(gateway.with(context))
+  await waitUntil(() => seen.length === 2)
   await ask(gateway)
   await waitUntil(() => seen.length === 3)
   expect(seen).toEqual([context, context, {}])
