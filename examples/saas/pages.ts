@@ -163,39 +163,41 @@ export function invoicePage(account: Account, { payer, month, isComplete, lines,
         </div>
         <p class="number">LS-${month}-${payer.id}</p>
       </div>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">For</th>
-            <th scope="col">Model</th>
-            <th scope="col" class="number">Requests</th>
-            <th scope="col" class="number">Tokens</th>
-            <th scope="col" class="number">Amount</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${lines.map(
-            ({ group, requests, tokens, cost }) =>
-              html`<tr>
-                <th scope="row">${nameOf.get(group['customer'] ?? '')}</th>
-                <td>${MODELS[group['model'] ?? ''] ?? group['model']}</td>
-                <td class="number">${count(requests)}</td>
-                <td class="number">${count(tokens.prompt + tokens.completion)}</td>
-                <td class="number">${exactMoney(cost.billedNanoUsd)}</td>
-              </tr>`,
-          )}
-        </tbody>
-        <tfoot>
-          <tr>
-            <th scope="row" colspan="4">Total</th>
-            <td class="number">${exactMoney(totalNanoUsd)}</td>
-          </tr>
-          <tr class="due">
-            <th scope="row" colspan="4">${isComplete ? 'Amount due' : 'Amount so far'}</th>
-            <td class="number">$${(Math.round(totalNanoUsd / 1e7) / 100).toFixed(2)}</td>
-          </tr>
-        </tfoot>
-      </table>
+      <div class="scroll" tabindex="0" role="region" aria-label="Lines">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">For</th>
+              <th scope="col">Model</th>
+              <th scope="col" class="number">Requests</th>
+              <th scope="col" class="number">Tokens</th>
+              <th scope="col" class="number">Amount</th>
+            </tr>
+          </thead>
+          <tbody>
+            ${lines.map(
+              ({ group, requests, tokens, cost }) =>
+                html`<tr>
+                  <th scope="row">${nameOf.get(group['customer'] ?? '')}</th>
+                  <td>${MODELS[group['model'] ?? ''] ?? group['model']}</td>
+                  <td class="number">${count(requests)}</td>
+                  <td class="number">${count(tokens.prompt + tokens.completion)}</td>
+                  <td class="number">${exactMoney(cost.billedNanoUsd)}</td>
+                </tr>`,
+            )}
+          </tbody>
+          <tfoot>
+            <tr>
+              <th scope="row" colspan="4">Total</th>
+              <td class="number">${exactMoney(totalNanoUsd)}</td>
+            </tr>
+            <tr class="due">
+              <th scope="row" colspan="4">${isComplete ? 'Amount due' : 'Amount so far'}</th>
+              <td class="number">$${(Math.round(totalNanoUsd / 1e7) / 100).toFixed(2)}</td>
+            </tr>
+          </tfoot>
+        </table>
+      </div>
     </article>`,
   )
 }

@@ -199,7 +199,7 @@ function dailyCard(days: readonly string[], rows: readonly UsageReportRow[]): Ht
         ${models.map((id, index) => html`<span><i class="series-${index}"></i>${MODELS[id]}</span>`)}
       </p>
     </div>
-    <div class="scroll" tabindex="0" role="region" aria-labelledby="daily">
+    <div class="scroll from-end" tabindex="0" role="region" aria-labelledby="daily">
       <svg class="chart" viewBox="0 0 ${CHART.width} ${height}" role="img" aria-labelledby="daily">
         ${[0, top / 2, top].map(
           (amount) =>
