@@ -15,9 +15,9 @@ export type Served = HttpHandling | FetchHandling
 /** Options of an adapter. */
 export interface AdapterOptions<FrameworkRequest> {
   /**
-   * Returns who makes a request, as for `gateway.with()`, or undefined for a request without a context. A request is refused
-   * with 401 if the function throws or rejects, returns an invalid context, or takes longer than 10 seconds. The error is
-   * logged, and not sent to the caller. @default no context
+   * Returns who makes a request, as for `gateway.with()`, or undefined for a request without a context. Not called for the
+   * health check, the metrics and the admin API. A request is refused with 401 if the function throws or rejects, returns an
+   * invalid context, or takes longer than 10 seconds. The error is logged, and not sent to the caller. @default no context
    */
   context?(request: FrameworkRequest): MaybePromise<CallerContext | undefined>
 }

@@ -1,36 +1,63 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { hasContextHeader, type HttpRequest } from '../core/http.ts'
-import { APPLICATION_KEY, type Caller, PLAIN_CALLER, type StoredCaller } from '../governance/caller.ts'
+import {
+  APPLICATION_KEY,
+  type Caller,
+  type CallerContext,
+  PLAIN_CALLER,
+  type StoredCaller,
+} from '../governance/caller.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Call } from './call.ts'
+import type { Call, FindContext } from './call.ts'
 import { type Authenticated, type Exchange } from './exchange.ts'
 import type { FindKeyById, Services } from './services.ts'
 import { waitForStore } from './wait-for-store.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
+/** @param known What the application says, if it has been asked. */
 export function authenticate(
   exchange: Exchange,
   services: Services,
+  known?: KnownContext,
 ): MaybePromise<Pick<Authenticated, 'key' | 'caller'>> {
-  const found = waitForStore(exchange, findCaller(exchange, services), services)
+  const { context, id, request, isSteered } = exchange
+  // The time of the application does not count as time of the store.
+  if (typeof context === 'function' && known === undefined)
+    return askForContext(context, services, id).then((answer) => authenticate(exchange, services, answer))
+  const identifiable = known === undefined ? exchange : { id, request, isSteered, ...known }
+  const found = waitForStore(exchange, findCaller(identifiable, services), services)
   return isPromise(found) ? found.then((caller) => ({ key: caller.key, caller })) : { key: found.key, caller: found }
 }
 
+interface KnownContext {
+  readonly context: CallerContext | undefined
+}
+
+async function askForContext(
+  find: FindContext,
+  services: Pick<Services, 'runtime' | 'log'>,
+  id: string,
+): Promise<KnownContext> {
+  const { findContext } = await import('./find-context.ts')
+  return { context: await findContext(find, services, id) }
+}
+
 /** What identifies the maker of a request. */
-export type Identifiable = Pick<Call, 'request' | 'context'> & {
+export type Identifiable = Pick<Call, 'id' | 'request' | 'context'> & {
   /** False if the request has no header of the gateway. @default unknown */
   readonly isSteered?: boolean
 }
 
-export type IdentityServices = Pick<Services, 'findKey' | 'identify' | 'runtime'>
+export type IdentityServices = Pick<Services, 'findKey' | 'identify' | 'runtime' | 'log'>
 
 /** Throws if the request has neither a valid key nor a context that names a customer or a user. */
-export function findCaller(
-  { request, context, isSteered = true }: Identifiable,
-  { findKey, identify, runtime }: IdentityServices,
-): MaybePromise<Caller> {
+export function findCaller(identifiable: Identifiable, services: IdentityServices): MaybePromise<Caller> {
+  const { id, request, context, isSteered = true } = identifiable
+  if (typeof context === 'function')
+    return askForContext(context, services, id).then((known) => findCaller({ ...identifiable, ...known }, services))
+  const { findKey, identify, runtime } = services
   const secret = readSecret(request)
   // Official clients cannot be created without a key.
   if (context !== undefined && (secret === undefined || secret === APPLICATION_KEY.id))

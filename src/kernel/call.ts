@@ -3,7 +3,10 @@ import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { CallerContext } from '../governance/caller.ts'
 import type { PathVariables } from '../http/router.ts'
 
-/** Returns what the application says about the caller of a request. */
+/**
+ * Returns what the application says about the caller of a request. Called only by endpoints that need a caller. Its result
+ * is checked, and the request is refused with 401 if it fails.
+ */
 export type FindContext = () => unknown
 
 /** A request to an endpoint. */
@@ -15,7 +18,7 @@ export interface Call {
   readonly query: URLSearchParams
   readonly variables: PathVariables
   /** What the application says about the caller. */
-  readonly context: CallerContext | undefined
+  readonly context: CallerContext | FindContext | undefined
 }
 
 /** Parses the query string on each read of `query`, because most endpoints do not use it. */
@@ -25,7 +28,7 @@ export class IncomingCall implements Call {
   readonly request: HttpRequest
   readonly sink: ResponseSink
   readonly variables: PathVariables
-  readonly context: CallerContext | undefined
+  readonly context: CallerContext | FindContext | undefined
 
   constructor(start: Pick<Call, 'id' | 'startedAt' | 'request' | 'sink' | 'context'>, variables: PathVariables) {
     this.id = start.id

@@ -1,34 +1,20 @@
 import { isPromise, lazy } from '../core/async.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
-import type { CallerContext } from '../governance/caller.ts'
 import { CLIENT_FORMATS } from '../formats/dialects.ts'
 import type { Endpoint } from '../http/router.ts'
-import { IncomingCall, type Call, type FindContext, type Handler } from './call.ts'
+import { IncomingCall, type Call, type Handler } from './call.ts'
 import { trackRequests } from './request-tracker.ts'
 import { modelHandler } from './run.ts'
 import type { Services } from './services.ts'
 import { requestIdOf } from './request-id.ts'
 
-/**
- * Answers a request, about whose caller the application may say more. Never throws. The result of a function is checked, and
- * the request is refused with 401 if the function fails.
- */
-export type ContextHandler = (request: HttpRequest, sink: ResponseSink, context?: CallerContext | FindContext) => void
+/** Answers a request, about whose caller the application may say more. Never throws. */
+export type ContextHandler = (request: HttpRequest, sink: ResponseSink, context?: Call['context']) => void
 
 /** @param onRequest Called for each request. */
 export function createHandler(services: Services, basePath: string, onRequest: () => void): ContextHandler {
   const { runtime } = services
   const route = createRoutes(services, basePath)
-
-  async function handleWithFoundContext(call: Pick<Call, 'id' | 'request' | 'sink'>, find: FindContext): Promise<void> {
-    try {
-      const { findContext } = await import('./find-context.ts')
-      const context = await findContext(find, services, call.id)
-      handle(call.request, call.sink, context)
-    } catch (error) {
-      await respondWithFailure({ ...call, context: undefined }, error)
-    }
-  }
 
   async function respondWithFailure(
     call: Pick<Call, 'id' | 'request' | 'sink' | 'context'>,
@@ -42,7 +28,6 @@ export function createHandler(services: Services, basePath: string, onRequest: (
     let id = ''
     try {
       id = requestIdOf(runtime.uuid())
-      if (typeof context === 'function') return void handleWithFoundContext({ id, request, sink }, context)
       const start = { id, startedAt: runtime.now(), request, sink, context }
       onRequest()
       const done = route(request)(new IncomingCall(start, {}))

@@ -9,7 +9,8 @@ import type { Prompt } from '../core/prompt.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation, RequestUsage } from '../governance/reservation.ts'
-import type { Caller, CallerContext } from '../governance/caller.ts'
+import type { Caller } from '../governance/caller.ts'
+import type { Call } from './call.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
 import { Subscribers } from '../streams/shared-work.ts'
@@ -29,7 +30,7 @@ export interface ExchangeStart {
   readonly request: HttpRequest
   readonly sink: ResponseSink
   readonly format: ClientFormat
-  readonly context?: CallerContext | undefined
+  readonly context?: Call['context']
 }
 
 export interface ExchangeCaller {
@@ -71,7 +72,7 @@ export class Exchange {
   endStream: ((failure: GatewayError) => void) | undefined = undefined
 
   /** What the application says about the caller. */
-  readonly context: CallerContext | undefined
+  readonly context: Call['context']
   /** The key of the caller. */
   key: VirtualKey | undefined = undefined
   caller: Caller | undefined = undefined

@@ -25,7 +25,9 @@ export async function rejectCall(
       services.log.failure(INTERNAL_FAILURE, failure, { request_id: id, ...readableRoute(request) })
     }
     writeFailure = failureWriterFor(request)
-    rate = await rateStatusOfCaller({ request, context }, services)
+    // The application is not asked again.
+    const known = typeof context === 'function' ? undefined : context
+    rate = await rateStatusOfCaller({ id, request, context: known }, services)
   } catch {
     // The failure must be sent even if a call above throws, for example because the rate limits cannot be read.
   }

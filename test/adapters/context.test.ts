@@ -73,6 +73,8 @@ const ADAPTERS: readonly (readonly [string, Start])[] = [
   ],
 ]
 
+const ADMIN_KEY = 'an-admin-key-of-this-test'
+
 const closers: (() => Promise<void>)[] = []
 afterEach(async () => {
   for (const close of closers.splice(0)) await close()
@@ -143,6 +145,24 @@ describe.each(ADAPTERS)('the option context of %s', (_name, start) => {
 })
 
 describe('the option context', () => {
+  it.each(ADAPTERS)('of %s is asked only where a request has a caller', async (_name, start) => {
+    const gateway = createGateway({ providers: [extractive()], log: () => {}, admin: { key: ADMIN_KEY } })
+    let asked = 0
+    const { url, close } = await start(gateway, async () => {
+      asked += 1
+      throw new Error('The login has failed.')
+    })
+    closers.push(close, () => gateway.close())
+    const statusOf = async (path: string): Promise<number> =>
+      (await fetch(`${url}${path}`, { headers: { 'x-admin-key': ADMIN_KEY } })).status
+    for (const path of ['/health', '/metrics', '/metrics/cache', '/api/governance/customers', '/api/governance/usage'])
+      expect([path, await statusOf(path)]).toEqual([path, 200])
+    expect(await statusOf('/unknown')).toBe(404)
+    expect(asked).toBe(0)
+    expect(await statusOf('/v1/models')).toBe(401)
+    expect(asked).toBe(1)
+  })
+
   it('is refused for what takes no context', () => {
     const gateway = createGateway({ providers: [extractive()] })
     const context = () => ({ customer: 'acme' })
