@@ -158,6 +158,9 @@ describe('the example of a SaaS product', () => {
     expect((await operator.get('/admin?search=stud')).text).not.toContain('Lena Ohm')
     for (const path of OPERATOR_PAGES) expect(await operator.get(path)).toMatchObject({ status: 200 })
     expect(await operator.get('/admin/customers/unknown')).toMatchObject({ status: 404 })
+    expect(await operator.get(`/admin?search=${'a'.repeat(1000)}`)).toMatchObject({ status: 400 })
+    expect(await operator.get('/admin/customers/%E0%A4')).toMatchObject({ status: 400 })
+    expect(await operator.post('/chat', { question: 'a'.repeat(20_000) })).toMatchObject({ status: 413 })
   })
 
   it('needs a session whose cookie it has signed', async () => {

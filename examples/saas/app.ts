@@ -173,9 +173,16 @@ operator.get('/admin/customers/:id/invoices/:month', (account, request, response
   sendInvoice(account, request, response, String(request.params['id'])),
 )
 
+function statusOf(error: unknown): number {
+  if (GatewayError.is(error)) return { 'not-found': 404, 'invalid-admin-request': 400 }[String(error.kind)] ?? 500
+  // A form that Express cannot read.
+  const { status } = Object(error) as { readonly status?: unknown }
+  return typeof status === 'number' && status >= 400 && status < 500 ? status : 500
+}
+
 app.use((error: unknown, _: Request, response: Response, next: NextFunction) => {
   if (response.headersSent) return next(error)
-  const isUnknown = GatewayError.is(error) && error.kind === 'not-found'
-  if (!isUnknown) console.error(error)
-  response.sendStatus(isUnknown ? 404 : 500)
+  const status = statusOf(error)
+  if (status === 500) console.error(error)
+  response.sendStatus(status)
 })

@@ -7,7 +7,7 @@
  * chat.ts      one client and one session of the gateway for each conversation
  * usage.ts     what the pages show, read from the gateway
  *
- * The pages are in pages.ts and usage-page.ts.
+ * The pages are in pages.ts and usage-page.ts. Not in this example: a database, payments, and limits on attempts to sign in.
  */
 import type { AddressInfo } from 'node:net'
 import { app } from './app.ts'
