@@ -20,11 +20,14 @@ export function readReasoning(item: JsonObject, native: Native): Part {
   return { type: 'thinking', text: reasoningTextOf(item), ...(signature === undefined ? {} : { signature }), native }
 }
 
+/** Between the parts of one reasoning item. */
+export const REASONING_SEPARATOR = '\n'
+
 export function reasoningTextOf(item: JsonObject): string {
   const pieces = asArray(item['content']).length > 0 ? item['content'] : item['summary']
   return asArray(pieces)
     .map((piece) => asString(asObject(piece)?.['text']) ?? '')
-    .join('\n')
+    .join(REASONING_SEPARATOR)
 }
 
 /** Prefixes that distinguish reasoning of other formats from the vendor's own `encrypted_content`. */

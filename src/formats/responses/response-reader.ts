@@ -1,6 +1,6 @@
 import { collect, type Completion, type StreamPart, type StreamReader } from '../../core/completion.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Native } from '../../core/prompt.ts'
 import { responseFailure } from '../read-failure.ts'
 import { readResponseFinishReason, RESPONSE_USAGE_FIELDS, readTiers, readUsage } from '../usage.ts'
@@ -11,7 +11,7 @@ import {
   parseUpstreamEvent,
   createResponseCallIdFiller,
 } from '../response-fields.ts'
-import { decodeReasoning, reasoningTextOf } from './items.ts'
+import { decodeReasoning, REASONING_SEPARATOR, reasoningTextOf } from './items.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
@@ -128,7 +128,10 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
       return readItemStart(state, data)
     case 'response.output_item.done':
       return readItemEnd(state, data)
+    case 'response.reasoning_summary_part.added':
+      return startOfReasoning(data['summary_index'])
     case 'response.content_part.added':
+      if (asObject(data['part'])?.['type'] === 'reasoning_text') return startOfReasoning(data['content_index'])
       return isTextStart(data) ? [{ type: 'text-start' }] : []
     default:
       return readDelta(state, type, data)
@@ -164,6 +167,11 @@ function readDelta(state: ReaderState, type: string, data: JsonObject): readonly
     default:
       return []
   }
+}
+
+/** Parts of reasoning are joined as by `reasoningTextOf`. */
+function startOfReasoning(index: Json | undefined): readonly StreamPart[] {
+  return typeof index === 'number' && index > 0 ? [{ type: 'thinking-delta', text: REASONING_SEPARATOR }] : []
 }
 
 function isTextStart(data: JsonObject): boolean {

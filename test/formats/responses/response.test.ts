@@ -127,6 +127,27 @@ describe('a response of the vendor', () => {
 })
 
 describe('a stream of the vendor', () => {
+  it.each([
+    ['summaries', 'response.reasoning_summary_part.added', 'response.reasoning_summary_text.delta', 'summary_index'],
+    ['contents', 'response.content_part.added', 'response.reasoning_text.delta', 'content_index'],
+  ])('separates the %s of reasoning like a response that is read at once', (_, added, delta, index) => {
+    const part = { type: added.includes('summary') ? 'summary_text' : 'reasoning_text', text: '' }
+    const item = { id: 'rs_1', type: 'reasoning', summary: [] }
+    const events = frames(
+      { type: 'response.output_item.added', output_index: 0, item },
+      { type: added, output_index: 0, [index]: 0, part },
+      { type: delta, output_index: 0, [index]: 0, delta: 'One.' },
+      { type: added, output_index: 0, [index]: 1, part },
+      { type: delta, output_index: 0, [index]: 1, delta: 'Two.' },
+      { type: 'response.completed', response: { ...response, output: [] } },
+    )
+    const read = responsesUpstream.createReader()
+    const collected = new Collector()
+    for (const event of events) collected.add(read(event))
+
+    expect(collected.completion().parts).toMatchObject([{ type: 'thinking', text: 'One.\nTwo.' }])
+  })
+
   it('is read event by event, and is complete with its last event', () => {
     const read = responsesUpstream.createReader()
     const collected = new Collector()
