@@ -122,7 +122,9 @@ describe('the example of a SaaS product', () => {
     expect(await lena.post('/plan', { plan: 'constructor' })).toMatchObject({ status: 400 })
     expect(await lena.post('/plan', { plan: 'pro' })).toMatchObject({ status: 303 })
     expect(await ask()).toMatchObject({ status: 303 })
-    expect((await lena.get('/usage')).text).toContain('Pro plan')
+    const { text } = await lena.get('/usage')
+    expect(text).toContain('Pro plan')
+    expect(text).not.toContain('A budget is used up')
   })
 
   it('shows the amounts of an organization as the sum of its teams', async () => {

@@ -14,11 +14,15 @@ export function loginPage(accounts: readonly Account[], problem?: string): Html 
       <h1>Sign in</h1>
       ${problem !== undefined && html`<p class="notice bad" role="alert">${problem}</p>`}
       <form method="post" action="/login" class="stack">
-        <label
-          >Email <input name="email" type="email" autocomplete="username" required list="accounts" autofocus
-        /></label>
+        <label>
+          Email
+          <input name="email" type="email" autocomplete="username" required list="accounts" autofocus />
+        </label>
         <datalist id="accounts">${accounts.map(({ email }) => html`<option value="${email}"></option>`)}</datalist>
-        <label>Password <input name="password" type="password" autocomplete="current-password" required /></label>
+        <label>
+          Password
+          <input name="password" type="password" autocomplete="current-password" required />
+        </label>
         <button>Sign in</button>
       </form>
       <h2>Accounts of the demo</h2>

@@ -14,7 +14,15 @@ interface UsagePageView extends UsageView {
 }
 
 export function usagePage({ account, payer, summary, own, teams, days, rows, events, month }: UsagePageView): Html {
-  const usedUp = events.find(({ share, resetsAt }) => share === 1 && resetsAt > Date.parse(summary.at))
+  const budgets = [...summary.budgets, ...teams.flatMap(({ summary }) => summary.budgets), ...own.budgets]
+  const usedUp = events.find(
+    (event) =>
+      event.share === 1 &&
+      event.resetsAt > Date.parse(summary.at) &&
+      (event.user ?? account.email) === account.email &&
+      // Not a budget that has been changed since, such as by an upgrade.
+      budgets.some(({ window, limitUsd }) => event.window === window && event.limitUsd === limitUsd),
+  )
   const offer = OFFERS[payer.plan]
   return page(
     { title: `Usage of ${payer.name}`, account, path: '/usage' },
@@ -62,10 +70,9 @@ export function usagePage({ account, payer, summary, own, teams, days, rows, eve
 }
 
 function usedUpText({ level, limitUsd, window, resetsAt, user }: BudgetEvent): Html {
-  const whose = level === 'user' ? `of ${user} ` : level === 'session' ? 'of a conversation ' : ''
-  const end = level === 'session' ? 'Start a new conversation.' : html`It resets on ${time(resetsAt)}.`
+  const whose = level === 'user' ? `of ${user} ` : ''
   return html`What remains of the budget ${whose}of ${money(limitUsd * 1e9)} ${per(window)} does not cover the highest
-  possible price of another answer. ${end}`
+  possible price of another answer. It resets on ${time(resetsAt)}.`
 }
 
 function modelName(id = ''): string {
