@@ -4,6 +4,8 @@
  * creates a pending delivery.
  */
 import { isPromise, withTimeout } from '../../core/async.ts'
+import { BackgroundLoop } from '../../core/background-loop.ts'
+import { backoffMs, LEASE_MS } from '../../core/delivery.ts'
 import { parseJson } from '../../core/json.ts'
 import { mapInSlices } from '../../core/map-in-slices.ts'
 import { RecentMap } from '../../core/recent-map.ts'
@@ -43,10 +45,6 @@ const RECHECK_MS = 2_000
 const REFUSAL_INTERVAL_MS = 60_000
 
 const DELIVERY_TIMEOUT_MS = 10_000
-/** Time after which another process delivers an event that a killed process has begun to deliver. */
-const LEASE_MS = 60_000
-const MIN_BACKOFF_MS = 1_000
-const MAX_BACKOFF_MS = 3_600_000
 const MAX_DELIVERY_MS = 3 * 86_400_000
 
 const RECORD_PREFIX = 'budget-event:'
@@ -64,17 +62,13 @@ export class BudgetWorker implements BudgetObserver {
   #cursor: string | undefined
   #storedCursor: string | undefined
   #hasCursor = false
-  #running: Promise<void> | undefined
-  #isWoken = false
-  #isClosed = false
-  /** True if the timer is that of a wake-up. It then runs soon. */
-  #isDueSoon = false
-  #cancelTimer: () => void = () => {}
+  readonly #loop: BackgroundLoop
   #dropped = 0
 
   constructor(options: BudgetWorkerOptions) {
     this.#options = options
     this.#keyShares = options.budgetWarnings ?? DEFAULT_SHARES
+    this.#loop = new BackgroundLoop({ after: options.runtime.after, run: () => this.#run(), wakeMs: WAKE_MS })
   }
 
   onReserved(caller: BudgetCaller, limits: readonly Limit[], levels: readonly number[]): readonly SettledEntry[] {
@@ -91,7 +85,7 @@ export class BudgetWorker implements BudgetObserver {
   }
 
   onSettled(): void {
-    this.#schedule(WAKE_MS)
+    this.#loop.wake()
   }
 
   onRefused(caller: BudgetCaller, limit: Limit): void {
@@ -107,8 +101,8 @@ export class BudgetWorker implements BudgetObserver {
     }
     try {
       const appended = this.#options.store.append(log, entry)
-      if (isPromise(appended)) appended.then(() => this.#schedule(WAKE_MS), onFailed)
-      else this.#schedule(WAKE_MS)
+      if (isPromise(appended)) appended.then(() => this.#loop.wake(), onFailed)
+      else this.#loop.wake()
     } catch (cause) {
       onFailed(cause)
     }
@@ -127,34 +121,11 @@ export class BudgetWorker implements BudgetObserver {
   }
 
   start(): void {
-    this.#schedule(0)
+    this.#loop.schedule(0)
   }
 
-  async close(): Promise<void> {
-    this.#isClosed = true
-    this.#cancelTimer()
-    await this.#running
-  }
-
-  #schedule(delayMs: number): void {
-    if (this.#isClosed) return
-    if (this.#running !== undefined) {
-      this.#isWoken ||= delayMs <= WAKE_MS
-      return
-    }
-    if (this.#isDueSoon) return
-    this.#isDueSoon = delayMs <= WAKE_MS
-    this.#cancelTimer()
-    this.#cancelTimer = this.#options.runtime.after(delayMs, () => this.#start(), { isBackground: true })
-  }
-
-  #start(): void {
-    this.#isDueSoon = false
-    this.#isWoken = false
-    this.#running = this.#run().then((delayMs) => {
-      this.#running = undefined
-      this.#schedule(this.#isWoken ? WAKE_MS : delayMs)
-    })
+  close(): Promise<void> {
+    return this.#loop.close()
   }
 
   /** Never rejects. Resolves with the milliseconds until the next run. */
@@ -264,10 +235,10 @@ export class BudgetWorker implements BudgetObserver {
     let nextAt = Infinity
     for (let after: string | undefined; ;) {
       const keys = await store.list(PENDING_PREFIX, { limit: PAGE_SIZE, ...(after !== undefined && { after }) })
-      const times = await mapInSlices(keys, CONCURRENCY, (key) => (this.#isClosed ? Infinity : this.#deliverDue(key)))
+      const times = await mapInSlices(keys, CONCURRENCY, (key) => (this.#loop.isClosed ? Infinity : this.#deliverDue(key)))
       nextAt = Math.min(nextAt, ...times)
       after = keys.at(-1)
-      if (keys.length < PAGE_SIZE || this.#isClosed) return nextAt
+      if (keys.length < PAGE_SIZE || this.#loop.isClosed) return nextAt
     }
   }
 
@@ -295,14 +266,9 @@ export class BudgetWorker implements BudgetObserver {
       this.#options.log.failure('budget event dropped', error, { event_id: id, dropped: this.#dropped })
       return this.#end(pendingKey, claimedValue, pending)
     }
-    const nextAt = this.#now() + this.#backoffMs(claimed.attempts)
+    const nextAt = this.#now() + backoffMs(claimed.attempts, this.#options.runtime.random())
     await store.swap(pendingKey, claimedValue, JSON.stringify({ ...claimed, nextAt, done }))
     return nextAt
-  }
-
-  #backoffMs(attempts: number): number {
-    const ms = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(attempts - 1, 20))
-    return ms * (0.5 + this.#options.runtime.random() / 2)
   }
 
   async #readRecord(key: string): Promise<{ readonly value: string; readonly record: EventRecord } | undefined> {
