@@ -23,6 +23,7 @@ import { metricsPlugin } from './plugins/metrics/plugin.ts'
 import type { MetricsReports } from './plugins/metrics/prometheus.ts'
 import { createMetricsReports } from './plugins/metrics/reports.ts'
 import { modelsPlugin } from './plugins/models/plugin.ts'
+import { createOutbox } from './plugins/outbox/plugin.ts'
 import { passthroughPlugin } from './plugins/passthrough/plugin.ts'
 import { recordingsPlugin } from './plugins/recordings/plugin.ts'
 import { requestLogPlugin } from './plugins/request-log/plugin.ts'
@@ -189,13 +190,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       },
     },
   )
-  const budgetEvents = createBudgetEvents({
-    plugins: options.plugins,
-    budgetWarnings: options.budgetWarnings,
-    store,
-    runtime,
-    log,
-  })
+  const eventOptions = { plugins: options.plugins, budgetWarnings: options.budgetWarnings, store, runtime, log }
+  const budgetEvents = createBudgetEvents(eventOptions)
+  const outbox = createOutbox(eventOptions)
   const governance: Governance = createGovernance(options.governance, {
     store,
     customers: customers.configuration,
@@ -203,7 +200,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     maxRequestMs: timeouts.totalMs,
     keyCacheMs: options.keyCacheMs,
     allowsUnreservedRequests: servesWithoutStore,
-    budgetObserver: budgetEvents?.observer,
+    budgetObserver: budgetEvents?.load,
+    loadRecords: outbox?.load,
     onFailure: (cause) => log.failure('configuration not applied', asFailure(cause)),
     onSettlementDropped: ({ reservationId }) =>
       log.failure('settlement dropped', new Error(SETTLEMENT_DROPPED), { reservation_id: reservationId }),
@@ -240,12 +238,13 @@ export function createGateway(options: GatewayOptions): Gateway {
   //   storesEvents     recordings, idempotency
   //   onStream         recordings, stored-responses, idempotency
   //   onFailure        idempotency
-  //   settledEntries   audit
+  //   settledEntries   outbox, audit
   //   onEnd            custom, metrics, request-log, audit
   //   purge            batches, recordings, stored-responses, idempotency, cache, savings, passthrough
-  //   close            budget-events, custom, recordings, idempotency, cache
+  //   close            budget-events, outbox, custom, recordings, idempotency, cache
   const plugins: readonly BuiltInPlugin[] = [
     ...(budgetEvents === undefined ? [] : [budgetEvents.plugin]),
+    ...(outbox === undefined ? [] : [outbox.plugin]),
     ...(options.plugins === undefined ? [] : [customPlugins(options.plugins, { runtime, log })]),
     explainPlugin(cache !== undefined),
     ...(batches === undefined ? [] : [batches.plugin]),
@@ -303,6 +302,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const handle = createHandler(services, basePath, () => {
     batches?.start(services)
     budgetEvents?.start()
+    outbox?.start()
     logStoreWarnings()
   })
   const close = inSequence(() =>

@@ -245,6 +245,7 @@ const checkPlugin = optionsOf(
     onAttempt: hook,
     onEnd: hook,
     onBudget: hook,
+    outbox: objectWith('an object with record and deliver', ['record', 'deliver']),
     close: hook,
   },
   ['name'],

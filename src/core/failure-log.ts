@@ -87,6 +87,8 @@ export interface LogEventFields {
   readonly event_id?: string
   /** Records that were dropped since the gateway was created. */
   readonly dropped?: number
+  /** Number of records of an outbox. */
+  readonly records?: number
   readonly strategy?: string
   readonly tokens?: number
   readonly original_tokens?: number

@@ -22,6 +22,7 @@ import {
   recountFor,
   type RequestUsage,
   type Reservation,
+  type SettlementRecord,
   type WaitForStore,
 } from './reservation.ts'
 import {
@@ -47,6 +48,8 @@ interface LedgerOptions {
   readonly allowsUnreservedRequests?: boolean
   /** Called for each request with a budget. @default none */
   readonly budgetObserver?: (() => MaybePromise<BudgetObserver | undefined>) | undefined
+  /** Loads what settlements append. Each reservation waits for it. Never rejects. @default nothing */
+  readonly loadRecords?: (() => MaybePromise<unknown>) | undefined
 }
 
 /** Resolves with the limits of levels at a time, with their carried amounts. */
@@ -168,14 +171,16 @@ export class Ledger {
 
   #accept(context: ReservationContext, grant: Grant, levels: readonly number[]): MaybePromise<Outcome> {
     const { caller, limitClaims } = context
-    const { budgetObserver } = this.#options
-    if (budgetObserver === undefined || !limitClaims.limits.some(({ kind }) => kind === 'budget'))
-      return { reservation: this.#createReservation(context, grant) }
-    return chain(budgetObserver(), (observer) => {
-      const ownEntries = observer?.onReserved(caller, limitClaims.limits, levels) ?? []
-      const onSettled = ownEntries.length === 0 ? undefined : () => observer?.onSettled()
-      return { reservation: this.#createReservation(context, { ...grant, ownEntries, onSettled }) }
-    })
+    const { budgetObserver, loadRecords } = this.#options
+    const isObserved = budgetObserver !== undefined && limitClaims.limits.some(({ kind }) => kind === 'budget')
+    const outcome: MaybePromise<Outcome> = isObserved
+      ? chain(budgetObserver(), (observer) => {
+          const ownEntries = observer?.onReserved(caller, limitClaims.limits, levels) ?? []
+          const onSettled = ownEntries.length === 0 ? undefined : () => observer?.onSettled()
+          return { reservation: this.#createReservation(context, { ...grant, ownEntries, onSettled }) }
+        })
+      : { reservation: this.#createReservation(context, grant) }
+    return loadRecords === undefined ? outcome : chain(loadRecords(), () => outcome)
   }
 
   #reportRefusal(caller: LimitedCaller, limit: Limit): void {
@@ -183,11 +188,11 @@ export class Ledger {
   }
 
   #createReservation(
-    { caller, quote, windows, limitClaims, reservationId }: ReservationContext,
+    { caller, quote, at, windows, limitClaims, reservationId }: ReservationContext,
     { rate, grantedCost, reserveRequest, ownEntries = [], onSettled }: Grant,
   ): Reservation {
     const limits = limitClaims.applied
-    const settlementFor = (usage: RequestUsage, entries: readonly SettledEntry[] = []): Settlement =>
+    const settlementFor = (usage: RequestUsage, entries: readonly SettlementRecord[] = []): Settlement =>
       buildSettlement({
         reservationId,
         caller,
@@ -197,13 +202,15 @@ export class Ledger {
         entries: ownEntries.length === 0 ? entries : [...entries, ...ownEntries],
         rows: this.#usageRows,
       })
-    const settle = (usage: RequestUsage, entries: readonly SettledEntry[] | undefined): MaybePromise<void> => {
+    const settle = (usage: RequestUsage, entries: readonly SettlementRecord[] | undefined): MaybePromise<void> => {
       const settled = this.#settlements.settle(settlementFor(usage, entries), reserveRequest)
       return onSettled === undefined ? settled : chain(settled, onSettled)
     }
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
       isReserved: reserveRequest === undefined,
+      reservedAt: at,
+      grantedCost,
       rate,
       quote,
       outputTokens: coveredOutputTokens(limitClaims, quote, grantedCost),

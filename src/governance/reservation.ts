@@ -2,7 +2,7 @@ import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/ports.ts'
 import { type CacheWrites, costOfTokens, highestCostOf, scale, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 import type { Message } from '../core/prompt.ts'
-import type { Claim, SettledEntry, Settlement } from '../core/store.ts'
+import type { Claim, SettledEntry, Settlement, Tally } from '../core/store.ts'
 import type { Caller } from './caller.ts'
 import type { Limit, LimitedRequest, RateStatus } from './limits.ts'
 import { UNLIMITED } from './virtual-key.ts'
@@ -50,7 +50,16 @@ export interface RequestUsage {
   readonly attributedSession?: string | undefined
 }
 
+/** An entry that a settlement appends, and a tally to which it adds in the same step. */
+export interface SettlementRecord extends SettledEntry {
+  readonly tally?: Tally
+}
+
 export interface Reservation {
+  /** When the amounts were reserved, in milliseconds since 1970. Reports count the request on this day. */
+  readonly reservedAt: number
+  /** In nano-dollars. */
+  readonly grantedCost: number
   /** False if the store failed and the request is served anyway. The settlement then creates the reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
@@ -58,9 +67,9 @@ export interface Reservation {
   /** Lower than that of the quote if the budgets cover less. */
   readonly outputTokens: number
   /** Only the first call has an effect. The store appends the entries in the same atomic step. */
-  settle(used: RequestUsage, entries?: readonly SettledEntry[]): MaybePromise<void>
+  settle(used: RequestUsage, entries?: readonly SettlementRecord[]): MaybePromise<void>
   /** The settlement that `settle` sends. Can be sent again after a restart, because the store applies it only once. */
-  settlement(used: RequestUsage, entries?: readonly SettledEntry[]): Settlement
+  settlement(used: RequestUsage, entries?: readonly SettlementRecord[]): Settlement
 }
 
 export interface QuoteCandidate {

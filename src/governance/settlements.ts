@@ -1,10 +1,10 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { toNanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } from '../core/store.ts'
+import type { Charge, ReserveRequest, Settlement, Store, Tally } from '../core/store.ts'
 import type { Caller } from './caller.ts'
 import type { Limit } from './limits.ts'
-import { type RequestUsage, toAmount } from './reservation.ts'
+import { type RequestUsage, type SettlementRecord, toAmount } from './reservation.ts'
 import { tagList, type UsageRows } from './usage-rows.ts'
 import type { Windows } from './windows.ts'
 
@@ -162,7 +162,7 @@ interface SettledRequest {
   readonly windows: Windows
   readonly limits: readonly Limit[]
   readonly usage: RequestUsage
-  readonly entries: readonly SettledEntry[]
+  readonly entries: readonly SettlementRecord[]
   readonly rows: UsageRows
 }
 
@@ -207,7 +207,7 @@ export const USAGE_FIELDS = ['requests', 'prompt', 'completion', 'saved', 'theor
 
 const MAX_MODEL_LENGTH = 200
 
-function buildTallies({ windows, caller, usage, rows }: SettledRequest): readonly Tally[] {
+function buildTallies({ windows, caller, usage, entries, rows }: SettledRequest): readonly Tally[] {
   const amounts: UsageSums = {
     requests: 1,
     prompt: usage.promptTokens,
@@ -245,6 +245,7 @@ function buildTallies({ windows, caller, usage, rows }: SettledRequest): readonl
       tallies.push({ name, amounts: amountsByName(model, amounts), expiresAt })
     }
   }
+  for (const { tally } of entries) if (tally !== undefined) tallies.push(tally)
   return tallies
 }
 

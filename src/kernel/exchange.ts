@@ -6,9 +6,8 @@ import { type HttpRequest, mayHaveSteeringHeader, type ResponseSink } from '../c
 import type { JsonObject } from '../core/json.ts'
 import type { Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { SettledEntry } from '../core/store.ts'
 import type { ClientFormat } from '../formats/format.ts'
-import type { Reservation, RequestUsage } from '../governance/reservation.ts'
+import type { Reservation, RequestUsage, SettlementRecord } from '../governance/reservation.ts'
 import type { Caller } from '../governance/caller.ts'
 import type { Call } from './call.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -48,7 +47,7 @@ export interface ExchangeCaller {
 export interface PostponedSettlement {
   /** Throws if the request must not continue with this reservation. */
   accept(reservation: Reservation): void
-  settle(reservation: Reservation, used: RequestUsage, entries: readonly SettledEntry[]): void
+  settle(reservation: Reservation, used: RequestUsage, entries: readonly SettlementRecord[]): void
   /** Receives a function that runs the hooks for the end of the request. */
   observe(outcome: RequestOutcome, observe: () => MaybePromise<void>): void
 }

@@ -12,6 +12,7 @@ export interface FinishedBill {
   readonly billed: NanoUsd
   readonly cache: 'HIT' | 'MISS'
   readonly strategy: string
+  readonly vendorCharge?: NanoUsd
 }
 
 /** The result of one tier. */

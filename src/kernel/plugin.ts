@@ -56,6 +56,8 @@ export interface Plugin {
    * }
    */
   onBudget?(event: BudgetEvent): MaybePromise<void>
+  /** Records that are stored with each settlement in one transaction, and delivered later. See docs/guides/write-a-plugin.md. */
+  readonly outbox?: Outbox
   /** Called by `gateway.close()`, which waits at most 10 seconds for it. */
   close?(): MaybePromise<void>
 }
@@ -89,6 +91,107 @@ export interface BudgetEvent {
   readonly resetsAt: number
   /** When the event was recorded, in milliseconds since 1970. */
   readonly at: number
+}
+
+/**
+ * Records of settled requests, such as billing events. A record is stored in the transaction that settles the request, and
+ * delivered at least once: in the order of settlement for each customer (for each key, if a request has no customer), by
+ * one of the processes that share the store. Requests do not wait for deliveries.
+ *
+ * @example
+ * const outbox: Outbox = {
+ *   record: ({ customer, billed }) => JSON.stringify({ customer, billed }),
+ *   deliver: async (records) => queue.sendBatch(records.map(({ id, value }) => ({ id, body: value }))),
+ * }
+ */
+export interface Outbox {
+  /**
+   * Returns the record of a settlement, at most 16,384 characters, or nothing for none. Must not wait. If it throws, the
+   * failure is logged, and the request is settled without a record.
+   */
+  record(request: SettledRequest): string | undefined
+  /**
+   * Receives records in order. If it throws, or takes longer than `timeoutMs`, all of them are delivered again: after 1
+   * second, then 2, 4 and so on up to an hour, in smaller batches. A record whose delivery alone has failed for
+   * `giveUpAfterMs` becomes a dead letter, so that it does not block later ones forever.
+   */
+  deliver(records: readonly OutboxRecord[], delivery: DeliveryOptions): MaybePromise<DeliveryResult | void>
+  /** Maximum number of records of a call of `deliver`, 1 to 1,000. @default 100 */
+  readonly maxRecords?: number
+  /** Time from a settlement to its delivery, in which records are collected, in milliseconds. @default 1,000 */
+  readonly delayMs?: number
+  /** Maximum time of a call of `deliver`, in milliseconds, at most 50,000. @default 10,000 */
+  readonly timeoutMs?: number
+  /** @default 259,200,000 (3 days) */
+  readonly giveUpAfterMs?: number
+  /**
+   * Maximum number of stored records, delivered ones included. Above it, the oldest are lost, which is logged and counted.
+   * @default 100,000
+   */
+  readonly maxStored?: number
+}
+
+/** A stored record. */
+export interface OutboxRecord {
+  /** The id of the request. The same in each delivery of the record. */
+  readonly id: string
+  /** As `record` returned it. */
+  readonly value: string
+}
+
+/** How records are delivered. */
+export interface DeliveryOptions {
+  /** When the delivery of these records was first tried, in milliseconds since 1970. */
+  readonly firstTriedAt: number
+  /** The current time of the gateway, in milliseconds since 1970. */
+  readonly now: number
+  /** Aborted after `timeoutMs`. A result that is returned within the next second counts. */
+  readonly signal: AbortSignal
+}
+
+/** Which records were not delivered. The others were. */
+export interface DeliveryResult {
+  /** Records to deliver again later, by id. @default none */
+  readonly retry?: readonly FailedDelivery[]
+  /** Records that cannot be delivered. They become dead letters: stored, logged and reported by `usage.reconcile`. @default none */
+  readonly rejected?: readonly FailedDelivery[]
+}
+
+/** A record that was not delivered. */
+export interface FailedDelivery {
+  readonly id: string
+  /** Without secrets, because it is logged. */
+  readonly reason: string
+}
+
+/** A settled request, with the amounts that were settled, in billionths of a dollar. */
+export interface SettledRequest {
+  /** The value of X-Request-Id. */
+  readonly id: string
+  /** When the request ended, in milliseconds since 1970. */
+  readonly at: number
+  /** The day in UTC on which usage reports count the request, YYYY-MM-DD: that of its reservation. */
+  readonly day: string
+  readonly keyId: string
+  readonly customer?: string
+  /** Of the context of the request, or as the request itself says. */
+  readonly user?: string
+  readonly session?: string
+  readonly tags?: Readonly<Record<string, string>>
+  /** Empty if the request ended before its model was known. */
+  readonly model: string
+  /** Absent if no provider has answered, for example for a response of the cache. */
+  readonly provider?: string
+  /** The HTTP status of the response; 499 if the caller disconnected before. */
+  readonly status: number
+  readonly billed: NanoUsd
+  readonly theoretical: NanoUsd
+  readonly actual: NanoUsd
+  /** What the vendor bills the customer, who pays it with a key of its own. */
+  readonly vendorCharge?: NanoUsd
+  /** Tokens of the sent prompt and of the completion, and prompt tokens that were not sent. */
+  readonly tokens: { readonly prompt: number; readonly completion: number; readonly saved: number }
+  readonly isCacheHit: boolean
 }
 
 /** The endpoints that run hooks. `count` are the token counts of messages and responses. */

@@ -4,10 +4,11 @@ import type { LogEventFields } from '../core/failure-log.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Meter, Provider, Route, Runtime, SmallModel, Timeouts } from '../core/ports.ts'
 import type { Message } from '../core/prompt.ts'
-import type { SettledEntry, Store } from '../core/store.ts'
+import type { Store } from '../core/store.ts'
 import type { TurnFormat } from '../formats/format.ts'
 import type { Caller, CallerContext } from '../governance/caller.ts'
 import type { Ledger } from '../governance/ledger.ts'
+import type { RequestUsage, SettlementRecord } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { BodyCapacity } from '../http/body.ts'
 import type { Endpoint } from '../http/router.ts'
@@ -137,7 +138,11 @@ export interface BuiltInPlugin {
   /** Receives the failure of a request whose response has not begun. */
   readonly onFailure?: (exchange: Exchange, response: FailedResponse) => MaybePromise<void>
   /** Entries that the store appends together with the settlement. */
-  readonly settledEntries?: (finished: FinishedRequest) => readonly SettledEntry[]
+  readonly settledEntries?: (
+    finished: FinishedRequest,
+    exchange: Exchange,
+    used: RequestUsage,
+  ) => readonly SettlementRecord[]
   /** Once for each request, when it ends. Its settlement may still be running. */
   readonly onEnd?: (finished: FinishedRequest, exchange: Exchange, outcome: RequestOutcome) => MaybePromise<void>
   /** Deletes what the plugin stores for the callers of a scope. May be called again after a failure. */

@@ -3,11 +3,10 @@ import type { Bill } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { asObject } from '../core/json.ts'
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
-import type { RequestUsage } from '../governance/reservation.ts'
+import type { RequestUsage, SettlementRecord } from '../governance/reservation.ts'
 import { billForDisconnect, billForFailure, prepareBill } from './charge.ts'
 import type { Exchange, Planned } from './exchange.ts'
 import type { Services } from './services.ts'
-import type { SettledEntry } from '../core/store.ts'
 import type { RequestOutcome } from './finished-request.ts'
 import { waitForStore } from './wait-for-store.ts'
 import { observeEnd, finishedOf } from './observe-end.ts'
@@ -86,7 +85,7 @@ function settleReservation(
       tokens: used.promptTokens + used.completionTokens,
     })
   try {
-    const entries = settledEntries(exchange, outcome, services)
+    const entries = settledEntries(exchange, used, outcome, services)
     if (settlement !== undefined) return settlement.settle(reservation, used, entries)
     const settled = reservation.settle(used, entries)
     return isPromise(settled) ? settled.catch(reportUnsettled) : settled
@@ -135,10 +134,15 @@ export function unbilledUsage(model: string, actual: NanoUsd = ZERO): RequestUsa
   return { promptTokens: 0, completionTokens: 0, savedTokens: 0, theoretical: ZERO, actual, billed: ZERO, model }
 }
 
-function settledEntries(exchange: Exchange, outcome: RequestOutcome, services: Services): readonly SettledEntry[] {
-  const entries: SettledEntry[] = []
+function settledEntries(
+  exchange: Exchange,
+  used: RequestUsage,
+  outcome: RequestOutcome,
+  services: Services,
+): readonly SettlementRecord[] {
+  const entries: SettlementRecord[] = []
   for (const entriesOf of services.hooks.settledEntries) {
-    entries.push(...entriesOf(finishedOf(exchange, outcome, services)))
+    entries.push(...entriesOf(finishedOf(exchange, outcome, services), exchange, used))
   }
   return entries
 }

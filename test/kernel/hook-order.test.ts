@@ -22,7 +22,7 @@ describe('the hooks of the built-in plugins', () => {
   it('run in the order that gateway.ts states', async () => {
     const gateway = createGateway({
       providers: [openai({ apiKey: 'sk-test' })],
-      plugins: [{ name: 'own', onBudget: () => {} }],
+      plugins: [{ name: 'own', onBudget: () => {}, outbox: { record: () => undefined, deliver: () => {} } }],
     })
     const names = list.split('\n').map(nameOf)
     const plugins = collected.at(-1) ?? []

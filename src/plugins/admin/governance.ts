@@ -36,6 +36,7 @@ interface GovernanceDependencies<Customer> {
   readonly keyCacheMs: number | undefined
   readonly allowsUnreservedRequests: boolean
   readonly budgetObserver?: (() => MaybePromise<BudgetObserver | undefined>) | undefined
+  readonly loadRecords?: (() => MaybePromise<unknown>) | undefined
 }
 
 /** Time that a reservation allows for the settlement after the deadline of its request, in milliseconds. */
@@ -91,6 +92,7 @@ export function createGovernance<Customer extends { readonly id: string }>(
       expiresAfterMs: dependencies.maxRequestMs + MAX_SETTLE_MS,
       allowsUnreservedRequests,
       budgetObserver: dependencies.budgetObserver,
+      loadRecords: dependencies.loadRecords,
       settlements: { after: runtime.after, onDropped: dependencies.onSettlementDropped },
     }),
     findKey: (secret) => chain(whenConfigured(), () => lookup.find(secret)),

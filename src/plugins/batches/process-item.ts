@@ -2,8 +2,8 @@ import type { Batch } from './batch.ts'
 import { type ItemClaim, type ItemQueue, type ItemResult, writeResultLine, type StoredRequest } from './item-queue.ts'
 import { Cancellation, type MaybePromise } from '../../core/async.ts'
 import { type FailureKind, GatewayError } from '../../core/errors.ts'
-import type { SettledEntry, Store } from '../../core/store.ts'
-import type { RequestUsage, Reservation } from '../../governance/reservation.ts'
+import type { Store } from '../../core/store.ts'
+import type { RequestUsage, Reservation, SettlementRecord } from '../../governance/reservation.ts'
 import { type Authenticated, Exchange, type PostponedSettlement } from '../../kernel/exchange.ts'
 import { modelStages } from '../../kernel/run.ts'
 import type { FindKeyById, Services } from '../../kernel/services.ts'
@@ -208,7 +208,7 @@ function retryDelayOf(failure: GatewayError | undefined): number | undefined {
 class PostponedEnd implements PostponedSettlement {
   failure: GatewayError | undefined = undefined
   #settled:
-    | { readonly reservation: Reservation; readonly used: RequestUsage; readonly entries: readonly SettledEntry[] }
+    | { readonly reservation: Reservation; readonly used: RequestUsage; readonly entries: readonly SettlementRecord[] }
     | undefined
   #observe: (() => MaybePromise<void>) | undefined
 
@@ -216,7 +216,7 @@ class PostponedEnd implements PostponedSettlement {
     if (!isReserved) throw notReserved()
   }
 
-  settle(reservation: Reservation, used: RequestUsage, entries: readonly SettledEntry[]): void {
+  settle(reservation: Reservation, used: RequestUsage, entries: readonly SettlementRecord[]): void {
     this.#settled ??= { reservation, used, entries }
   }
 

@@ -235,7 +235,9 @@ export class BudgetWorker implements BudgetObserver {
     let nextAt = Infinity
     for (let after: string | undefined; ;) {
       const keys = await store.list(PENDING_PREFIX, { limit: PAGE_SIZE, ...(after !== undefined && { after }) })
-      const times = await mapInSlices(keys, CONCURRENCY, (key) => (this.#loop.isClosed ? Infinity : this.#deliverDue(key)))
+      const times = await mapInSlices(keys, CONCURRENCY, (key) =>
+        this.#loop.isClosed ? Infinity : this.#deliverDue(key),
+      )
       nextAt = Math.min(nextAt, ...times)
       after = keys.at(-1)
       if (keys.length < PAGE_SIZE || this.#loop.isClosed) return nextAt

@@ -1,4 +1,5 @@
 import { checkOptions, expects, functionCheck, integerFrom, optionsOf } from '../../core/check-options.ts'
+import { checkReceiverUrl } from '../../core/check-url.ts'
 import type { BudgetEvent, Plugin } from '../../kernel/plugin.ts'
 import { sign } from './signature.ts'
 
@@ -20,11 +21,9 @@ const DEFAULT_TIMEOUT_MS = 5_000
 /** Less than the time that `onBudget` may take. */
 const MAX_TIMEOUT_MS = 9_000
 
-const LOCAL_HOSTS: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])
-
 const checkWebhook = optionsOf(
   {
-    url: expects('an https URL without credentials (http only on localhost)', isAllowedUrl),
+    url: checkReceiverUrl,
     secret: expects('a string of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
     name: expects('a string', (value) => typeof value === 'string'),
     timeoutMs: integerFrom(1, MAX_TIMEOUT_MS, 'milliseconds'),
@@ -33,13 +32,6 @@ const checkWebhook = optionsOf(
   ['url', 'secret'],
   'an object with url and secret',
 )
-
-function isAllowedUrl(value: unknown): boolean {
-  if (typeof value !== 'string' || !URL.canParse(value)) return false
-  const { protocol, hostname, username, password } = new URL(value)
-  if (username !== '' || password !== '') return false
-  return protocol === 'https:' || (protocol === 'http:' && LOCAL_HOSTS.has(hostname))
-}
 
 /**
  * Posts each budget event as JSON to a URL, with the header `X-Svc-Signature`. A delivery succeeds with a status from 200
