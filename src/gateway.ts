@@ -30,7 +30,6 @@ import { requestLogPlugin } from './plugins/request-log/plugin.ts'
 import { createRequestLog, type RequestLog } from './plugins/request-log/request-log.ts'
 import type { ExplainInput, ExplainSavingsOptions, SavingsExplanation } from './plugins/savings/explain-plans.ts'
 import { savingsPlugin } from './plugins/savings/plugin.ts'
-import type { ShadowObserver } from './plugins/savings/shadow.ts'
 import { statusPlugin } from './plugins/status/plugin.ts'
 import { storedResponsesPlugin } from './plugins/stored-responses/plugin.ts'
 import { tokenCountsPlugin } from './plugins/token-counts/plugin.ts'
@@ -252,7 +251,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     storedResponsesPlugin(store),
     idempotencyPlugin({ store, now, uuid, after }),
     ...(cache === undefined ? [] : [cache.plugin]),
-    savingsPlugin(savings, { store, meter, runtime }, shadowObserver(metrics, log)),
+    savingsPlugin(savings, { store, meter, runtime }, { onShadow: (record) => metrics.recordTrial(record), log }),
     tokenCountsPlugin(),
     embeddingsPlugin(),
     passthroughPlugin(options.passthrough ?? {}, store, directory.provider),
@@ -403,18 +402,6 @@ function createEventLog(requestLog: RequestLog, { now }: Pick<Runtime, 'now'>): 
     failure: (event, cause, fields) => requestLog.failure(event, cause, now(), fields),
     warning: (event, fields) => requestLog.event('WARN', event, now(), fields),
     info: (event, fields) => requestLog.event('INFO', event, now(), fields),
-  }
-}
-
-/** Counts and logs what the savings tiers would have done. */
-function shadowObserver(metrics: Metrics, log: EventLog): ShadowObserver {
-  return {
-    onShadow: (record, fields) => {
-      metrics.recordTrial(record)
-      log.info('shadow', fields)
-    },
-    onShadowUnchanged: (fields) => log.info('shadow trials leave prompts unchanged', fields),
-    onShadowFailure: (cause) => log.failure('the shadow run of a savings tier failed', cause),
   }
 }
 

@@ -12,13 +12,12 @@ import type { Forecast } from './balances.ts'
 import type { BudgetObserver } from './budget-observer.ts'
 import type { Caller, LimitLevel } from './caller.ts'
 import { type Limit, type RateStatus, rateStatus } from './limits.ts'
+import type { Outcome, Rejection } from './recount.ts'
 import {
   claimsFor,
   coveredOutputTokens,
   type LimitClaims,
-  ONE_REQUEST,
   type Quote,
-  type Recount,
   recountFor,
   type RequestUsage,
   type Reservation,
@@ -56,6 +55,7 @@ interface LedgerOptions {
 export type LimitsOf = (levels: readonly LimitLevel[], at: number) => Promise<readonly Limit[]>
 
 const loadErrors = lazy(() => import('./limit-error.ts'))
+const loadRecount = lazy(() => import('./recount.ts'))
 
 type LimitedCaller = Pick<Caller, 'key' | 'levels' | 'context'>
 
@@ -109,14 +109,18 @@ export class Ledger {
   }
 
   async #reserveRecounted(caller: LimitedCaller, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
-    let requestStatus: RateStatus | undefined
-    for (let { recount, error } = rejection; ;) {
-      if (recount === undefined) throw error
-      if (recount.callsUpstream) requestStatus ??= await this.#chargeRecount(caller, wait)
-      const outcome = await this.#tryReserve({ caller, quote: await recount.run(), requestStatus, wait })
-      if ('reservation' in outcome) return outcome.reservation
-      ;({ recount, error } = outcome)
-    }
+    const { reserveRecounted } = await loadRecount()
+    return reserveRecounted(rejection, {
+      now: this.#now,
+      windowsAt: (at) => wait(this.#windowsOf(caller, at)),
+      tryReserve: (quote, requestStatus) => this.#tryReserve({ caller, quote, requestStatus, wait }),
+      reserve: (claims) => {
+        const reservationId = this.#nextId()
+        const result = this.#reserveInStore({ reservationId, claims, expiresAfterMs: this.#expiresAfterMs }, wait)
+        return { reservationId, result }
+      },
+      settle: (settlement) => this.#settlements.settle(settlement),
+    })
   }
 
   #tryReserve({ caller, quote, requestStatus, wait }: Attempt): MaybePromise<Outcome> {
@@ -219,20 +223,6 @@ export class Ledger {
     }
   }
 
-  async #chargeRecount(caller: LimitedCaller, wait: WaitForStore): Promise<RateStatus> {
-    const at = this.#now()
-    const { limits, claims } = claimsFor((await wait(this.#windowsOf(caller, at))).limits, ONE_REQUEST)
-    if (limits.length === 0) return rateStatus([], [], { now: at, exceeded: undefined })
-    const reservationId = this.#nextId()
-    const result = await this.#reserveInStore({ reservationId, claims, expiresAfterMs: this.#expiresAfterMs }, wait)
-    const exceeded = result.accepted ? undefined : (limits[result.rejectedIndex] ?? limits.at(-1))
-    const rate = rateStatus(limits, result.levels, { now: at, exceeded })
-    if (exceeded !== undefined) throw (await loadErrors()).limitError(exceeded, { rate, now: at, tokens: 0 })
-    const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))
-    await this.#settlements.settle({ reservationId, charges, tallies: [] })
-    return rate
-  }
-
   #reserveInStore(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = this.#store.reserve(request)
     return isPromise(result) ? this.#waitOrRelease(result, request.reservationId, wait) : result
@@ -308,13 +298,6 @@ interface Grant {
   readonly ownEntries?: readonly SettledEntry[]
   readonly onSettled?: (() => void) | undefined
 }
-
-interface Rejection {
-  readonly error: GatewayError
-  readonly recount: Recount | undefined
-}
-
-type Outcome = { readonly reservation: Reservation } | Rejection
 
 interface ReservationContext {
   readonly caller: LimitedCaller

@@ -16,7 +16,8 @@ import { checkHeaders } from '../../kernel/parse-request.ts'
 import { readSteeringHeaders, type Steering, type Tier } from './tier.ts'
 import { memoryStore } from '../../stores/memory.ts'
 import { PromptMeter, createTokenizer } from '../../tokens/meter.ts'
-import { checkSavings, createPromptMarker, createSavings, NO_OBSERVER, type SavingsOptions } from './options.ts'
+import { checkSavings, createPromptMarker, createSavings, type SavingsOptions } from './options.ts'
+import { NO_OBSERVER } from './shadow.ts'
 import { internalRequest } from '../../http/internal-request.ts'
 
 export type { ExplainedPlan, LoggedBody, LoggedRequest }

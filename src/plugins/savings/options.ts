@@ -130,27 +130,6 @@ export interface SavingsDependencies {
   readonly explains?: boolean
 }
 
-const ignore = (): void => {}
-export const NO_OBSERVER: ShadowObserver = { onShadow: ignore, onShadowUnchanged: ignore, onShadowFailure: ignore }
-
-/** Omits the embedder, because its calls may cost money. */
-export function createDryRun(
-  savings: SavingsOptions,
-  dependencies: SavingsDependencies,
-): { readonly waterfall: Waterfall; readonly markPrompt: MarkPrompt | undefined } {
-  const { embedder: _, ...options } = savings
-  const { store } = dependencies
-  const dryDependencies = {
-    ...dependencies,
-    store: { get: (key: string) => store.get(key), set: () => Promise.resolve() },
-    explains: true,
-  }
-  return {
-    waterfall: createSavings(options, dryDependencies, NO_OBSERVER),
-    markPrompt: createPromptMarker(options, dryDependencies),
-  }
-}
-
 /** Resolves with undefined if no markers are added. */
 export type MarkPrompt = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 

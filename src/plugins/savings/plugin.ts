@@ -3,7 +3,7 @@ import type { Model } from '../../core/ports.ts'
 import type { Degradation } from '../../governance/caller.ts'
 import type { Reserved, UpstreamPlan } from '../../kernel/exchange.ts'
 import type { BuiltInPlugin, Services } from '../../kernel/services.ts'
-import { createDryRun, createPromptMarker, createSavings, type SavingsDependencies } from './options.ts'
+import { createPromptMarker, createSavings, type SavingsDependencies } from './options.ts'
 import type { MarkPrompt, SavingsOptions } from './options.ts'
 import type { ShadowObserver } from './shadow.ts'
 import { LEVELS, readSteeringHeaders, type Steering, type Waterfall } from './tier.ts'
@@ -36,9 +36,12 @@ export function savingsPlugin(
       const asked = reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED
       const { degradation } = reserved.caller
       const steering = degradation === undefined ? asked : degraded(asked, degradation)
+      const run = (used: PromptSavings): MaybePromise<UpstreamPlan | undefined> =>
+        shortenAndMark(reserved, plan, { ...used, steering }, services)
       // A dry run has a memory of its own, which it must not share with later ones.
-      const used = reserved.isDryRun ? createDryRun(options, dependencies) : savings
-      return shortenAndMark(reserved, plan, { ...used, steering }, services)
+      return reserved.isDryRun
+        ? import('./dry-run.ts').then(({ createDryRun }) => run(createDryRun(options, dependencies)))
+        : run(savings)
     },
   }
 }

@@ -20,12 +20,15 @@ export interface ShadowRecord {
 export type ShadowFields = Readonly<Record<string, string | number>>
 
 export interface ShadowObserver {
-  /** `fields` describe the trial in the log. */
-  readonly onShadow: (record: ShadowRecord, fields: ShadowFields) => void
-  /** Called for the first request that no tier would shorten, once for each reason. */
-  readonly onShadowUnchanged: (fields: ShadowFields) => void
-  readonly onShadowFailure: (cause: unknown) => void
+  readonly onShadow: (record: ShadowRecord) => void
+  readonly log: {
+    info(event: string, fields: ShadowFields): void
+    failure(event: string, cause: unknown): void
+  }
 }
+
+const ignore = (): void => {}
+export const NO_OBSERVER: ShadowObserver = { onShadow: ignore, log: { info: ignore, failure: ignore } }
 
 interface ShadowFunctions extends Pick<Waterfall, 'passUnchanged'> {
   (job: TierJob): Promise<WaterfallResult>
@@ -42,7 +45,8 @@ interface ShadowOptions {
 
 /** Sends prompts unchanged, and tries the tiers on a share of them. */
 export function createShadow({ waterfall, share, random, yieldToEventLoop, observer }: ShadowOptions): ShadowFunctions {
-  const reportUnchanged = createUnchangedReport(observer)
+  const { log } = observer
+  const reportUnchanged = createUnchangedReport(log)
   const recallMeter = createRecallMeter(yieldToEventLoop)
   const observe = async (
     job: TierJob,
@@ -57,7 +61,8 @@ export function createShadow({ waterfall, share, random, yieldToEventLoop, obser
       response === undefined ? undefined : await recallMeter.measure({ received: job.prompt, sent, response })
     const isDropped = response !== undefined && evidence === undefined
     const record = { strategy, tier, originalTokens: tokens, optimizedTokens, spent, evidence, isDropped }
-    observer.onShadow(record, fieldsOf(record, job))
+    observer.onShadow(record)
+    log.info('shadow', fieldsOf(record, job))
   }
   const run = async (job: TierJob): Promise<WaterfallResult> => {
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
@@ -65,7 +70,9 @@ export function createShadow({ waterfall, share, random, yieldToEventLoop, obser
     const trial = waterfall({ ...job, shadow })
     let reportResponse: WaterfallResult['reportResponse']
     const responded = new Promise<readonly Part[] | undefined>((resolve) => (reportResponse = resolve))
-    observe(job, trial, responded).catch(observer.onShadowFailure)
+    observe(job, trial, responded).catch((cause: unknown) =>
+      log.failure('the shadow run of a savings tier failed', cause),
+    )
     const reportSent: WaterfallResult['reportSent'] = async (report) => {
       // `observe` reports a failed trial.
       const result = await trial.catch(() => undefined)
@@ -84,8 +91,11 @@ export function createShadow({ waterfall, share, random, yieldToEventLoop, obser
 
 const MAX_REPORTED_REASONS = 16
 
-/** Without it, an operator would wait for trials that never shorten a prompt. */
-function createUnchangedReport({ onShadowUnchanged }: ShadowObserver): (verdicts: readonly TierVerdict[]) => void {
+/**
+ * Reports the first request that no tier would shorten, once for each reason. Without it, an operator would wait for trials
+ * that never shorten a prompt.
+ */
+function createUnchangedReport(log: ShadowObserver['log']): (verdicts: readonly TierVerdict[]) => void {
   const reported = new Set<string>()
   return (verdicts) => {
     const isBelowFloor = ({ outcome }: TierVerdict): boolean => outcome === 'below-floor'
@@ -95,7 +105,8 @@ function createUnchangedReport({ onShadowUnchanged }: ShadowObserver): (verdicts
     const name = isBelowFloor(verdict) ? outcome : `${outcome} ${reason}`
     if (reported.has(name) || reported.size >= MAX_REPORTED_REASONS) return
     reported.add(name)
-    onShadowUnchanged({ tier, outcome, reason, ...(isBelowFloor(verdict) && { advice: LOWER_FLOOR }) })
+    const advice = isBelowFloor(verdict) && { advice: LOWER_FLOOR }
+    log.info('shadow trials leave prompts unchanged', { tier, outcome, reason, ...advice })
   }
 }
 

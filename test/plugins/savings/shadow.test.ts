@@ -71,9 +71,11 @@ function savingsOf(
       records.push(record)
       reports.shift()?.(record)
     },
-    onShadowUnchanged: (fields: ShadowFields) => void unchanged.push(fields),
-    onShadowFailure: (cause: unknown) => {
-      throw cause
+    log: {
+      info: (event: string, fields: ShadowFields) => void (event === 'shadow' || unchanged.push(fields)),
+      failure: (_event: string, cause: unknown) => {
+        throw cause
+      },
     },
   }
   const savings = createSavings({ agents: true, ...options }, { store, meter, runtime }, observer)
