@@ -16,7 +16,6 @@ import {
 import {
   billedTarget,
   type CachedWindows,
-  DAILY_RETENTION_MS,
   type LevelContext,
   type LevelWindows,
   rowTarget,
@@ -24,6 +23,7 @@ import {
   validityOf,
   type Windows,
 } from './windows.ts'
+import { DAILY_RETENTION_MS } from './usage-rows.ts'
 
 /** A limit of a level. A request that it does not cover is refused. */
 export interface LevelLimit {

@@ -21,9 +21,6 @@ export interface LookupOptions {
   readonly servesStale?: boolean
 }
 
-/** Of entries for deleted records whose usage remains. The owner of the tallies follows. */
-export const USAGE_OWNER_PREFIX = 'usage-owner:'
-
 interface RecordTableOptions<T> extends LookupOptions {
   /** True for records whose usage is reported after their deletion. Their key is the owner of their tallies. @default false */
   readonly hasUsage?: boolean
@@ -92,9 +89,9 @@ export class RecordTable<T> {
 
   /** Resolves with undefined if the deleted record could not be parsed. Throws `not-found`. */
   async remove(id: string): Promise<T | undefined> {
-    const { store, prefix, hasUsage } = this.#options
+    const { store, prefix, hasUsage, now } = this.#options
     await this.#loadExisting(id)
-    if (hasUsage === true) await store.set(`${USAGE_OWNER_PREFIX}${prefix}${id}`, '')
+    if (hasUsage === true) await (await import('./usage-owners.ts')).keepUsageOwner(store, prefix + id, now())
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       const text = await this.#loadExisting(id)
       if (await this.#write(id, text, undefined)) return this.#tryParse(text)

@@ -18,6 +18,9 @@ export interface UsageRow {
   readonly tags: readonly string[]
 }
 
+/** How long the sums of a day are kept after its end, in milliseconds. */
+export const DAILY_RETENTION_MS: number = 400 * 86_400_000
+
 const SHARDS = 8
 
 export function rowTallyName(owner: string, day: number, shard: number): string {

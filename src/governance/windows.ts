@@ -3,7 +3,7 @@ import { chain, type MaybePromise } from '../core/async.ts'
 import { type DurationCode, periodOf } from '../core/store.ts'
 import { counterName, keyOwner, type LevelName, lateTimeOf, type Limit, type LimitKind, sharedOwner } from './limits.ts'
 import type { SharedLimits } from './stored-records.ts'
-import { rowTallyName } from './usage-rows.ts'
+import { DAILY_RETENTION_MS, rowTallyName } from './usage-rows.ts'
 import { type Allowance, type Budget, effectiveRateLimits, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 interface SharedRecords {
@@ -167,7 +167,6 @@ export function validityOf(
 }
 
 const DAY_MS = 86_400_000
-export const DAILY_RETENTION_MS: number = 400 * DAY_MS
 const SHORT_RETENTION_MS = 2 * DAY_MS
 /** The longest window that needs the tallies of a shared budget is a month. */
 const BILLED_RETENTION_MS = 32 * DAY_MS

@@ -5,15 +5,15 @@ import { OTHER, periodOf, type Store } from '../../core/store.ts'
 import { APPLICATION_KEY } from '../../governance/caller.ts'
 import { keyOwner } from '../../governance/limits.ts'
 import { invalidFieldError } from '../../governance/page-query.ts'
-import { USAGE_OWNER_PREFIX } from '../../governance/record-table.ts'
 import { USAGE_FIELDS, type UsageSums } from '../../governance/settlements.ts'
+import { removeEndedOwners, USAGE_OWNER_PREFIX } from '../../governance/usage-owners.ts'
 import { parseRow, rowTallyNames, type UsageRow } from '../../governance/usage-rows.ts'
 import { yieldToEventLoop } from '../../tokens/event-loop.ts'
 import { writeCsv } from './csv.ts'
 import type { UsageAmounts, UsageGroup, UsageQuery, UsageReport, UsageReportRow } from './usage-api.ts'
 
 export interface ReportDependencies {
-  readonly store: Pick<Store, 'list' | 'tallies'>
+  readonly store: Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'tallies'>
   readonly now: () => number
 }
 
@@ -60,6 +60,7 @@ export async function reportUsage(query: UsageQuery, { store, now }: ReportDepen
   if (problem !== undefined) throw invalidFieldError(problem.path || 'query', problem.text)
   const { groupBy = [], filter = {}, limit = DEFAULT_LIMIT, after, format = 'json' } = query
   const { from, to, days } = daysOf(query, now())
+  if (after === undefined) await removeEndedOwners(store, now())
   const pageSize = Math.max(1, Math.min(limit, Math.floor(MAX_TALLIES / (days.length * SHARDS))))
   const { owners, next } = await listOwners(store, { customer: filter.customer, after, limit: pageSize })
   const groups = new Map<string, ReportGroup>()

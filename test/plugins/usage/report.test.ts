@@ -198,6 +198,35 @@ describe('a usage report', () => {
     expect(rows.map(({ cost }) => cost.billedNanoUsd)).toEqual([ofKey, ofCustomer])
   })
 
+  it.each(['a report', 'a deletion'])(
+    'removes the entries of deleted records in %s after their usage',
+    async (step) => {
+      const { gateway, clock, store } = setUp()
+      const entries = () => store.list('usage-owner', { limit: 100 })
+      const key = await gateway.keys.create({ name: 'a' })
+      for (const customer of ['acme', 'globex']) await ask(gateway, { customer })
+      await gateway.keys.delete(key.id)
+      await gateway.customers.delete('acme')
+      await gateway.customers.delete('globex')
+      clock.now += 200 * 86_400_000
+      await ask(gateway, { customer: 'globex' })
+      await gateway.customers.delete('globex')
+      await gateway.customers.create({ id: 'last' })
+      clock.now = NOW + 399 * 86_400_000
+      await gateway.usage.report({})
+      expect((await entries()).length).toBeGreaterThan(3)
+      clock.now = NOW + 403 * 86_400_000
+      if (step === 'a report') await gateway.usage.report({})
+      else await gateway.customers.delete('last')
+      const owners = (await entries()).map((entry) => entry.replace(/^usage-owner-end:\d+/, 'end'))
+      const expected = ['end:customer:globex', 'usage-owner:customer:globex']
+      const ofLast = step === 'a report' ? [] : ['end:customer:last', 'usage-owner:customer:last']
+      expect(owners.toSorted()).toEqual([...expected, ...ofLast].toSorted())
+      const { rows } = await gateway.usage.report({ from: '2027-06-01', groupBy: ['customer'] })
+      expect(rows).toMatchObject([{ group: { customer: 'globex' }, requests: 1 }])
+    },
+  )
+
   it('pages over 10,000 customers with a bounded number of calls for each page', async () => {
     let calls = 0
     const inner = memoryStore({ now: () => NOW })
