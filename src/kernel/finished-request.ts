@@ -1,3 +1,4 @@
+import type { CallerContext } from '../core/caller-context.ts'
 import type { FailureKind, GatewayError } from '../core/errors.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Bill } from '../billing/bill.ts'
@@ -26,6 +27,8 @@ export interface TierOutcome {
 export interface FinishedRequest {
   readonly requestId: string
   readonly keyId: string | undefined
+  /** Undefined before the caller is known. */
+  readonly context?: CallerContext | undefined
   readonly model: string | undefined
   readonly status: number
   readonly failure?: FailureKind | undefined

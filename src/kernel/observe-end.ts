@@ -49,13 +49,14 @@ export function excessUsageFields(
 
 /** The settlement and all hooks share one record. */
 export function finishedOf(exchange: Exchange, outcome: RequestOutcome, { runtime }: Services): FinishedRequest {
-  const { finished, id, key, resolved, plan, startedAt } = exchange
+  const { finished, id, key, caller, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished
   const finishedAt = runtime.now()
   const optimization = plan?.kind === 'upstream' ? plan.optimization : undefined
   return (exchange.finished = {
     requestId: id,
     keyId: key?.id,
+    context: caller?.context,
     model: resolved?.name,
     status: outcome.status,
     failure: outcome.failure?.kind,

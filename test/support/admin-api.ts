@@ -168,6 +168,9 @@ export const AUDIT_PAGE: Shape<
   records: z.array(
     z.strictObject({
       timestamp: timestamp,
+      customer: z.nullable(z.string()),
+      user: z.nullable(z.string()),
+      session: z.nullable(z.string()),
       key_id: z.string().nullable(),
       model: z.string().nullable(),
       tokens_used: whole,

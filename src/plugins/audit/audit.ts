@@ -1,3 +1,4 @@
+import type { CallerContext } from '../../core/caller-context.ts'
 import { isPromise, type MaybePromise } from '../../core/async.ts'
 import type { FailureKind } from '../../core/errors.ts'
 import type { WireForm } from '../../core/field-names.ts'
@@ -15,6 +16,10 @@ export interface AuditRecord {
   readonly timestamp: string
   /** Requests without a known key have no audit record. */
   readonly keyId: string | null
+  /** Of the context of the request. null: it has none. */
+  readonly customer: string | null
+  readonly user: string | null
+  readonly session: string | null
   /** Model name in the request, or its path if it has none. null: the request ended before its model was resolved. */
   readonly model: string | null
   /** Tokens of the sent prompt and the completion; 0 for a cache hit. */
@@ -35,6 +40,15 @@ export interface AuditRecord {
 export interface AuditQuery {
   /** Id of a virtual key. @default all keys */
   readonly keyId?: string
+  /**
+   * With this, `user` or `session`, a page reads at most 2,000 records, so it may have fewer than `limit`, or none, although
+   * it has a `next`. @default all customers
+   */
+  readonly customer?: string
+  /** @default all users */
+  readonly user?: string
+  /** @default all sessions */
+  readonly session?: string
   /** Start of the time range, inclusive, in milliseconds since 1970. @default the oldest record */
   readonly from?: number
   /** End of the time range, exclusive, in milliseconds since 1970. @default the newest record */
@@ -54,6 +68,11 @@ export interface AuditPage {
 }
 
 export type WireAuditRecord = WireForm<AuditRecord>
+
+/** Most requests have no context. */
+export type StoredAuditRecord = Omit<WireAuditRecord, ContextField> & Partial<Pick<WireAuditRecord, ContextField>>
+
+type ContextField = 'customer' | 'user' | 'session'
 
 export interface Audit {
   /** Never rejects. A record that the store does not accept is counted in `dropped`. */
@@ -106,7 +125,10 @@ function logsOf({ keyId }: FinishedRequest): readonly string[] {
   return keyId === undefined ? [ALL_KEYS_LOG] : [ALL_KEYS_LOG, logOf(keyId)]
 }
 
-function toRecord(finished: FinishedRequest): WireAuditRecord {
+const NO_CONTEXT: CallerContext = {}
+
+function toRecord(finished: FinishedRequest): StoredAuditRecord {
+  const { customer, user, session } = finished.context ?? NO_CONTEXT
   const billed = finished.bill?.billed ?? ZERO
   return {
     timestamp: toIsoTime(finished.at),
@@ -119,6 +141,9 @@ function toRecord(finished: FinishedRequest): WireAuditRecord {
     outcome: outcomeOf(finished),
     status: finished.status,
     failure: finished.failure ?? null,
+    ...(customer !== undefined && { customer }),
+    ...(user !== undefined && { user }),
+    ...(session !== undefined && { session }),
   }
 }
 

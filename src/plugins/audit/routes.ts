@@ -1,4 +1,5 @@
 import { GatewayError } from '../../core/errors.ts'
+import { CONTEXT_ID_FORMAT, isContextId } from '../../governance/context.ts'
 import { isSafeId } from '../../governance/record-table.ts'
 import type { Store } from '../../core/store.ts'
 import type { AuditQuery } from './audit.ts'
@@ -36,6 +37,9 @@ function auditQuery(query: URLSearchParams): AuditQuery {
     throw new GatewayError('invalid-admin-request', `${name}: expected ${expected}.`, { param: name })
   }
   const keyId = read('key_id', 'the id of a virtual key', isSafeId)
+  const customer = read('customer', 'the id of a customer', isSafeId)
+  const user = read('user', CONTEXT_ID_FORMAT, isContextId)
+  const session = read('session', CONTEXT_ID_FORMAT, isContextId)
   const after = read('after', 'the "next" value of the previous page', (text) => CURSOR.test(text))
   const limit = query.get('limit')
   const page = parsePageQuery(limit === null ? {} : { limit: parseDigits(limit) })
@@ -44,6 +48,9 @@ function auditQuery(query: URLSearchParams): AuditQuery {
   return {
     ...page,
     ...(keyId !== undefined && { keyId }),
+    ...(customer !== undefined && { customer }),
+    ...(user !== undefined && { user }),
+    ...(session !== undefined && { session }),
     ...(after !== undefined && { after }),
     ...(from !== undefined && { from: Date.parse(from) }),
     ...(to !== undefined && { to: Date.parse(to) }),

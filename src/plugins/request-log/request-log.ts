@@ -54,6 +54,10 @@ export interface RequestLogRecord extends LogLine {
   readonly status: number
   readonly outcome: FinalOutcome
   readonly failure: FailureKind | null
+  /** Of the context of the request. Absent if it has none. */
+  readonly customer?: string
+  readonly user?: string
+  readonly session?: string
   /** Code of the error that caused the failure, such as `ECONNREFUSED`. Absent if there is none. */
   readonly error_code?: string
 }
@@ -123,7 +127,8 @@ function eventRecord(level: LogLevel, name: string, at: number, fields: EventFie
 }
 
 function requestRecord(finished: FinishedRequest): RequestLogRecord {
-  const { bill } = finished
+  const { bill, context = {} } = finished
+  const { customer, user, session } = context
   const outcome = outcomeOf(finished)
   return {
     timestamp: new Date(finished.at).toISOString(),
@@ -148,6 +153,9 @@ function requestRecord(finished: FinishedRequest): RequestLogRecord {
     status: finished.status,
     outcome,
     failure: finished.failure ?? null,
+    ...(customer !== undefined && { customer }),
+    ...(user !== undefined && { user }),
+    ...(session !== undefined && { session }),
   }
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../../src/core/money.ts'
-import { createAudit } from '../../../src/plugins/audit/audit.ts'
+import { type AuditQuery, createAudit } from '../../../src/plugins/audit/audit.ts'
 import { readPage } from '../../../src/plugins/audit/audit-query.ts'
 import { memoryStore } from '../../../src/stores/memory.ts'
 import { bill, finished, START, unanswered } from '../../support/finished.ts'
@@ -16,6 +16,9 @@ describe('the audit', () => {
       {
         timestamp: '2026-01-15T12:00:00.000Z',
         key_id: 'key-1',
+        customer: null,
+        user: null,
+        session: null,
         model: 'openai/gpt-x',
         tokens_used: 60,
         cost_cents: 3,
@@ -43,6 +46,39 @@ describe('the audit', () => {
       ['refused', 401, 'unauthenticated', null],
     ])
     expect(records.every((record) => record.cost_cents === 0 && record.tokens_used === 0)).toBe(true)
+  })
+
+  it('names the customer, user and session of a request, and finds them', async () => {
+    const store = newStore()
+    const audit = createAudit({ store })
+    const customers = ['acme', 'globex', undefined]
+    for (let n = 0; n < 2_600; n += 1) {
+      const customer = n === 2_500 ? 'rare' : customers[n % 3]
+      const context = { ...(customer !== undefined && { customer }), user: `u${n % 4}`, session: `s${n}` }
+      await audit.write(finished({ requestId: String(n), at: START + n, context }))
+    }
+    const idsOf = async (query: AuditQuery) => {
+      const pages: (readonly string[])[] = []
+      for (let after: string | undefined, isDone = false; !isDone;) {
+        const { records, next } = await readPage(store, { ...query, ...(after !== undefined && { after }) })
+        pages.push(records.map(({ request_id }) => request_id))
+        isDone = next === undefined
+        after = next
+      }
+      return pages
+    }
+    const [first, ...rest] = await idsOf({ customer: 'acme', user: 'u1', limit: 100 })
+    expect(first).toHaveLength(100)
+    expect([first, ...rest].flat()).toEqual(
+      Array.from({ length: 2_600 }, (_, n) => n)
+        .filter((n) => n % 3 === 0 && n % 4 === 1 && n !== 2_500)
+        .map(String),
+    )
+    expect(await idsOf({ customer: 'rare' })).toEqual([[], ['2500']])
+    expect(await idsOf({ session: 's7' })).toEqual([['7'], []])
+    expect(await idsOf({ customer: 'unknown', from: START + 2_000 })).toEqual([[]])
+    const { records } = await readPage(store, { session: 's7' })
+    expect(records).toMatchObject([{ customer: 'globex', user: 'u3', session: 's7' }])
   })
 
   it('records no tokens and no cost for an answer from the cache', async () => {

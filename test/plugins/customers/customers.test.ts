@@ -132,6 +132,26 @@ describe('a context in process', () => {
   })
 })
 
+it('the audit trail and the request log name the customer, user and session of a request', async () => {
+  const log: object[] = []
+  const { gateway } = setUp({ log: (record) => void log.push(record), admin: { key: 'an-admin-key-of-this-test' } })
+  const context = { customer: 'acme', user: 'alice', session: 's1' }
+  const { value: key } = await gateway.keys.create({ name: 'app', trustsContext: true })
+  await ask(gateway.with(context))
+  await ask(gateway, { key, headers: { 'X-Svc-Customer': 'acme', 'X-Svc-User': 'bob' } })
+  await ask(gateway, { key })
+  const { records } = await gateway.audit.read({ customer: 'acme' })
+  expect(records).toMatchObject([context, { customer: 'acme', user: 'bob', session: null }])
+  const get = async (query: string) => {
+    const headers = { 'x-admin-key': 'an-admin-key-of-this-test' }
+    const response = await gateway.fetch(`http://gateway/api/governance/audit?${query}`, { headers })
+    return { status: response.status, body: await response.json() }
+  }
+  expect(await get('customer=acme&user=bob')).toMatchObject({ status: 200, body: { records: [{ user: 'bob' }] } })
+  expect(await get('customer=a%20b')).toMatchObject({ status: 400, body: { error: { param: 'customer' } } })
+  expect(log.filter((record) => 'latency_ms' in record)).toMatchObject([context, { user: 'bob' }, { status: 200 }])
+})
+
 it('plugins see the context of a request', async () => {
   const seen: unknown[] = []
   const { gateway } = setUp({

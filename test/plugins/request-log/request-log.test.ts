@@ -30,6 +30,16 @@ describe('the request log', () => {
     ])
   })
 
+  it('names the customer, user and session of a request', () => {
+    const records: LogRecord[] = []
+    const context = { customer: 'acme', user: 'alice', session: 's1', tags: { feature: 'chat' } }
+    const log = createRequestLog((record) => records.push(record))
+    log.write(finished({ context }))
+    log.write(finished({ context: {} }))
+    expect(records[0]).toMatchObject({ customer: 'acme', user: 'alice', session: 's1' })
+    expect(Object.keys(records[1] ?? {})).not.toContain('customer')
+  })
+
   it.each([
     [200, undefined, 'INFO'],
     [429, 'rate-limited', 'WARN'],
