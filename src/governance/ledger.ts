@@ -104,14 +104,15 @@ export class Ledger {
   /** A failed request still counts against the request limits, because it may have called an upstream. */
   reserve(caller: LimitedCaller, quote: Quote, wait: WaitForStore = (call) => call): MaybePromise<Reservation> {
     return chain(this.#tryReserve({ caller, quote, wait }), (outcome) =>
-      'reservation' in outcome ? outcome.reservation : this.#reserveRecounted(caller, outcome, wait),
+      'reservation' in outcome ? outcome.reservation : this.#reserveRecounted({ caller, quote, wait }, outcome),
     )
   }
 
-  async #reserveRecounted(caller: LimitedCaller, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
+  async #reserveRecounted({ caller, quote: request, wait }: Attempt, rejection: Rejection): Promise<Reservation> {
     const { reserveRecounted } = await loadRecount()
     return reserveRecounted(rejection, {
       now: this.#now,
+      request,
       windowsAt: (at) => wait(this.#windowsOf(caller, at)),
       tryReserve: (quote, requestStatus) => this.#tryReserve({ caller, quote, requestStatus, wait }),
       reserve: (claims) => {

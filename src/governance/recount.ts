@@ -3,8 +3,8 @@ import type { MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Claim, ReserveResult, Settlement } from '../core/store.ts'
 import { limitError } from './limit-error.ts'
-import { type RateStatus, rateStatus } from './limits.ts'
-import { claimsFor, ONE_REQUEST, type Quote, type Recount, type Reservation } from './reservation.ts'
+import { type LimitedRequest, type RateStatus, rateStatus } from './limits.ts'
+import { claimsFor, oneRequest, type Quote, type Recount, type Reservation } from './reservation.ts'
 import type { Windows } from './windows.ts'
 
 export interface Rejection {
@@ -17,6 +17,7 @@ export type Outcome = { readonly reservation: Reservation } | Rejection
 /** The ledger, for one caller. */
 interface RecountingLedger {
   readonly now: () => number
+  readonly request: LimitedRequest
   windowsAt(at: number): MaybePromise<Windows>
   /** @param requestStatus Set once a recount has been charged to the request limits. */
   tryReserve(quote: Quote, requestStatus: RateStatus | undefined): MaybePromise<Outcome>
@@ -37,7 +38,7 @@ export async function reserveRecounted(rejection: Rejection, ledger: RecountingL
 
 async function chargeRecount(ledger: RecountingLedger): Promise<RateStatus> {
   const at = ledger.now()
-  const { limits, claims } = claimsFor((await ledger.windowsAt(at)).limits, ONE_REQUEST)
+  const { limits, claims } = claimsFor((await ledger.windowsAt(at)).limits, oneRequest(ledger.request))
   if (limits.length === 0) return rateStatus([], [], { now: at, exceeded: undefined })
   const { reservationId, result: reserving } = ledger.reserve(claims)
   const result = await reserving

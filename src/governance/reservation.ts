@@ -96,7 +96,8 @@ export interface QuoteOptions {
   /** Number of outputs, each with these tokens. */
   readonly outputs: number
   readonly margin: number
-  readonly models: readonly string[]
+  /** Names of all models that may answer. */
+  readonly models: () => readonly string[]
   readonly messages: readonly Message[]
 }
 
@@ -113,7 +114,7 @@ export class WorstCaseQuote implements Quote {
   }
 
   get models(): readonly string[] {
-    return this.#options.models
+    return this.#options.models()
   }
 
   get messages(): readonly Message[] {
@@ -189,7 +190,12 @@ async function recountCandidate({ count, ...candidate }: QuoteCandidate): Promis
   return { ...candidate, promptTokens: Math.min(promptTokens, counted) }
 }
 
-export const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
+const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
+
+/** Limits for some models, and the loop guard of a session, count the request as well. */
+export function oneRequest({ models, messages }: LimitedRequest): Quote {
+  return { ...ONE_REQUEST, models, messages }
+}
 
 export async function reserveOneRequest(
   ledger: { reserve(caller: Caller, quote: Quote): MaybePromise<Reservation> },

@@ -54,8 +54,9 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     if (counter === undefined || (counter.callsUpstream && !mayCallUpstream)) return candidate
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
+  const allRoutes = (): readonly Route[] => fields?.withOtherModels(routes) ?? routes
   return new WorstCaseQuote({
-    candidates: () => (fields?.withOtherModels(routes) ?? routes).map(candidateOf),
+    candidates: () => allRoutes().map(candidateOf),
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
     outputTokens: outputLimit(key, prompt.settings.maxTokens, routes[0].model),
@@ -63,7 +64,12 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     outputs: size.outputs,
     // Budgets that count the vendor's charge count it once more than the bill.
     margin: caller.countsVendorCharge === true ? margin + 1 : margin,
-    models: [resolved.name, ...routes.map(routeName)],
+    models: () => modelNames(resolved.name, allRoutes()),
     messages: prompt.messages,
   })
+}
+
+/** The names that limits for some models compare. */
+export function modelNames(requested: string, routes: readonly Route[]): readonly string[] {
+  return [requested, ...routes.map(routeName)]
 }

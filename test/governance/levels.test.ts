@@ -45,3 +45,41 @@ it('a raise of a budget ends at its time', async () => {
   governance.clock.at = until
   await expect(reserve(1)).rejects.toThrow('The budget of this customer is exceeded')
 })
+
+describe('a request that the vendor counts before it is reserved', () => {
+  const recounted = (models: readonly string[], counts: { vendor: number }): Quote => ({
+    ...quoteOf(100),
+    uncountedCost: 100 as NanoUsd,
+    models,
+    messages: [{ role: 'user', parts: [{ type: 'text', text: 'Hello' }] }],
+    recount: {
+      budget: {
+        callsUpstream: true,
+        run: async () => {
+          counts.vendor += 1
+          return { ...quoteOf(1), models, messages: [] }
+        },
+      },
+    },
+  })
+
+  it.each([
+    ['a limit for its model', { window: { type: 'calendar', every: '1d' }, models: ['*opus*'] }],
+    ['a loop guard', { window: { type: 'idle', idleMs: 60_000 }, isPerTurn: true }],
+  ] as const)('counts against %s', async (_, limit) => {
+    const counts = { vendor: 0 }
+    const governance = createTestGovernance()
+    const limits = [
+      { kind: 'requests', max: 2, ...limit },
+      { kind: 'budget', max: 50, window: { type: 'calendar', every: '1d' } },
+    ] as const
+    const level = new ContextLevel({ name: 'customer', owner: 'customer:x', limits })
+    const caller = { ...callerOfKey(APPLICATION_KEY), levels: [level] }
+    const reserve = async (): Promise<Reservation> => governance.ledger.reserve(caller, recounted(['a/opus-5'], counts))
+
+    await (await reserve()).settle(usage(1, 0, 1))
+    await (await reserve()).settle(usage(1, 0, 1))
+    await expect(reserve()).rejects.toThrow('is reached')
+    expect(counts.vendor).toBe(2)
+  })
+})

@@ -22,7 +22,7 @@ const quoteCandidates = (candidates: readonly QuoteCandidate[], options: Partial
     outputTokens: 100,
     extraOutputTokens: 0,
     outputs: 1,
-    models: [],
+    models: () => [],
     messages: [],
     margin: 1,
     ...options,

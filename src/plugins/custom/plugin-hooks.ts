@@ -10,7 +10,7 @@ import type { Route } from '../../core/ports.ts'
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import type { StreamWriter } from '../../formats/format.ts'
 import { checkPromptLength, fieldCostsOf, isBackground } from '../../formats/prompt-checks.ts'
-import { ONE_REQUEST } from '../../governance/reservation.ts'
+import { oneRequest } from '../../governance/reservation.ts'
 import type {
   AttemptResult,
   EndedExchange,
@@ -34,7 +34,7 @@ import { settle } from '../../kernel/settle.ts'
 import type { Services } from '../../kernel/services.ts'
 import { FINISH_REASONS, transformCompletion, TransformerChain, TransformingWriter } from './transform-response.ts'
 import { callUpstream } from '../../kernel/call-upstream.ts'
-import { reserveQuote } from '../../kernel/reserve.ts'
+import { quote, reserveQuote } from '../../kernel/reserve.ts'
 import { canceledError } from '../../kernel/failures.ts'
 import { requestsJsonByInstruction } from '../../kernel/write-context.ts'
 import type { RequestOutcome } from '../../kernel/finished-request.ts'
@@ -48,7 +48,7 @@ export async function onRequest(parsed: Parsed, services: CustomServices): Promi
   if (run.changesResponse) checkChangeable(parsed.prompt)
   const reply = await firstReply(parsed, run, 'onRequest', services)
   if (reply !== undefined) {
-    const reserved = Object.assign(parsed, await reserveQuote(parsed, ONE_REQUEST, services))
+    const reserved = Object.assign(parsed, await reserveQuote(parsed, oneRequest(quote(parsed)), services))
     // The plugin has answered the received prompt, so there is nothing to restore.
     run.changesResponse = false
     const planned = Object.assign(reserved, { plan: replyPlan(reserved, reply) })

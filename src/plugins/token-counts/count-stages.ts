@@ -1,7 +1,7 @@
 import type { MaybePromise } from '../../core/async.ts'
 import type { JsonObject } from '../../core/json.ts'
 import type { ClientFormat } from '../../formats/format.ts'
-import { ONE_REQUEST } from '../../governance/reservation.ts'
+import { oneRequest } from '../../governance/reservation.ts'
 import type { Endpoint } from '../../http/router.ts'
 import { authenticate } from '../../kernel/authenticate.ts'
 import type { Handler } from '../../kernel/call.ts'
@@ -9,7 +9,7 @@ import type { Authenticated, Parsed } from '../../kernel/exchange.ts'
 import { countByVendor } from '../../kernel/measure.ts'
 import { checkHeaders, type ParsedParts, parsePrompt, readJson } from '../../kernel/parse-request.ts'
 import { trackRequests } from '../../kernel/request-tracker.ts'
-import { reserveQuote } from '../../kernel/reserve.ts'
+import { modelNames, reserveQuote } from '../../kernel/reserve.ts'
 import { baseHeaders, sendJson } from '../../kernel/response-headers.ts'
 import { createExchange, Stages } from '../../kernel/run.ts'
 import type { Services } from '../../kernel/services.ts'
@@ -57,7 +57,8 @@ function createCounter({ format, defaults, writeCount }: CountEndpoint, services
     )
   }
   const respond = async (parsed: Parsed): Promise<undefined> => {
-    const { grant } = Object.assign(parsed, await reserveQuote(parsed, ONE_REQUEST, services))
+    const models = modelNames(parsed.resolved.name, parsed.resolved.routes)
+    const { grant } = Object.assign(parsed, await reserveQuote(parsed, oneRequest({ models }), services))
     const { checkRequest, changePrompt } = services.hooks
     for (const check of checkRequest) await check(parsed, services)
     for (const change of changePrompt) await change(parsed, services)

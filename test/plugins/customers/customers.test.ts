@@ -1,7 +1,7 @@
 import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
 import type { BoundGateway } from '../../../src/gateway.ts'
-import { createGateway, type GatewayOptions, memoryStore, openaiCompatible } from '../../../src/index.ts'
+import { anthropic, createGateway, type GatewayOptions, memoryStore, openaiCompatible } from '../../../src/index.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { ProviderCall } from '../../../src/core/ports.ts'
 import { EchoProvider } from '../../../src/testing/echo-provider.ts'
@@ -381,6 +381,50 @@ describe('a plan', () => {
     )
     expect(() => setUp({ plans: { pro: { at: { 2: {} } } } })).toThrow('plans.pro.at[2]')
     expect(() => setUp({ customers: { defaultPlan: 'pr' }, plans: { pro: {} } })).toThrow('customers.defaultPlan')
+  })
+})
+
+describe('a limit for some models', () => {
+  const messages = (
+    { fetch }: Pick<BoundGateway, 'fetch'>,
+    path: string,
+    body: object,
+  ): ReturnType<BoundGateway['fetch']> =>
+    fetch(`http://gateway/v1/${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }], ...body }),
+    })
+  const setUpVendor = () =>
+    setUp({
+      providers: [
+        anthropic({
+          apiKey: 'sk-test',
+          fetch: async () =>
+            Response.json({ type: 'error', error: { type: 'api_error', message: 'down' } }, { status: 400 }),
+        }),
+      ],
+      plans: {
+        free: {
+          budgets: [{ limitUsd: 0, window: '1d', models: ['*opus*'] }],
+          rateLimits: [{ requests: 1, window: '1d', models: ['*haiku*'] }],
+        },
+      },
+      customers: { defaultPlan: 'free' },
+    }).gateway.with({ customer: 'acme' })
+
+  it('applies to the models of a request that the vendor may use besides the requested one', async () => {
+    const bound = setUpVendor()
+    const body = { model: 'claude-sonnet-4-5', max_tokens: 100 }
+    expect((await messages(bound, 'messages', body)).status).toBe(400)
+    expect((await messages(bound, 'messages', { ...body, fallbacks: [{ model: 'claude-opus-4-5' }] })).status).toBe(402)
+  })
+
+  it('counts token counts', async () => {
+    const bound = setUpVendor()
+    const body = { model: 'claude-haiku-4-5' }
+    expect((await messages(bound, 'messages/count_tokens', body)).status).toBe(200)
+    expect((await messages(bound, 'messages/count_tokens', body)).status).toBe(429)
   })
 })
 
