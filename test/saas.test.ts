@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { app } from '../examples/saas/app.ts'
 import { addDemoData } from '../examples/saas/demo-data.ts'
 import { gateway } from '../examples/saas/gateway.ts'
+import { meteredNanoUsd } from '../examples/saas/stripe.ts'
 
 let base: string
 let server: Server
@@ -138,6 +139,22 @@ describe('the example of a SaaS product', () => {
     expect(total).toBe(ofMonth)
     const csv = (await ada.get(`/invoices/${month}/csv`)).text
     expect(csv.match(/billed_nano_usd/g)).toHaveLength(1)
+  })
+
+  it('reports to Stripe what it has billed since the start, once', async () => {
+    const [ada, lena] = [await signIn('ada@acme.example'), await signIn('lena@example.com')]
+    for (const browser of [ada, lena, ada]) {
+      await browser.post('/chat', { question: 'Are dogs welcome?', model: 'vendor/extractive-small' })
+    }
+    const today = new Date().toISOString().slice(0, 10)
+    const billedToday = async (customer: string): Promise<number> =>
+      (await gateway.usage.report({ filter: { customer }, from: today })).totals.cost.billedNanoUsd
+    const expected = [await billedToday('acme-support'), await billedToday('lena')]
+    expect(Math.min(...expected)).toBeGreaterThan(0)
+    const metered = (): (number | undefined)[] => ['cus_acme', 'cus_lena'].map((id) => meteredNanoUsd().get(id))
+    await expect.poll(metered).toEqual(expected)
+    const page = await (await signIn('operator@lockside.example')).get('/admin')
+    expect(amountsIn(cardOf(page.text, 'Counted by Stripe since the start'))).toEqual(expect.arrayContaining(expected))
   })
 
   it('shows customers nothing of each other', async () => {

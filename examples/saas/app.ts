@@ -5,6 +5,7 @@ import { GatewayError } from 'sluice'
 import { ask, conversationOf, modelsOf, type Refusal, startConversation } from './chat.ts'
 import { QUESTIONS } from './demo-data.ts'
 import { budgetEvents, gateway, OFFERS } from './gateway.ts'
+import { meteredNanoUsd } from './stripe.ts'
 import type { Html } from './html.ts'
 import {
   type Account,
@@ -163,6 +164,7 @@ operator.get('/admin', async (account, request, response) => {
     search: query.search ?? '',
     next: next ?? undefined,
     events: budgetEvents,
+    metered: meteredNanoUsd(),
   }
   send(response, adminPage({ ...view, customers: await Promise.all(lines) }))
 })

@@ -1,6 +1,7 @@
 /** The gateway: plans, an offline vendor, and the events of budgets. */
 import { type BudgetEvent, createGateway, type CustomerPlan, memoryStore } from 'sluice'
 import { extractive } from 'sluice/testing'
+import { stripeBilling } from './stripe.ts'
 
 /** What the application sells. `limits` is the part that the gateway enforces. */
 export interface Offer {
@@ -79,6 +80,7 @@ export const gateway = createGateway({
   // Customers are created when they sign up, here in demo-data.ts.
   customers: { defaultPlan: 'free', autoCreate: false },
   plugins: [
+    stripeBilling,
     {
       name: 'budget-events',
       onBudget(event) {

@@ -221,10 +221,12 @@ interface AdminView {
   readonly customers: readonly CustomerLine[]
   /** Undefined on the last page. */
   readonly next: string | undefined
+  /** What Stripe has counted since the start, by its customers. */
+  readonly metered: ReadonlyMap<string, number>
   readonly events: readonly BudgetEvent[]
 }
 
-export function adminPage({ account, month, search, customers, next, events }: AdminView): Html {
+export function adminPage({ account, month, search, customers, next, events, metered }: AdminView): Html {
   return page(
     { title: 'Customers', account, path: '/admin' },
     html`<div class="title">
@@ -272,6 +274,19 @@ export function adminPage({ account, month, search, customers, next, events }: A
           next !== undefined &&
           html`<p><a href="/admin?search=${encodeURIComponent(search)}&after=${encodeURIComponent(next)}">More</a></p>`
         }
+      </section>
+      <section class="card">
+        <h2>Counted by Stripe since the start</h2>
+        ${metered.size === 0 && html`<p>Nothing yet.</p>`}
+        <dl>
+          ${[...metered].map(
+            ([customer, amount]) =>
+              html`<div>
+                <dt>${customer}</dt>
+                <dd>${money(amount)}</dd>
+              </div>`,
+          )}
+        </dl>
       </section>
       <section class="card">
         <h2>Budgets that reached a share</h2>

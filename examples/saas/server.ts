@@ -6,6 +6,7 @@
  * gateway.ts   plans, the gateway, and the events of budgets
  * chat.ts      one client and one session of the gateway for each conversation
  * usage.ts     what the pages show, read from the gateway
+ * stripe.ts    an event to Stripe for each billed request, here to a scripted one
  *
  * The pages are in pages.ts and usage-page.ts. Not in this example: a database, payments, and limits on attempts to sign in.
  */
