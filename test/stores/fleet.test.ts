@@ -62,7 +62,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
   )
 
   it.skipIf(server === undefined || !IS_FULL)(
-    'exceed no budget of 50 customers, their parents, users and sessions, and report exactly what was billed',
+    'exceed no budget of 50 customers, their parents, users and sessions, and report, audit and deliver exactly what was billed',
     async () => {
       const options = { processes: PROCESSES, count: SPENDING, atOnce: SPENDING / PROCESSES }
       const { statuses, levels, ended, reported, total, headers } = await spendFromFleet(await createPlace(), options)
@@ -77,6 +77,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       expect(total.ended).toBeGreaterThan(0)
       expect(reported).toEqual(ended)
       expect(total.audited).toBe(total.ended)
+      expect(total.delivered).toBe(total.ended)
       expect(headers.amount).toBe(headers.ended)
     },
     600_000,

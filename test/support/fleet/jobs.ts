@@ -54,6 +54,11 @@ export type FleetJob =
 
 export type FleetReport =
   | {
+      /** Billing events by id. Amounts in nano-dollars. */
+      readonly type: 'delivered'
+      readonly amounts: Readonly<Record<string, number>>
+    }
+  | {
       readonly type: 'spent'
       readonly statuses: Readonly<Record<string, number>>
       /** Billed amount in nano-dollars by customer, user and session, as the hook onEnd receives it. */

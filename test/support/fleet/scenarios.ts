@@ -5,7 +5,7 @@ import { createGateway } from '../../../src/index.ts'
 import { createFleet, exitOf } from './fleet.ts'
 import { type FleetReport, gatewayOptions, MODEL, PATIENT } from './jobs.ts'
 import { openStore, type StorePlace } from './open-store.ts'
-import { spendOptions } from './spend.ts'
+import { reportEvents, spendOptions } from './spend.ts'
 
 /** Usage of one key by a fleet. */
 export interface FleetUsage {
@@ -190,7 +190,7 @@ export interface SpendResult {
   /** By customer, user and session, as plugins saw the bills, and as the usage report has them. */
   readonly ended: Readonly<Record<string, number>>
   readonly reported: Readonly<Record<string, number>>
-  readonly total: { readonly ended: number; readonly reported: number; readonly audited: number }
+  readonly total: Readonly<Record<'ended' | 'reported' | 'audited' | 'delivered', number>>
   /** Of requests that were answered whole: amounts in their headers, and in their bills. */
   readonly headers: { readonly amount: number; readonly ended: number }
 }
@@ -203,15 +203,24 @@ export async function spendFromFleet(
   const { store, close } = await openStore(place)
   const fleet = await createFleet()
   const reports: (FleetReport & { readonly type: 'spent' })[] = []
+  const delivered: Record<string, number> = {}
   try {
     const children = Array.from({ length: processes }, (_, seed) =>
       fleet.start({ type: 'spend', place, count: count / processes, total: count, atOnce, seed }, (report) => {
         if (report.type === 'spent') reports.push(report)
+        if (report.type === 'delivered') Object.assign(delivered, report.amounts)
       }),
     )
     await Promise.all(children.map(exitOf))
     const { governance: _, ...options } = spendOptions(store, count)
-    const gateway = createGateway(options)
+    const gateway = createGateway({
+      ...options,
+      plugins: [reportEvents((amounts) => Object.assign(delivered, amounts))],
+    })
+    const ended = sumOf(reports.map(({ billed }) => billed))
+    // The first request of a gateway starts the delivery of what others left.
+    await gateway.fetch('http://gateway/health')
+    while (total(delivered) < total(ended)) await pause(20)
     const reported: Record<string, number> = {}
     for (let after: string | undefined; ;) {
       const groupBy = ['customer', 'user', 'session'] as const
@@ -232,7 +241,6 @@ export async function spendFromFleet(
     const maxima = new Map(reports.flatMap(({ counters }) => Object.entries(counters)))
     const counters = [...maxima.keys()]
     const levels = await store.levels(counters)
-    const ended = sumOf(reports.map(({ billed }) => billed))
     return {
       statuses: sumOf(reports.map(({ statuses }) => statuses)),
       levels: levels.map((level, index) => {
@@ -241,7 +249,7 @@ export async function spendFromFleet(
       }),
       ended: withoutZeros(ended),
       reported: withoutZeros(reported),
-      total: { ended: total(ended), reported: total(reported), audited },
+      total: { ended: total(ended), reported: total(reported), audited, delivered: total(delivered) },
       headers: { amount: 0, ended: 0, ...sumOf(reports.map(({ headers }) => headers)) },
     }
   } finally {

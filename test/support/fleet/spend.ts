@@ -1,5 +1,6 @@
 import { setImmediate as pause } from 'node:timers/promises'
-import { createGateway, readBill, type GatewayOptions } from '../../../src/index.ts'
+import { billingEvents } from '../../../src/billing.ts'
+import { createGateway, readBill, type GatewayOptions, type Plugin } from '../../../src/index.ts'
 import type { CallerContext } from '../../../src/core/caller-context.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { ProviderCall } from '../../../src/core/ports.ts'
@@ -74,6 +75,14 @@ export function spendOptions(store: Store, count: number): GatewayOptions {
   }
 }
 
+/** Reports the amounts of billing events by id. */
+export function reportEvents(report: (amounts: Readonly<Record<string, number>>) => void): Plugin {
+  return billingEvents({
+    batch: { delayMs: 0 },
+    send: (events) => report(Object.fromEntries(events.map(({ id, billedNanoUsd }) => [id, billedNanoUsd]))),
+  })
+}
+
 /** Records the maximum of each counter of the requests. */
 function observing(store: Store, counters: Record<string, number>): Store {
   return {
@@ -89,7 +98,8 @@ function observing(store: Store, counters: Record<string, number>): Store {
 export async function spend(
   store: Store,
   { count, atOnce, seed, total }: FleetJob & { readonly type: 'spend' },
-): Promise<FleetReport> {
+  report: (message: FleetReport) => Promise<void>,
+): Promise<void> {
   const counters: Record<string, number> = {}
   const statuses: Record<string, number> = {}
   const billed: Record<string, number> = {}
@@ -99,6 +109,7 @@ export async function spend(
   const gateway = createGateway({
     ...spendOptions(observing(store, counters), total),
     plugins: [
+      reportEvents((amounts) => void report({ type: 'delivered', amounts })),
       {
         name: 'bills',
         onEnd: ({ id, context: { customer, user, session } }, { bill }) => {
@@ -151,7 +162,7 @@ export async function spend(
     headers.amount += amount
     headers.ended += endedById.get(id) ?? 0
   }
-  return { type: 'spent', statuses, billed, headers, counters }
+  await report({ type: 'spent', statuses, billed, headers, counters })
 }
 
 function contextOf(index: number): CallerContext {

@@ -96,7 +96,7 @@ async function recall(recallJob: FleetJob & { readonly type: 'recall' }): Promis
 if (job.type === 'ask' || job.type === 'recall' || job.type === 'spend') {
   if (job.type === 'ask') await ask(job)
   else if (job.type === 'recall') await recall(job)
-  else await report(await spend(store, job))
+  else await spend(store, job, report)
   await close()
   process.disconnect()
 } else if (job.type === 'warn') {
