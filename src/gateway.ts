@@ -34,7 +34,7 @@ import { statusPlugin } from './plugins/status/plugin.ts'
 import { storedResponsesPlugin } from './plugins/stored-responses/plugin.ts'
 import { tokenCountsPlugin } from './plugins/token-counts/plugin.ts'
 import type { CallerContext } from './governance/caller.ts'
-import { checkContext } from './governance/context.ts'
+import { readContext } from './governance/context.ts'
 import type { LimitsOf } from './governance/ledger.ts'
 import { BodyCapacity } from './http/body.ts'
 import { lazyFetch } from './http/lazy-fetch.ts'
@@ -321,9 +321,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     fetch: lazyFetch({ handle }),
     handle,
     with: (context) => {
-      checkContext(context, 'gateway.with')
-      const { tags } = context
-      const own = { ...context, ...(tags !== undefined && { tags: { ...tags } }) }
+      const own = readContext(context, 'gateway.with')
       const bound: HttpHandling = { handle: (request, sink) => handle(request, sink, own) }
       return { ...bound, fetch: lazyFetch(bound) }
     },

@@ -1,4 +1,4 @@
-/** Checks the context of a caller. */
+/** Reads the context of a caller. */
 import { GatewayError } from '../core/errors.ts'
 import type { CallerContext } from './caller.ts'
 import { SAFE_ID } from './record-table.ts'
@@ -18,11 +18,10 @@ const TAG_NAME = /^[\w.-]+$/
 const TAG_VALUE = /^[!-+\--~]+$/
 const KNOWN_FIELDS = new Set(['customer', 'user', 'session', 'tags', 'payer'])
 
-/** Throws `invalid-request` with the name of the field. @param source Begins the message. */
-export function checkContext(context: unknown, source: string): asserts context is CallerContext {
-  if (typeof context !== 'object' || context === null)
-    throw contextError(source, 'context', 'an object such as { customer: "acme" }')
-  const { customer, user, session, tags, payer } = context as CallerContext
+/** Returns a copy. Throws `invalid-request` with the name of the field. @param source Begins the message. */
+export function readContext(context: unknown, source: string): CallerContext {
+  if (!isContext(context)) throw contextError(source, 'context', 'an object such as { customer: "acme" }')
+  const { customer, user, session, tags, payer } = context
   const unknown = Object.keys(context).find((name) => !KNOWN_FIELDS.has(name))
   if (unknown !== undefined) throw contextError(source, unknown.slice(0, 100), `one of ${[...KNOWN_FIELDS].join(', ')}`)
   if (customer !== undefined && !(typeof customer === 'string' && SAFE_ID.test(customer)))
@@ -37,22 +36,34 @@ export function checkContext(context: unknown, source: string): asserts context 
     throw contextError(source, 'payer', "'operator' or 'customer'")
   if (payer === 'customer' && customer === undefined)
     throw contextError(source, 'customer', 'an id, because payer is "customer"')
-  if (tags !== undefined) checkTags(tags, source)
+  return { customer, user, session, payer, ...(tags !== undefined && { tags: readTags(tags, source) }) }
 }
 
-function checkTags(tags: unknown, source: string): void {
+/** A promise or a list would count as a context without a customer, and lift its limits. */
+function isContext(value: unknown): value is CallerContext {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  if (prototype === null || prototype === Object.prototype) return true
+  return [...KNOWN_FIELDS].some((name) => name in value)
+}
+
+function readTags(tags: unknown, source: string): Readonly<Record<string, string>> {
   const expected = `an object with at most ${MAX_TAGS} names and values of 1 to ${MAX_TAG_LENGTH} characters: names of letters, digits, dots, hyphens and underscores; values of printable ASCII without spaces and commas`
   if (typeof tags !== 'object' || tags === null || Array.isArray(tags)) throw contextError(source, 'tags', expected)
   const entries: readonly (readonly [string, unknown])[] = Object.entries(tags)
-  const areValid = entries.every(
-    ([name, value]) =>
-      name.length <= MAX_TAG_LENGTH &&
-      TAG_NAME.test(name) &&
-      typeof value === 'string' &&
-      value.length <= MAX_TAG_LENGTH &&
-      TAG_VALUE.test(value),
+  if (entries.length > MAX_TAGS || !entries.every(isTag)) throw contextError(source, 'tags', expected)
+  return Object.fromEntries(entries.filter(isTag))
+}
+
+function isTag(entry: readonly [string, unknown]): entry is readonly [string, string] {
+  const [name, value] = entry
+  return (
+    name.length <= MAX_TAG_LENGTH &&
+    TAG_NAME.test(name) &&
+    typeof value === 'string' &&
+    value.length <= MAX_TAG_LENGTH &&
+    TAG_VALUE.test(value)
   )
-  if (!areValid || entries.length > MAX_TAGS) throw contextError(source, 'tags', expected)
 }
 
 function contextError(source: string, field: string, expected: string): GatewayError {

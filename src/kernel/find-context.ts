@@ -4,7 +4,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { CallerContext } from '../governance/caller.ts'
 import { errorCodeOf } from '../core/logged-cause.ts'
 import { redactText } from '../formats/redact-text.ts'
-import { checkContext } from '../governance/context.ts'
+import { readContext } from '../governance/context.ts'
 import type { FindContext } from './call.ts'
 import type { Services } from './services.ts'
 
@@ -21,10 +21,7 @@ export async function findContext(
     const createError = (): Error => new Error(`The option context returned nothing within ${TIMEOUT_MS} ms.`)
     const asked = (async () => find())()
     const context = await withTimeout(asked, { ms: TIMEOUT_MS, after: runtime.after, createError })
-    if (context === undefined) return undefined
-    checkContext(context, 'The option context')
-    const { tags } = context
-    return { ...context, ...(tags !== undefined && { tags: { ...tags } }) }
+    return context === undefined ? undefined : readContext(context, 'The option context')
   } catch (cause) {
     log.failure('the caller of a request was not identified', withoutSecrets(cause), { request_id: requestId })
     throw new GatewayError(

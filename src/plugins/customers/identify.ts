@@ -178,15 +178,25 @@ export class Identification {
       createdAt: this.#options.now(),
     }
     const quota = { name: 'created-customers', maxEntries: maxCreated, maxBytes: maxCreated * MAX_CREATED_BYTES }
+    const index = new CustomerIndex(this.#options.store, this.#options.uuid)
     try {
-      await new CustomerIndex(this.#options.store, this.#options.uuid).write(entriesOf(customer))
+      await index.write(entriesOf(customer))
       // A concurrent request may have created it.
       await this.#table.insert(id, customer, { quota })
     } catch (error) {
-      if (GatewayError.is(error) && error.kind === 'quota-exceeded') throw tooManyCustomersError(error)
-      throw error
+      if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
+      await this.#removeEntries(customer, index)
+      throw tooManyCustomersError(error)
     }
     return this.#table.read(id)
+  }
+
+  /** Otherwise, requests of customers that are not created would fill the store with entries. */
+  async #removeEntries(customer: Customer, index: CustomerIndex): Promise<void> {
+    const remove = await index.removal(entriesOf(customer))
+    await remove()
+    const [created] = await this.#table.readAll([customer.id])
+    if (created !== undefined) await index.write(entriesOf(created))
   }
 
   #planOf(customer: Customer | undefined): CustomerPlan {

@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { CONTEXT_HEADERS, type HttpRequest } from '../../core/http.ts'
 import type { CallerContext } from '../../governance/caller.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
-import { checkContext } from '../../governance/context.ts'
+import { readContext } from '../../governance/context.ts'
 
 /** Throws 403 if the request has such a header, and its key does not permit it. */
 export function readContextHeaders(request: Pick<HttpRequest, 'header'>, key: VirtualKey | undefined): CallerContext {
@@ -26,8 +26,7 @@ export function readContextHeaders(request: Pick<HttpRequest, 'header'>, key: Vi
     ...definedField('session', valueOf('session')),
     ...(tags !== undefined && { tags: parseTags(tags) }),
   }
-  checkContext(context, 'The X-Svc headers')
-  return context
+  return readContext(context, 'The X-Svc headers')
 }
 
 function definedField<Name extends string>(

@@ -4,6 +4,7 @@ import type { BoundGateway } from '../../../src/gateway.ts'
 import { anthropic, createGateway, type GatewayOptions, memoryStore, openaiCompatible } from '../../../src/index.ts'
 import { NO_USAGE } from '../../../src/core/money.ts'
 import type { ProviderCall } from '../../../src/core/ports.ts'
+import type { Store } from '../../../src/core/store.ts'
 import { EchoProvider } from '../../../src/testing/echo-provider.ts'
 import { waitUntil } from '../../support/wait-until.ts'
 
@@ -122,6 +123,25 @@ describe('a context in process', () => {
     const { gateway } = setUp()
     expect(() => gateway.with(context as object)).toThrow(`gateway.with: ${field}: expected`)
   })
+
+  it('may be an object whose fields are getters', async () => {
+    class User {
+      get customer(): string {
+        return 'acme'
+      }
+    }
+    const { gateway } = setUp({ customers: { autoCreate: false } })
+    const { value: key } = await gateway.keys.create({ name: 'app' })
+    expect(messageOf(await ask(gateway.with(new User()), { key }))).toContain('There is no customer "acme"')
+  })
+
+  it.each([[Promise.resolve({ customer: 'acme' })], [[{ customer: 'acme' }]], [new Map([['customer', 'acme']])]])(
+    'is refused at once if it is another kind of object, such as %o',
+    (context) => {
+      const { gateway } = setUp()
+      expect(() => gateway.with(context as object)).toThrow('gateway.with: context: expected an object')
+    },
+  )
 
   it('cannot be changed later through the object', async () => {
     const { gateway } = setUp({ customers: { autoCreate: false } })
@@ -382,6 +402,36 @@ describe('a plan', () => {
     expect(() => setUp({ plans: { pro: { at: { 2: {} } } } })).toThrow('plans.pro.at[2]')
     expect(() => setUp({ customers: { defaultPlan: 'pr' }, plans: { pro: {} } })).toThrow('customers.defaultPlan')
   })
+})
+
+it('customers above the maximum are refused, and leave nothing in the store', async () => {
+  const store = memoryStore({ now: () => NOW })
+  const { gateway } = setUp({ store, customers: { maxCreated: 1 } })
+  expect(await ask(gateway.with({ customer: 'first' }))).toMatchObject({ status: 200 })
+  for (const customer of ['second', 'third'])
+    expect(messageOf(await ask(gateway.with({ customer })))).toContain('The maximum number of customers')
+  const keys = await store.list('', { limit: 100 })
+  expect(keys.filter((key) => /second|third/.test(key))).toEqual([])
+  expect((await gateway.customers.list({ search: 'first' })).customers).toHaveLength(1)
+})
+
+it('a customer that is created while a request of it is refused is found by its name', async () => {
+  const { swap, ...others } = memoryStore({ now: () => NOW })
+  const store: Store = {
+    ...others,
+    swap: async (key, expected, value, options) => {
+      const swapped = swap(key, expected, value, options)
+      if (key === 'customer:acme' && options?.quota !== undefined) {
+        await swapped.catch(() => {})
+        await gateway.customers.create({ id: 'acme' })
+      }
+      return swapped
+    },
+  }
+  const { gateway } = setUp({ store, customers: { maxCreated: 0 } })
+  expect(await ask(gateway.with({ customer: 'acme' }))).toMatchObject({ status: 403 })
+  expect((await gateway.customers.list({ search: 'ACME' })).customers).toHaveLength(1)
+  expect(await ask(gateway.with({ customer: 'acme' }))).toMatchObject({ status: 200 })
 })
 
 describe('a limit for some models', () => {
