@@ -36,12 +36,11 @@ export function savingsPlugin(
       const asked = reserved.isSteered ? readSteeringHeaders(reserved.request) : UNSTEERED
       const { degradation } = reserved.caller
       const steering = degradation === undefined ? asked : degraded(asked, degradation)
-      const run = (used: PromptSavings): MaybePromise<UpstreamPlan | undefined> =>
-        shortenAndMark(reserved, plan, { ...used, steering }, services)
+      if (!reserved.isDryRun) return shortenAndMark(reserved, plan, { ...savings, steering }, services)
       // A dry run has a memory of its own, which it must not share with later ones.
-      return reserved.isDryRun
-        ? import('./dry-run.ts').then(({ createDryRun }) => run(createDryRun(options, dependencies)))
-        : run(savings)
+      return import('./dry-run.ts').then(({ createDryRun }) =>
+        shortenAndMark(reserved, plan, { ...createDryRun(options, dependencies), steering }, services),
+      )
     },
   }
 }
