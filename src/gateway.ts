@@ -12,6 +12,7 @@ import { createBudgetEvents } from './plugins/budget-events/plugin.ts'
 import { createCache } from './plugins/cache/plugin.ts'
 import type { Customers } from './plugins/customers/customer-api.ts'
 import { createCustomers } from './plugins/customers/plugin.ts'
+import type { Reconciling } from './plugins/reconcile/reconcile-api.ts'
 import { createUsage } from './plugins/usage/plugin.ts'
 import type { UsageReporting } from './plugins/usage/usage-api.ts'
 import { customPlugins } from './plugins/custom/plugin.ts'
@@ -101,7 +102,7 @@ export interface Gateway {
   /** Customers: who pays for requests with a context, with their plans, budgets and parents. */
   readonly customers: Customers
   /** Usage of customers, users, sessions, keys, models, providers and tags, for invoices and pages of your product. */
-  readonly usage: UsageReporting
+  readonly usage: UsageReporting & Reconciling
   /** Metrics of this gateway since its creation, as in `GET /metrics` and `GET /metrics/cache`. */
   readonly metrics: MetricsReports
   /** The audit trail: uses of keys, including rejected requests. */
@@ -329,7 +330,13 @@ export function createGateway(options: GatewayOptions): Gateway {
     budgets,
     rateLimits,
     customers: customers.records,
-    usage: usage.usage,
+    usage: {
+      ...usage.usage,
+      reconcile: async (query) => {
+        const { reconcile } = await import('./plugins/reconcile/reconcile.ts')
+        return reconcile(query, { store, report: usage.usage.report, plugins: options.plugins })
+      },
+    },
     metrics: reports,
     audit: { read: async (query) => (await import('./plugins/audit/routes.ts')).readAudit(store, query) },
     savings: {

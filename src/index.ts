@@ -52,6 +52,17 @@ export type {
   UsageSummaryQuery,
 } from './plugins/usage/usage-api.ts'
 export type {
+  DifferenceKind,
+  OutboxAmounts,
+  ReconciledDay,
+  ReconcileQuery,
+  Reconciliation,
+  ReconciliationDifference,
+  Reconciling,
+  VendorComparison,
+  VendorUsageRow,
+} from './plugins/reconcile/reconcile-api.ts'
+export type {
   BillingOptions,
   CacheOptions,
   GatewayOptions,

@@ -122,27 +122,17 @@ export class Settlements {
   }
 
   async #sendFailed(): Promise<number> {
-    if (this.#isRetrying) return this.#failed.length
+    if (this.#isRetrying || this.#failed.length === 0) return this.#failed.length
     this.#isRetrying = true
     try {
-      for (let next = this.#failed.shift(); next !== undefined; next = this.#failed.shift()) {
-        if (!(await this.#sendOrDiscard(next))) return this.#failed.unshift(next)
-      }
-      return 0
+      const { sendFailed } = await import('./send-failed.ts')
+      return await sendFailed(this.#failed, {
+        send: (pending) => this.#send(pending),
+        discard: ({ settlement }) => this.#drop(settlement),
+      })
     } finally {
       this.#isRetrying = false
     }
-  }
-
-  /** Discards a settlement that the store rejects, because it would block later ones. Resolves with false to retry. */
-  async #sendOrDiscard(pending: PendingSettlement): Promise<boolean> {
-    try {
-      await this.#send(pending)
-    } catch (error) {
-      if (!isRejection(error)) return false
-      this.#drop(pending.settlement)
-    }
-    return true
   }
 
   counts(): SettlementCounts {
