@@ -171,6 +171,9 @@ function countersOfWindow(owner: string, code: DurationCode, from: number, now: 
 
 const MAX_CACHED_COUNTERS = 10_000
 
+/** After this part of a step, no process reserves in the step before: clocks differ, and a call of the store takes time. */
+const MAX_CLOCK_SKEW_MS = 5_000
+
 interface CachedAmounts {
   readonly carried: number
   readonly held: number
@@ -200,19 +203,20 @@ export function createCarryOver(
     const known = limit.window.type === 'rolling' ? 0 : (cachedAmounts(limit)?.carried ?? 0)
     const carried = Math.max(newCarried, known)
     if (cache.size >= MAX_CACHED_COUNTERS) cache.clear()
-    cache.set(limit.counter, { carried, held, validUntil: held === 0 ? now + CARRY_OVER_CACHE_MS : now })
+    const mayChange = held > 0 || (limit.window.type === 'rolling' && now < limit.period.start + MAX_CLOCK_SKEW_MS)
+    cache.set(limit.counter, { carried, held, validUntil: mayChange ? now : now + CARRY_OVER_CACHE_MS })
   }
 
   function cachedAmounts(limit: Limit): CachedAmounts | undefined {
     return needsCarryOver(limit) ? cache.get(limit.counter) : undefined
   }
 
-  function addCarriedAmounts(limits: readonly Limit[]): CarriedLimits {
+  function addCarriedAmounts(limits: readonly Limit[], now: number): CarriedLimits {
     let isFinal = true
     const adjusted = limits.map((limit) => {
       const cached = cachedAmounts(limit)
+      if (cached !== undefined && cached.validUntil <= now) isFinal = false
       if (cached === undefined || cached.carried + cached.held === 0) return limit
-      if (cached.held > 0) isFinal = false
       return { ...limit, carriedAmount: cached.carried + cached.held, carriedHeld: cached.held }
     })
     return { limits: adjusted, isFinal }
@@ -226,7 +230,7 @@ export function createCarryOver(
         const { spent = 0, held = 0 } = steps[index] ?? {}
         cacheAmounts(limit, spent, held, now)
       }
-      if (budgets.length === 0) return addCarriedAmounts(limits)
+      if (budgets.length === 0) return addCarriedAmounts(limits, now)
       return chain(
         readHeldInOtherWindows(store, budgets, now, { expiresAfterMs, isNew: (owner) => isNew(owner, now) }),
         (held) =>
@@ -234,7 +238,7 @@ export function createCarryOver(
             for (const [index, { limit }] of budgets.entries()) {
               cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
             }
-            return addCarriedAmounts(limits)
+            return addCarriedAmounts(limits, now)
           }),
       )
     })
@@ -258,9 +262,9 @@ export function createCarryOver(
   return (limits, now) => {
     forgetChangedOwners(limits, now)
     const outdated = limits.filter((limit) => needsCarryOver(limit) && (cachedAmounts(limit)?.validUntil ?? 0) <= now)
-    if (outdated.length === 0) return addCarriedAmounts(limits)
+    if (outdated.length === 0) return addCarriedAmounts(limits, now)
     const refreshed = refresh(limits, outdated, now)
-    return toleratesFailure && isPromise(refreshed) ? refreshed.catch(() => addCarriedAmounts(limits)) : refreshed
+    return toleratesFailure && isPromise(refreshed) ? refreshed.catch(() => addCarriedAmounts(limits, now)) : refreshed
   }
 }
 

@@ -5,7 +5,7 @@ import { APPLICATION_KEY, callerOfKey } from '../../src/governance/caller.ts'
 import { ContextLevel, ROLLING_STEPS } from '../../src/governance/levels.ts'
 import type { LimitKind } from '../../src/governance/limits.ts'
 import type { Quote, Reservation } from '../../src/governance/reservation.ts'
-import { createTestGovernance, usage } from './test-governance.ts'
+import { createTestGovernance, type TestGovernance, usage } from './test-governance.ts'
 
 const quoteOf = (amount: number): Quote => ({ promptTokens: amount, outputTokens: 0, cost: () => amount as NanoUsd })
 
@@ -25,6 +25,20 @@ describe.each(DURATION_CODES)('a rolling window of %s', (every) => {
     await (await reserve(10)).settle(usage(10, 0, 10))
     await expect(reserve(1)).rejects.toThrow('of this user is')
   })
+})
+
+it('a rolling window counts what a process with a slower clock reserves in the step before', async () => {
+  const fast = createTestGovernance()
+  const slow = createTestGovernance({ store: fast.store, at: fast.clock.at - 1 })
+  const limits = [{ kind: 'budget', max: 10, window: { type: 'rolling', every: '1h' } }] as const
+  const reserve = ({ ledger }: TestGovernance, level: ContextLevel, amount: number) =>
+    ledger.reserve({ ...callerOfKey(APPLICATION_KEY), levels: [level] }, quoteOf(amount))
+  const ofFast = new ContextLevel({ name: 'user', owner: 'user:x', limits })
+  const ofSlow = new ContextLevel({ name: 'user', owner: 'user:x', limits })
+
+  await (await reserve(fast, ofFast, 1)).settle(usage(1, 0, 1))
+  await (await reserve(slow, ofSlow, 9)).settle(usage(9, 0, 9))
+  await expect((async () => reserve(fast, ofFast, 1))()).rejects.toThrow('The budget of this user is exceeded')
 })
 
 it('a raise of a budget ends at its time', async () => {
