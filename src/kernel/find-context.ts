@@ -23,11 +23,20 @@ export async function findContext(
     const context = await withTimeout(asked, { ms: TIMEOUT_MS, after: runtime.after, createError })
     return context === undefined ? undefined : readContext(context, 'The option context')
   } catch (cause) {
-    log.failure('the caller of a request was not identified', withoutSecrets(cause), { request_id: requestId })
+    log.failure('the caller of a request was not identified', readCause(cause), { request_id: requestId })
     throw new GatewayError(
       'unauthenticated',
       'The caller of this request could not be identified. Log in again, or ask the operator of the gateway.',
     )
+  }
+}
+
+/** The fields of an error may have any type, or throw when they are read. */
+function readCause(cause: unknown): unknown {
+  try {
+    return withoutSecrets(cause)
+  } catch {
+    return undefined
   }
 }
 

@@ -176,6 +176,20 @@ describe('the option context', () => {
     expect(() => toExpress(gateway, { contxt: context } as object)).toThrow('Did you mean context?')
   })
 
+  it.each([
+    ['a message that is not a string', { message: 5 }],
+    ['no stack', { stack: null }],
+    ['a name that is a symbol', { name: Symbol('name') }],
+  ])('refuses with 401 if it throws an error with %s', async (_, fields) => {
+    const gateway = createGateway({ providers: [extractive()], log: () => {} })
+    const handle = toNext(gateway, {
+      context: () => {
+        throw Object.assign(new Error('The login has failed.'), fields)
+      },
+    })
+    expect((await handle.GET(new Request('http://gateway/v1/models'))).status).toBe(401)
+  })
+
   it('has 10 seconds', async () => {
     const timers: (readonly [number, () => void])[] = []
     const causes: unknown[] = []
