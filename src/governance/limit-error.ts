@@ -1,7 +1,9 @@
 /** The error of a refused request. Loaded with the first one. */
 import { type FailureDetails, GatewayError } from '../core/errors.ts'
+import type { Json } from '../core/json.ts'
 import { formatUsd, toNanoUsd } from '../core/money.ts'
 import type { DurationCode } from '../core/store.ts'
+import { windowName } from './levels.ts'
 import type { Limit, LimitLevelName, LimitWindow, RateStatus } from './limits.ts'
 
 const WINDOW_NAMES: Readonly<Record<DurationCode, string>> = {
@@ -40,7 +42,13 @@ export function limitError(limit: Limit, context: LimitErrorContext): GatewayErr
   if (kind !== 'budget') return rateError(limit, context)
   const of = level === 'parent' ? 'the limit' : formatUsd(toNanoUsd(max))
   const message = `${label} is exceeded: this request could cost more than the amount that remains of ${of} ${windowText(limit.window)}.`
-  return new GatewayError('budget-exceeded', `${message} ${budgetRemedy(limit)}`, { rate })
+  return new GatewayError('budget-exceeded', `${message} ${budgetRemedy(limit)}`, { rate, details: detailsOf(limit) })
+}
+
+/** For programs. Without amounts, like the message. */
+function detailsOf({ kind, level, window, period }: Limit): Json {
+  const resets_at = window.type === 'idle' ? null : new Date(period.end).toISOString()
+  return { limit: { level, kind, window: windowName(window), resets_at } }
 }
 
 function budgetRemedy({ level, max, window, period }: Limit): string {
@@ -65,6 +73,7 @@ function rateError(limit: Limit, { rate, now, tokens, isCounted = true }: LimitE
     ...(max === 0 || isTooLarge || isSession ? { advice: { shouldRetry: 'false' } } : {}),
     ...(!isSession && { retryAfterSeconds: Math.max(1, Math.ceil((period.end - now) / 1000)) }),
     rate,
+    details: detailsOf(limit),
   }
   const of = level === 'parent' ? 'limit' : `${max}`
   const requests = limit.isPerTurn === true ? `${max} requests with the same last turn` : `${of} requests`

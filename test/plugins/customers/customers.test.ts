@@ -260,6 +260,13 @@ describe('a plan', () => {
     expect(messageOf(daily)).toBe(
       'The budget of this customer is exceeded: this request could cost more than the amount that remains of $0.004050 per day. Lower max_tokens, retry after 2026-11-29T00:00:00.000Z, or raise the limit.',
     )
+    expect(daily.body).toMatchObject({
+      error: {
+        details: {
+          limit: { level: 'customer', kind: 'budget', window: '1d', resets_at: '2026-11-29T00:00:00.000Z' },
+        },
+      },
+    })
     expect(await ask(gateway.with({ customer: 'other' }))).toMatchObject({ status: 200 })
     clock.now += 24 * 3_600_000
     expect(await ask(gateway.with({ customer: 'acme' }))).toMatchObject({ status: 200 })
