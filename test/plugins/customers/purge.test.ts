@@ -177,6 +177,7 @@ const SECRET = 'zanzibar'
 const REMAINING: readonly RegExp[] = [
   /usage-rows:customer:/,
   /usage-by-model:/,
+  /timestamp\\*":.*request_id\\*":.*outcome\\*":/,
   /billed:(?:customer|user):/,
   /usage-owner(?:-end:\d+)?:customer:/,
   /(?:budget|requests|tokens):(?:customer|user|session):/,
