@@ -166,11 +166,8 @@ export type Hooks = { readonly [Name in ListedHook]: readonly NonNullable<BuiltI
 export function collectHooks(plugins: readonly BuiltInPlugin[]): Hooks {
   const all = <Name extends ListedHook>(name: Name): readonly NonNullable<BuiltInPlugin[Name]>[] =>
     plugins.flatMap((plugin) => plugin[name] ?? [])
-  const only = <Name extends SingleHook>(name: Name): BuiltInPlugin[Name] | undefined => {
-    const found = plugins.filter((plugin) => plugin[name] !== undefined)
-    if (found.length > 1) throw new Error(`Two built-in plugins have the hook ${name}; expected at most one.`)
-    return found[0]?.[name]
-  }
+  const only = <Name extends SingleHook>(name: Name): BuiltInPlugin[Name] | undefined =>
+    plugins.find((plugin) => plugin[name] !== undefined)?.[name]
   return {
     endpoints: all('endpoints'),
     checkHeaders: all('checkHeaders'),
