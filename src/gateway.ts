@@ -36,7 +36,7 @@ import { storedResponsesPlugin } from './plugins/stored-responses/plugin.ts'
 import { tokenCountsPlugin } from './plugins/token-counts/plugin.ts'
 import type { CallerContext } from './governance/caller.ts'
 import { readContext } from './governance/context.ts'
-import type { LimitsOf } from './governance/ledger.ts'
+import type { LevelContext } from './governance/windows.ts'
 import { BodyCapacity } from './http/body.ts'
 import { lazyFetch } from './http/lazy-fetch.ts'
 import type { FetchHandler } from './http/web-handler.ts'
@@ -170,7 +170,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   if (store.local === true) log.warning(LOCAL_STORE_WARNING)
   const policies = policiesOf(options)
   const servesWithoutStore = policies.onStoreFailure === 'allow'
-  const limitsOf: LimitsOf = (levels, at) => governance.ledger.limitsOf(levels, at)
+  const levelContext = (): LevelContext => governance.ledger.levelContext
   const customers = createCustomers(
     {
       store,
@@ -180,7 +180,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       servesStale: servesWithoutStore,
       plans: options.plans ?? {},
       customers: options.customers ?? {},
-      limitsOf,
+      levelContext,
     },
     {
       whenConfigured: () => governance.whenConfigured(),
@@ -208,7 +208,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   })
   const { keys, budgets, rateLimits, adminRecords, ledger, findKey, findKeyById } = governance
   const { now, after, uuid } = runtime
-  const usage = createUsage({ store, now, findLevels: customers.findLevels, limitsOf }, admin)
+  const usage = createUsage({ store, now, findLevels: customers.findLevels, levelContext }, admin)
   const audit = createAudit({ store })
   const metrics = new Metrics(now())
   const cache = cacheOptions === false ? undefined : createCache({ pause: yieldToEventLoop, ...cacheOptions, runtime })
@@ -399,8 +399,7 @@ function toMarginFunction(margin: GatewayOptions['margin'] = 1.5): Services['mar
   }
 }
 
-const SETTLEMENT_DROPPED =
-  'A settlement was dropped, because the store rejected it or too many are waiting. Its request is not billed.'
+const SETTLEMENT_DROPPED = 'The store rejected a settlement, or too many are waiting. Its request is not billed.'
 
 function createEventLog(requestLog: RequestLog, { now }: Pick<Runtime, 'now'>): EventLog {
   return {

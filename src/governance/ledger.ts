@@ -10,7 +10,7 @@ import {
 } from '../core/store.ts'
 import type { Forecast } from './balances.ts'
 import type { BudgetObserver } from './budget-observer.ts'
-import type { Caller, LimitLevel } from './caller.ts'
+import type { Caller } from './caller.ts'
 import { type Limit, type RateStatus, rateStatus } from './limits.ts'
 import type { Outcome, Rejection } from './recount.ts'
 import {
@@ -51,9 +51,6 @@ interface LedgerOptions {
   readonly loadRecords?: (() => MaybePromise<unknown>) | undefined
 }
 
-/** Resolves with the limits of levels at a time, with their carried amounts. */
-export type LimitsOf = (levels: readonly LimitLevel[], at: number) => Promise<readonly Limit[]>
-
 const loadErrors = lazy(() => import('./limit-error.ts'))
 const loadRecount = lazy(() => import('./recount.ts'))
 
@@ -67,7 +64,7 @@ export class Ledger {
   readonly #expiresAfterMs: number
   readonly #allowsUnreservedRequests: boolean
   readonly #settlements: Settlements
-  readonly #levelContext: LevelContext
+  readonly levelContext: LevelContext
   readonly #windowsOf: ReturnType<typeof createWindows>
   readonly #loadCarryOver: () => Promise<CarryOver>
   #carryOver: CarryOver | undefined
@@ -92,8 +89,8 @@ export class Ledger {
       if (!limits.some(needsCarryOver)) return { limits, isFinal: true }
       return this.#carryOver?.(limits, at) ?? this.#loadCarryOver().then((loaded) => loaded(limits, at))
     }
-    this.#levelContext = { carryOver, maxRequestMs: expiresAfterMs }
-    this.#windowsOf = createWindows(shared, this.#levelContext)
+    this.levelContext = { carryOver, maxRequestMs: expiresAfterMs }
+    this.#windowsOf = createWindows(shared, this.levelContext)
   }
 
   /** The random prefix makes ids unique across processes. A UUID per id would be slower. */
@@ -255,12 +252,6 @@ export class Ledger {
         return rateStatus(limits, amounts, { now: at, exceeded: undefined })
       })
     })
-  }
-
-  /** Resolves with the limits of these levels at a time, as a reservation uses them. */
-  async limitsOf(levels: readonly LimitLevel[], at: number): Promise<readonly Limit[]> {
-    const windows = await Promise.all(levels.map((level) => level.windowsAt(at, this.#levelContext)))
-    return windows.flatMap(({ limits }) => limits)
   }
 
   async forecast(caller: LimitedCaller, quote: Quote): Promise<Forecast> {

@@ -1,7 +1,19 @@
 /** What is left of limits, for pages that show it. Loaded with the first one. */
 import type { Level, Store } from '../core/store.ts'
+import type { LimitLevel } from './caller.ts'
 import { earlierSteps, ROLLING_STEPS } from './levels.ts'
 import type { Limit } from './limits.ts'
+import type { LevelContext } from './windows.ts'
+
+/** Resolves with the limits of levels at a time and their carried amounts, as a reservation uses them. */
+export async function limitsOf(
+  levels: readonly LimitLevel[],
+  at: number,
+  context: LevelContext,
+): Promise<readonly Limit[]> {
+  const windows = await Promise.all(levels.map((level) => level.windowsAt(at, context)))
+  return windows.flatMap(({ limits }) => limits)
+}
 
 export interface LimitAmounts {
   readonly limit: Limit

@@ -69,7 +69,9 @@ export interface AuditPage {
 
 export type WireAuditRecord = WireForm<AuditRecord>
 
-/** Most requests have no context. */
+/** Most requests have no context, and JSON has no undefined fields. */
+type WrittenAuditRecord = Omit<WireAuditRecord, ContextField> & Pick<CallerContext, ContextField>
+
 export type StoredAuditRecord = Omit<WireAuditRecord, ContextField> & Partial<Pick<WireAuditRecord, ContextField>>
 
 type ContextField = 'customer' | 'user' | 'session'
@@ -125,10 +127,8 @@ function logsOf({ keyId }: FinishedRequest): readonly string[] {
   return keyId === undefined ? [ALL_KEYS_LOG] : [ALL_KEYS_LOG, logOf(keyId)]
 }
 
-const NO_CONTEXT: CallerContext = {}
-
-function toRecord(finished: FinishedRequest): StoredAuditRecord {
-  const { customer, user, session } = finished.context ?? NO_CONTEXT
+function toRecord(finished: FinishedRequest): WrittenAuditRecord {
+  const { customer, user, session } = finished.context ?? {}
   const billed = finished.bill?.billed ?? ZERO
   return {
     timestamp: toIsoTime(finished.at),
@@ -141,9 +141,9 @@ function toRecord(finished: FinishedRequest): StoredAuditRecord {
     outcome: outcomeOf(finished),
     status: finished.status,
     failure: finished.failure ?? null,
-    ...(customer !== undefined && { customer }),
-    ...(user !== undefined && { user }),
-    ...(session !== undefined && { session }),
+    customer,
+    user,
+    session,
   }
 }
 

@@ -2,7 +2,8 @@
 import type { Route } from '../../core/ports.ts'
 import type { Store } from '../../core/store.ts'
 import type { Degradation, LimitLevel } from '../../governance/caller.ts'
-import type { LimitsOf } from '../../governance/ledger.ts'
+import { limitsOf } from '../../governance/limit-amounts.ts'
+import type { LevelContext } from '../../governance/windows.ts'
 import { mayUse, type VirtualKey } from '../../governance/virtual-key.ts'
 import type { CustomerPlan, DegradeOptions } from './options.ts'
 
@@ -11,17 +12,17 @@ type Steps = NonNullable<CustomerPlan['at']>
 interface DegradeDependencies {
   readonly store: Pick<Store, 'levels'>
   readonly now: () => number
-  readonly limitsOf: LimitsOf
+  readonly levelContext: () => LevelContext
 }
 
 /** Resolves with undefined if no budget has reached the first step. */
 export async function degradationOf(
   at: Steps,
   levels: readonly LimitLevel[],
-  { store, now, limitsOf }: DegradeDependencies,
+  { store, now, levelContext }: DegradeDependencies,
 ): Promise<Degradation | undefined> {
   const budgeted = levels.filter(({ hasBudget }) => hasBudget)
-  const limits = budgeted.length === 0 ? [] : await limitsOf(budgeted, now())
+  const limits = budgeted.length === 0 ? [] : await limitsOf(budgeted, now(), levelContext())
   // The amount of one session says nothing about the budget of the customer.
   const budgets = limits.filter(
     ({ kind, window, models }) => kind === 'budget' && window.type !== 'idle' && models === undefined,

@@ -11,10 +11,10 @@ import {
   type LimitLevel,
   scopeOf,
 } from '../../governance/caller.ts'
-import type { LimitsOf } from '../../governance/ledger.ts'
 import { ContextLevel, type LevelLimit } from '../../governance/levels.ts'
 import { isSafeId, RecordTable } from '../../governance/record-table.ts'
 import type { VirtualKey } from '../../governance/virtual-key.ts'
+import type { LevelContext } from '../../governance/windows.ts'
 import type { Identify } from '../../kernel/services.ts'
 import { joinContexts, readContextHeaders } from './join-contexts.ts'
 import { CustomerIndex, entriesOf } from './customer-index.ts'
@@ -38,7 +38,7 @@ export interface IdentifyOptions {
   readonly servesStale: boolean
   readonly plans: Readonly<Record<string, CustomerPlan>>
   readonly customers: CustomersOptions
-  readonly limitsOf: LimitsOf
+  readonly levelContext: () => LevelContext
 }
 
 /** Selects the levels of a customer, its user and its session. */

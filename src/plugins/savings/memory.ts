@@ -49,11 +49,11 @@ function keyOf(owner: string, key: string): string {
   return `savings:${owner}:${key}`
 }
 
-/** @param cached The store of the memories in this process. */
-export async function purgeMemory(owner: string, store: Store, cached: MemoryOptions['store']): Promise<void> {
+/** @param store That of the memories of the gateway. */
+export async function purgeMemory(owner: string, store: Store): Promise<void> {
   const prefix = keyOf(owner, '')
   await deletePrefix(store, prefix, yieldToEventLoop)
-  const cache = cacheOf(cached)
+  const cache = cacheOf(store)
   for (const key of cache.keys()) if (key.startsWith(prefix)) cache.delete(key)
 }
 

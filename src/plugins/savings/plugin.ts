@@ -23,7 +23,7 @@ export function savingsPlugin(
 ): BuiltInPlugin {
   const checkHeaders: BuiltInPlugin['checkHeaders'] = (request) => void readSteeringHeaders(request)
   const purge: BuiltInPlugin['purge'] = async (scope, store) =>
-    (await import('./optimize.ts')).purgeMemory(scope, store, dependencies.store)
+    (await import('./optimize.ts')).purgeMemory(scope, store)
   if (options === false) return { checkHeaders, purge }
   const savings: PromptSavings = {
     waterfall: createSavings(options, dependencies, observer),

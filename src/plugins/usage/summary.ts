@@ -4,11 +4,11 @@ import { toDollars, toNanoUsd } from '../../core/money.ts'
 import { OTHER, periodOf, type Store } from '../../core/store.ts'
 import type { LimitLevel } from '../../governance/caller.ts'
 import { CONTEXT_ID_FORMAT, isContextId } from '../../governance/context.ts'
-import type { LimitsOf } from '../../governance/ledger.ts'
 import { windowName, windowStart } from '../../governance/levels.ts'
-import { type LimitAmounts, readAmounts } from '../../governance/limit-amounts.ts'
+import { type LimitAmounts, limitsOf, readAmounts } from '../../governance/limit-amounts.ts'
 import { invalidFieldError } from '../../governance/page-query.ts'
 import { isSafeId } from '../../governance/record-table.ts'
+import type { LevelContext } from '../../governance/windows.ts'
 import { addAll, dateOf, NO_AMOUNTS, type Sums, visitRows } from './report.ts'
 import type {
   BilledUsage,
@@ -31,7 +31,7 @@ export interface SummaryDependencies {
   readonly now: () => number
   /** Rejects with `not-found` for an unknown customer. */
   readonly findLevels: (query: UsageSummaryQuery) => Promise<FoundLevels>
-  readonly limitsOf: LimitsOf
+  readonly levelContext: () => LevelContext
 }
 
 const DAY_MS = 86_400_000
@@ -53,7 +53,7 @@ const checkQuery = optionsOf(
 
 export async function summarizeUsage(
   query: UsageSummaryQuery,
-  { store, now, findLevels, limitsOf }: SummaryDependencies,
+  { store, now, findLevels, levelContext }: SummaryDependencies,
 ): Promise<UsageSummary> {
   const problem = checkQuery(query, '')
   if (problem !== undefined) throw invalidFieldError(problem.path || 'query', problem.text)
@@ -61,7 +61,7 @@ export async function summarizeUsage(
   const { levels, createdAt } = await findLevels({ customer, user, session })
   const at = now()
   // Each request with the same last turn has a counter of its own.
-  const limits = (await limitsOf(levels, at)).filter(({ isPerTurn }) => isPerTurn !== true)
+  const limits = (await limitsOf(levels, at, levelContext())).filter(({ isPerTurn }) => isPerTurn !== true)
   const amounts = await readAmounts(store, limits)
   const forecasting = { at, createdAt }
   return {
