@@ -1,4 +1,4 @@
-import { chain, lazy, type MaybePromise } from './async.ts'
+import { lazy, type MaybePromise } from './async.ts'
 
 /** Work in the background whose code is loaded with its first use. */
 export interface LazyWorker<Worker> {
@@ -25,15 +25,11 @@ export function lazyWorker<Worker extends { start(): void; close(): Promise<void
     loadOnce().catch((cause: unknown): undefined => {
       log.failure(`${what} could not be loaded`, cause)
     })
-  let isStarted = false
+  const start = lazy(async () => (await load())?.start())
   return {
     load,
     loaded: () => loaded,
-    start: () => {
-      if (isStarted) return
-      isStarted = true
-      void chain(load(), (worker) => worker?.start())
-    },
+    start: () => void start(),
     plugin: { close: async () => loaded?.close() },
   }
 }

@@ -4,7 +4,6 @@ import type { CallerContext } from './caller.ts'
 import { SAFE_ID } from './record-table.ts'
 
 const MAX_TAGS = 16
-const MAX_TAG_LENGTH = 64
 /** Printable ASCII without spaces. */
 const CONTEXT_ID = /^[!-~]{1,128}$/
 export const CONTEXT_ID_FORMAT = '1 to 128 printable ASCII characters without spaces'
@@ -14,16 +13,16 @@ export function isContextId(id: unknown): id is string {
   return typeof id === 'string' && CONTEXT_ID.test(id)
 }
 /** Without the characters that separate tags in the header. */
-const TAG_NAME = /^[\w.-]+$/
-const TAG_VALUE = /^[!-+\--~]+$/
-const KNOWN_FIELDS = new Set(['customer', 'user', 'session', 'tags', 'payer'])
+const TAG_NAME = /^[\w.-]{1,64}$/
+const TAG_VALUE = /^[!-+\--~]{1,64}$/
+const KNOWN_FIELDS = ['customer', 'user', 'session', 'tags', 'payer']
 
 /** Returns a copy. Throws `invalid-request` with the name of the field. @param source Begins the message. */
 export function readContext(context: unknown, source: string): CallerContext {
   if (!isContext(context)) throw contextError(source, 'context', 'an object such as { customer: "acme" }')
   const { customer, user, session, tags, payer } = context
-  const unknown = Object.keys(context).find((name) => !KNOWN_FIELDS.has(name))
-  if (unknown !== undefined) throw contextError(source, unknown.slice(0, 100), `one of ${[...KNOWN_FIELDS].join(', ')}`)
+  const unknown = Object.keys(context).find((name) => !KNOWN_FIELDS.includes(name))
+  if (unknown !== undefined) throw contextError(source, unknown.slice(0, 100), `one of ${KNOWN_FIELDS.join(', ')}`)
   if (customer !== undefined && !(typeof customer === 'string' && SAFE_ID.test(customer)))
     throw contextError(source, 'customer', '1 to 128 letters, digits, dots, hyphens and underscores')
   for (const [name, id] of [
@@ -44,26 +43,20 @@ function isContext(value: unknown): value is CallerContext {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
   const prototype: unknown = Object.getPrototypeOf(value)
   if (prototype === null || prototype === Object.prototype) return true
-  return [...KNOWN_FIELDS].some((name) => name in value)
+  return KNOWN_FIELDS.some((name) => name in value)
 }
 
 function readTags(tags: unknown, source: string): Readonly<Record<string, string>> {
-  const expected = `an object with at most ${MAX_TAGS} names and values of 1 to ${MAX_TAG_LENGTH} characters: names of letters, digits, dots, hyphens and underscores; values of printable ASCII without spaces and commas`
+  const expected = `an object with at most ${MAX_TAGS} names of 1 to 64 letters, digits, dots, hyphens and underscores, and values of 1 to 64 printable ASCII characters without spaces and commas`
   if (typeof tags !== 'object' || tags === null || Array.isArray(tags)) throw contextError(source, 'tags', expected)
   const entries: readonly (readonly [string, unknown])[] = Object.entries(tags)
   if (entries.length > MAX_TAGS || !entries.every(isTag)) throw contextError(source, 'tags', expected)
-  return Object.fromEntries(entries.filter(isTag))
+  return Object.fromEntries(entries)
 }
 
 function isTag(entry: readonly [string, unknown]): entry is readonly [string, string] {
   const [name, value] = entry
-  return (
-    name.length <= MAX_TAG_LENGTH &&
-    TAG_NAME.test(name) &&
-    typeof value === 'string' &&
-    value.length <= MAX_TAG_LENGTH &&
-    TAG_VALUE.test(value)
-  )
+  return TAG_NAME.test(name) && typeof value === 'string' && TAG_VALUE.test(value)
 }
 
 function contextError(source: string, field: string, expected: string): GatewayError {
