@@ -1,5 +1,17 @@
 /** Reports usage from the tallies of rows. Loaded with the first use. */
-import { expects, type OptionCheck, checkDate, integerFrom, oneOf, optionsOf } from '../../core/check-options.ts'
+import {
+  checkDate,
+  expectedText,
+  expects,
+  fieldPath,
+  firstProblem,
+  integerFrom,
+  listOf,
+  oneOf,
+  type OptionCheck,
+  optionsOf,
+} from '../../core/check-options.ts'
+import { isJsonObject } from '../../core/json.ts'
 import { toDollars, toNanoUsd } from '../../core/money.ts'
 import { OTHER, periodOf, type Store } from '../../core/store.ts'
 import { APPLICATION_KEY } from '../../governance/caller.ts'
@@ -28,23 +40,33 @@ const CALL_TALLIES = 2_000
 const GROUP = /^(?:customer|user|session|key|model|provider|day|tag:[\x21-\x7e]{1,64})$/
 const isGroup = (name: unknown): boolean => typeof name === 'string' && GROUP.test(name)
 const GROUPS = 'customer, user, session, key, model, provider, day or tag:<name>'
+const FILTERS = 'customer, user, session, key, model, provider or tag:<name>'
+
+/** An undefined value is an error, because it would report the usage of all customers. */
+const checkFilter: OptionCheck = (value, path) => {
+  if (!isJsonObject(value)) {
+    return { path, text: expectedText('an object with texts, such as { customer: "acme" }', value, path) }
+  }
+  for (const [name, text] of Object.entries(value)) {
+    const field = fieldPath(path, name)
+    if (name === 'day' || !isGroup(name)) return { path: field, text: `expected one of ${FILTERS} as the name.` }
+    if (typeof text !== 'string') return { path: field, text: expectedText('a text', text, field) }
+  }
+  return undefined
+}
 
 const checkQuery = optionsOf(
   {
-    groupBy: expects(
-      `at most 8 different values of ${GROUPS}`,
-      (value) =>
-        Array.isArray(value) && value.length <= 8 && value.every(isGroup) && new Set(value).size === value.length,
+    groupBy: firstProblem(
+      listOf(`a list of ${GROUPS}`, expects(`one of ${GROUPS}`, isGroup)),
+      expects('at most 8 different values', (value) => {
+        const groups = Array.isArray(value) ? value : []
+        return groups.length <= 8 && new Set(groups).size === groups.length
+      }),
     ),
     from: checkDate,
     to: checkDate,
-    filter: expects(
-      'an object with texts, such as { customer: "acme" }',
-      (value) =>
-        typeof value === 'object' &&
-        value !== null &&
-        Object.entries(value).every(([name, text]) => name !== 'day' && isGroup(name) && typeof text === 'string'),
-    ),
+    filter: checkFilter,
     format: oneOf('json', 'csv'),
     limit: integerFrom(1, MAX_LIMIT),
     after: expects('`next` of the previous page', (value) => typeof value === 'string' && isOwner(value)),

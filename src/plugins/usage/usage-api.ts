@@ -6,19 +6,19 @@ export type UsageGroup = 'customer' | 'user' | 'session' | 'key' | 'model' | 'pr
 /** Selects and groups usage. */
 export interface UsageQuery {
   /** At most 8. `tag:<name>` is the value of a tag. @default [], which is one row */
-  readonly groupBy?: readonly UsageGroup[]
+  readonly groupBy?: readonly UsageGroup[] | undefined
   /** First day in UTC, YYYY-MM-DD. @default the first day of this month */
-  readonly from?: string
+  readonly from?: string | undefined
   /** Last day in UTC, YYYY-MM-DD. At most 400 days after `from`. @default today */
-  readonly to?: string
-  /** Exact values. An empty string selects usage without a value. @default all usage */
+  readonly to?: string | undefined
+  /** Exact values. An empty string selects usage without a value, and `undefined` is refused. @default all usage */
   readonly filter?: { readonly [group in Exclude<UsageGroup, 'day'>]?: string }
   /** @default 'json' */
-  readonly format?: 'json' | 'csv'
+  readonly format?: 'json' | 'csv' | undefined
   /** Maximum number of customers and keys whose usage a page contains, 1 to 1,000. @default 100 */
-  readonly limit?: number
+  readonly limit?: number | undefined
   /** `next` of the previous page. @default the first page */
-  readonly after?: string
+  readonly after?: string | undefined
 }
 
 /** Sums of usage. The amounts in nano-dollars (billionths of a dollar) are exact. Those in dollars are rounded to six decimals. */

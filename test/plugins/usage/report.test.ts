@@ -275,12 +275,15 @@ describe('a usage report', () => {
   })
 
   it.each([
-    [{ groupBy: ['team'] }, 'groupBy'],
+    [{ groupBy: 'user' }, 'groupBy'],
+    [{ groupBy: ['user', 'team'] }, 'groupBy[1]'],
     [{ groupBy: ['user', 'user'] }, 'groupBy'],
     [{ from: '2026-13-01' }, 'from'],
     [{ from: '2026-11-29', to: '2026-11-28' }, 'from'],
     [{ from: '2024-01-01' }, 'from'],
-    [{ filter: { day: '2026-11-28' } }, 'filter'],
+    [{ filter: 'acme' }, 'filter'],
+    [{ filter: { day: '2026-11-28' } }, 'filter.day'],
+    [{ filter: { customer: undefined } }, 'filter.customer'],
     [{ limit: 0 }, 'limit'],
     [{ after: 'budget:x' }, 'after'],
     [{ grupBy: [] }, 'grupBy'],
