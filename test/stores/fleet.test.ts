@@ -1,7 +1,14 @@
 /** @own-process: takes long, and starts many processes. */
 import { afterAll, describe, expect, it } from 'vitest'
 import { IS_FULL } from '../support/full.ts'
-import { askFromFleet, newName, settleUnderKills, spendFromFleet, warnFromFleet } from '../support/fleet/scenarios.ts'
+import {
+  askFromFleet,
+  billFromFleet,
+  newName,
+  settleUnderKills,
+  spendFromFleet,
+  warnFromFleet,
+} from '../support/fleet/scenarios.ts'
 import type { StorePlace } from '../support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../support/servers.ts'
 import { temporaryDirectory } from '../support/sqlite.ts'
@@ -94,6 +101,21 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       expect(recorded).toBe(4)
       expect(Array.from(ids.keys()).toSorted()).toEqual([0.5, 0.8, 0.95, 1])
       for (const found of ids.values()) expect(found.size).toBe(1)
+    },
+    600_000,
+  )
+
+  // The events that the killed process has claimed wait for a minute.
+  it.skipIf(server === undefined || !IS_FULL)(
+    'deliver the billing event of each request although a process is killed',
+    async () => {
+      const { billed, delivered, reconciliation } = await billFromFleet(await createPlace(), {
+        processes: PROCESSES,
+        count: 400,
+      })
+      expect(billed.length).toBeGreaterThanOrEqual(300)
+      expect(billed.filter((id) => !delivered.has(id))).toEqual([])
+      expect(reconciliation.differences).toEqual([])
     },
     600_000,
   )

@@ -42,6 +42,14 @@ export type FleetJob =
       readonly seed: number
     }
   | {
+      /** Sends requests, and reports the billing events that it delivers. */
+      readonly type: 'bill'
+      readonly place: StorePlace
+      readonly count: number
+      readonly atOnce: number
+      readonly secret: string
+    }
+  | {
       readonly type: 'recall'
       readonly place: StorePlace
       /** Base URL of the chat format. */
@@ -71,6 +79,7 @@ export type FleetReport =
   | { readonly type: 'statuses'; readonly statuses: Readonly<Record<string, number>> }
   | { readonly type: 'settled'; readonly reservationId: string }
   | { readonly type: 'warned'; readonly id: string; readonly share: number }
+  | { readonly type: 'billed'; readonly ids: readonly string[] }
   | { readonly type: 'began'; readonly body: string }
   | { readonly type: 'recalled'; readonly status: number; readonly cache: string | null; readonly body: string }
 

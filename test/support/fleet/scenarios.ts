@@ -1,7 +1,8 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Level, Store } from '../../../src/core/store.ts'
-import { createGateway } from '../../../src/index.ts'
+import { billingEvents, type SendBillingEvents } from '../../../src/billing.ts'
+import { createGateway, type Reconciliation } from '../../../src/index.ts'
 import { createFleet, exitOf } from './fleet.ts'
 import { type FleetReport, gatewayOptions, MODEL, PATIENT } from './jobs.ts'
 import { openStore, type StorePlace } from './open-store.ts'
@@ -270,6 +271,56 @@ function total(amounts: Readonly<Record<string, number>>): number {
 
 function withoutZeros(amounts: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount > 0))
+}
+
+export interface BillingResult {
+  /** Ids of the audit records of billed requests. */
+  readonly billed: readonly string[]
+  /** Ids of the events that processes received. */
+  readonly delivered: ReadonlySet<string>
+  readonly reconciliation: Reconciliation
+}
+
+/** Sends requests from several processes with billing events, and kills one process after its first event. */
+export async function billFromFleet(
+  place: StorePlace,
+  { processes, count }: Pick<AskOptions, 'processes' | 'count'>,
+): Promise<BillingResult> {
+  const { store, close } = await openStore(place)
+  const fleet = await createFleet()
+  const delivered = new Set<string>()
+  const send: SendBillingEvents = (events) => events.forEach(({ id }) => delivered.add(id))
+  const plugins = [billingEvents({ send, batch: { delayMs: 20 } })]
+  try {
+    const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT, plugins })
+    const { value: secret } = await gateway.keys.create({ name: 'fleet' })
+    const job = { type: 'bill', place, atOnce: 10, count: count / processes, secret } as const
+    const onReport = (report: FleetReport): void => {
+      if (report.type !== 'billed') return
+      for (const id of report.ids) delivered.add(id)
+    }
+    const [victim, ...others] = Array.from({ length: processes }, () => fleet.start(job, onReport))
+    while (delivered.size === 0) await pause(5)
+    if (victim !== undefined) await fleet.kill(victim)
+    await Promise.all(others.map(exitOf))
+    await gateway.fetch('http://gateway/v1/models', { headers: { authorization: `Bearer ${secret}` } })
+    const day = new Date().toISOString().slice(0, 10)
+    let reconciliation = await gateway.usage.reconcile({ from: day, to: day })
+    // The events that the killed process had claimed are delivered when its lease ends.
+    while (reconciliation.differences.some(({ kind }) => kind === 'waiting')) {
+      await pause(500)
+      reconciliation = await gateway.usage.reconcile({ from: day, to: day })
+    }
+    const audit = (await readLog(store)).map((value) => JSON.parse(value) as Record<string, unknown>)
+    const billed = audit
+      .filter((record) => Number(record['cost_usd']) > 0)
+      .map((record) => String(record['request_id']))
+    await gateway.close()
+    return { billed, delivered, reconciliation }
+  } finally {
+    await fleet.close()
+    await close()
+  }
 }
 
 /** Waits until the reservations of killed processes expire, and returns the levels. */

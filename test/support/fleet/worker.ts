@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createGateway, type Plugin } from '../../../src/index.ts'
+import { billingEvents, type SendBillingEvents } from '../../../src/billing.ts'
 import type { Store } from '../../../src/core/store.ts'
 import { cachingOptions, gatewayOptions, MODEL, PATIENT, questionOf, type FleetJob, type FleetReport } from './jobs.ts'
 import { openCache, openStore } from './open-store.ts'
@@ -73,6 +74,12 @@ async function warn(warnJob: FleetJob & { readonly type: 'warn' }): Promise<void
   await ask(warnJob, [{ name: 'warn', onBudget }])
 }
 
+/** Reports the billing events that it delivers while it sends requests. */
+async function bill(billJob: FleetJob & { readonly type: 'bill' }): Promise<void> {
+  const send: SendBillingEvents = (events) => report({ type: 'billed', ids: events.map(({ id }) => id) })
+  await ask(billJob, [billingEvents({ send, batch: { delayMs: 20 } })])
+}
+
 /** Sends a question through a gateway whose cache other processes share. */
 async function recall(recallJob: FleetJob & { readonly type: 'recall' }): Promise<void> {
   const { place, upstream, secret, question, stream = false } = recallJob
@@ -93,8 +100,9 @@ async function recall(recallJob: FleetJob & { readonly type: 'recall' }): Promis
   await report({ type: 'recalled', status: response.status, cache: response.headers.get('x-svc-cache'), body })
 }
 
-if (job.type === 'ask' || job.type === 'recall' || job.type === 'spend') {
+if (job.type === 'ask' || job.type === 'recall' || job.type === 'spend' || job.type === 'bill') {
   if (job.type === 'ask') await ask(job)
+  else if (job.type === 'bill') await bill(job)
   else if (job.type === 'recall') await recall(job)
   else await spend(store, job, report)
   await close()
