@@ -16,7 +16,8 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   // Chosen by the package's import conditions (`#hash`); no other module imports it by its path.
   platform: [],
   ...Object.fromEntries([...ground, 'stores', 'embedder'].map((folder) => [folder, ['core']])),
-  cli: ['core', 'stores'],
+  // The command line, which runs on Node.js.
+  cli: ['core', 'stores', 'plugins/reconcile'],
   // Published tests of the ports.
   testing: ['core', 'tokens', 'providers', 'plugins/cache'],
   // Calls to an upstream: attempts, failures and the translation of its response.
@@ -92,9 +93,10 @@ describe('the layers', () => {
     expect(found).toEqual([])
   })
 
-  it('only the transports, the hash, the local embedder and the Node adapters import Node modules', () => {
+  it('only the transports, the hash, the local embedder, the Node adapters and the command line import Node modules', () => {
     const found = files(source).filter((file) => imports(file).some((name) => /^node:|^undici$/.test(name)))
-    const allowed = /^src\/(http\/(node-|transport-undici)|platform\/hash-node|embedder\/|(node|express|fastify)\.ts$)/
+    const allowed =
+      /^src\/(http\/(node-|transport-undici)|platform\/hash-node|embedder\/|cli\/|(cli|node|express|fastify)\.ts$)/
 
     expect(found.map((file) => relative(root, file)).filter((file) => !allowed.test(file))).toEqual([])
   })

@@ -1,39 +1,21 @@
-import { type PostgresClient, postgresStore } from '../stores/postgres.ts'
+import { postgresStore } from '../stores/postgres.ts'
+import { type CliIo, type Connect, readOptions, reasonOf } from './command.ts'
 
-interface Connection {
-  readonly client: PostgresClient
-  readonly close: () => Promise<void>
-}
-
-export type Connect = (url: string) => Promise<Connection>
-
-export interface CliIo {
-  readonly environment: Readonly<Record<string, string | undefined>>
-  readonly print: (line: string) => void
-  readonly connect: Connect
-}
-
-const USAGE = `Usage: sluice migrate [--url URL] [--schema NAME]
+export const MIGRATE_USAGE = `sluice migrate [--url URL] [--schema NAME]
 
 Creates the tables of postgresStore, or upgrades them to the latest version. The command is safe to repeat.
 
   --url URL      the database; default: the environment variable DATABASE_URL
   --schema NAME  the schema of the tables; default: sluice`
 
-/** Runs the command line. Returns the exit code: 0 for success, 1 for a failure, 2 for incorrect usage. */
-export async function runCli(args: readonly string[], { environment, print, connect }: CliIo): Promise<number> {
-  const [command, ...optionArguments] = args
-  const options = readOptions(optionArguments)
-  if (command !== 'migrate' || options === undefined) {
-    print(USAGE)
-    return command === '--help' ? 0 : 2
-  }
-  const url = options['--url'] ?? environment['DATABASE_URL']
+export async function migrate(args: readonly string[], { environment, print, connect }: CliIo): Promise<number> {
+  const options = readOptions(args, { url: 'string', schema: 'string' })
+  if (options === undefined) return 2
+  const { url = environment['DATABASE_URL'], schema = 'sluice' } = options.texts
   if (url === undefined) {
     print('The database URL is missing. Set DATABASE_URL or pass --url.')
     return 2
   }
-  const schema = options['--schema'] ?? 'sluice'
   try {
     const { client, close } = await connect(url)
     try {
@@ -42,21 +24,11 @@ export async function runCli(args: readonly string[], { environment, print, conn
       await close()
     }
   } catch (error) {
-    print(`The migration failed: ${error instanceof Error ? error.message : String(error)}`)
+    print(`The migration failed: ${reasonOf(error)}`)
     return 1
   }
   print(`The schema ${schema} is up to date.`)
   return 0
-}
-
-function readOptions(args: readonly string[]): Readonly<Record<string, string>> | undefined {
-  const options: Record<string, string> = {}
-  for (let index = 0; index < args.length; index += 2) {
-    const [name = '', value] = args.slice(index, index + 2)
-    if (!['--url', '--schema'].includes(name) || value === undefined) return undefined
-    options[name] = value
-  }
-  return options
 }
 
 export const connectWithInstalledDriver: Connect = async (url) => {

@@ -1,7 +1,7 @@
 /** @own-process: PGlite takes 500 MB, which a shared process would keep. */
 import type { PGlite } from '@electric-sql/pglite'
 import { afterAll, describe, expect, it } from 'vitest'
-import { runCli } from '../../src/cli/migrate.ts'
+import { runCli } from '../../src/cli/run.ts'
 import { postgresStore } from '../../src/postgres.ts'
 import { createPglite } from '../support/postgres.ts'
 
@@ -16,7 +16,9 @@ describe('sluice migrate', () => {
       database ??= await createPglite()
       return { client: database, close: async () => {} }
     }
-    const code = await runCli(words, { environment, print: (line) => void lines.push(line), connect })
+    const print = (line: string): void => void lines.push(line)
+    const [load, read] = [async () => ({}), async () => '']
+    const code = await runCli(words, { environment, print, connect, load, read })
     return { code, text: lines.join('\n') }
   }
   afterAll(async () => database?.close())
