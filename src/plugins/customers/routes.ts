@@ -50,7 +50,10 @@ export function customerEndpoints(
     {
       method: 'DELETE',
       path: `${PATH}/:id`,
-      handle: respond((records, call) => records.delete(pathId(call), { purge: flagOf(call, 'purge') ?? false })),
+      handle: respond((records, call) => {
+        checkParameters(call, ['purge'])
+        return records.delete(pathId(call), { purge: flagOf(call, 'purge') ?? false })
+      }),
     },
     {
       method: 'POST',
@@ -66,7 +69,16 @@ function flagOf({ query }: Call, name: string): boolean | undefined {
   return text === null ? undefined : text === 'true'
 }
 
+const LIST_PARAMETERS = ['limit', 'after', 'search', 'parent', 'plan', 'active'] as const
+
+/** A misspelled filter would select all customers, and a misspelled `purge` would keep what is stored. */
+function checkParameters({ query }: Call, names: readonly string[]): void {
+  for (const name of query.keys())
+    if (!names.includes(name)) throw invalidFieldError(name.slice(0, 100), `expected one of ${names.join(', ')}.`)
+}
+
 function queryOf(call: Call): CustomerQuery {
+  checkParameters(call, LIST_PARAMETERS)
   const { query } = call
   const limit = query.get('limit')
   const active = flagOf(call, 'active')

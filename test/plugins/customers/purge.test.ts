@@ -354,6 +354,7 @@ describe('a deletion with purge', () => {
       return (await gateway.fetch(url, { method: 'DELETE', headers })).status
     }
     expect(await call('?purge=yes')).toBe(400)
+    expect(await call('?prge=true')).toBe(400)
     expect(await call('?purge=true')).toBe(200)
     expect(await leftIn(store)).toEqual([])
     expect(await call('?purge=true')).toBe(404)

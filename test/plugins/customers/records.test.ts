@@ -271,7 +271,7 @@ describe('the admin API of customers', () => {
     await call(gateway, 'POST', '', { id: 'acme' })
     for (const [method, path, body, param] of refusals)
       expect(await call(gateway, method, path, body)).toMatchObject({ status: 400, body: { error: { param } } })
-    for (const query of ['limit=0', 'limit=x', 'active=yes', 'search=', 'parent=a%20b'])
+    for (const query of ['limit=0', 'limit=x', 'active=yes', 'search=', 'parent=a%20b', 'plann=pro'])
       expect(await call(gateway, 'GET', `?${query}`)).toMatchObject({ status: 400 })
   })
 
