@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import { nodeHandlerOf } from './http/node-server.ts'
 import { copyHeaders } from './http/node-http.ts'
 import type { AdapterOptions, Served } from './http/served.ts'
@@ -16,9 +16,11 @@ export interface FastifyScope {
   all(path: string, handler: (request: FastifyRequest, reply: FastifyReply) => Promise<void>): unknown
 }
 
-/** The part of a Fastify request that this adapter uses. */
+/** The part of a Fastify request that this adapter and most contexts use. */
 export interface FastifyRequest {
   readonly raw: IncomingMessage
+  readonly headers: IncomingHttpHeaders
+  readonly url: string
 }
 
 /** The part of a Fastify reply that this adapter uses. */

@@ -36,7 +36,7 @@ const ADAPTERS: readonly (readonly [string, Start])[] = [
     'toFastify',
     async (gateway, find) => {
       const app = fastify()
-      app.register(toFastify(gateway, { context: ({ raw }) => find(nodeHeader(raw)) }))
+      app.register(toFastify(gateway, { context: (request) => find(nodeHeader(request)) }))
       const url = await app.listen({ port: 0, host: '127.0.0.1' })
       return {
         url,
