@@ -122,14 +122,19 @@ export class Settlements {
   }
 
   async #sendFailed(): Promise<number> {
-    if (this.#isRetrying || this.#failed.length === 0) return this.#failed.length
+    if (this.#isRetrying) return this.#failed.length
     this.#isRetrying = true
     try {
-      const { sendFailed } = await import('./send-failed.ts')
-      return await sendFailed(this.#failed, {
-        send: (pending) => this.#send(pending),
-        discard: ({ settlement }) => this.#drop(settlement),
-      })
+      for (let next = this.#failed.shift(); next !== undefined; next = this.#failed.shift()) {
+        try {
+          await this.#send(next)
+        } catch (error) {
+          if (!isRejection(error)) return this.#failed.unshift(next)
+          // It would block later ones.
+          this.#drop(next.settlement)
+        }
+      }
+      return 0
     } finally {
       this.#isRetrying = false
     }
