@@ -105,7 +105,6 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
     600_000,
   )
 
-  // The events that the killed process has claimed wait for a minute.
   it.skipIf(server === undefined || !IS_FULL)(
     'deliver the billing event of each request although a process is killed',
     async () => {

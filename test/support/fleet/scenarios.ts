@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
+import { LEASE_MS } from '../../../src/core/delivery.ts'
 import type { Level, Store } from '../../../src/core/store.ts'
 import { billingEvents, type SendBillingEvents } from '../../../src/billing.ts'
 import { createGateway, type Reconciliation } from '../../../src/index.ts'
@@ -290,9 +291,8 @@ export async function billFromFleet(
   const fleet = await createFleet()
   const delivered = new Set<string>()
   const send: SendBillingEvents = (events) => events.forEach(({ id }) => delivered.add(id))
-  const plugins = [billingEvents({ send, batch: { delayMs: 20 } })]
   try {
-    const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT, plugins })
+    const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
     const { value: secret } = await gateway.keys.create({ name: 'fleet' })
     const job = { type: 'bill', place, atOnce: 10, count: count / processes, secret } as const
     const onReport = (report: FleetReport): void => {
@@ -303,14 +303,21 @@ export async function billFromFleet(
     while (delivered.size === 0) await pause(5)
     if (victim !== undefined) await fleet.kill(victim)
     await Promise.all(others.map(exitOf))
-    await gateway.fetch('http://gateway/v1/models', { headers: { authorization: `Bearer ${secret}` } })
+    // By its clock, the claim of the killed process has ended, so it delivers what that process had claimed.
+    const later = createGateway({
+      ...gatewayOptions(store),
+      ...PATIENT,
+      plugins: [billingEvents({ send, batch: { delayMs: 20 } })],
+      runtime: { now: () => Date.now() + LEASE_MS },
+    })
+    await later.fetch('http://gateway/health')
     const day = new Date().toISOString().slice(0, 10)
-    let reconciliation = await gateway.usage.reconcile({ from: day, to: day })
-    // The events that the killed process had claimed are delivered when its lease ends.
+    let reconciliation = await later.usage.reconcile({ from: day, to: day })
     while (reconciliation.differences.some(({ kind }) => kind === 'waiting')) {
-      await pause(500)
-      reconciliation = await gateway.usage.reconcile({ from: day, to: day })
+      await pause(100)
+      reconciliation = await later.usage.reconcile({ from: day, to: day })
     }
+    await later.close()
     const audit = (await readLog(store)).map((value) => JSON.parse(value) as Record<string, unknown>)
     const billed = audit
       .filter((record) => Number(record['cost_usd']) > 0)
