@@ -41,6 +41,22 @@ it('a rolling window counts what a process with a slower clock reserves in the s
   await expect((async () => reserve(fast, ofFast, 1))()).rejects.toThrow('The budget of this user is exceeded')
 })
 
+it('a session with a running request is not idle', async () => {
+  const governance = createTestGovernance({ expiresAfterMs: 600_000 })
+  const limits = [{ kind: 'budget', max: 10, window: { type: 'idle', idleMs: 60_000 } }] as const
+  const caller = {
+    ...callerOfKey(APPLICATION_KEY),
+    levels: [new ContextLevel({ name: 'session', owner: 'session:x', limits })],
+  }
+  const reserve = async (amount: number): Promise<Reservation> => governance.ledger.reserve(caller, quoteOf(amount))
+
+  const running = await reserve(10)
+  governance.clock.at += 300_000
+  await expect(reserve(1)).rejects.toThrow('The budget of this session is exceeded')
+  await running.settle(usage(10, 0, 10))
+  await expect(reserve(1)).rejects.toThrow('The budget of this session is exceeded')
+})
+
 it('a raise of a budget ends at its time', async () => {
   const governance = createTestGovernance()
   const until = governance.clock.at + 60_000
