@@ -239,6 +239,60 @@ describe('a context in headers', () => {
   })
 })
 
+describe('a customer', () => {
+  it('is refused from its expiry on', async () => {
+    const { gateway, clock } = setUp()
+    await gateway.customers.create({ id: 'acme', expiresAt: new Date(NOW + 60_000).toISOString() })
+    const bound = gateway.with({ customer: 'acme' })
+    clock.now = NOW + 59_999
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    clock.now = NOW + 60_000
+    expect(await ask(bound)).toMatchObject({ status: 403 })
+  })
+
+  it('is refused for its number of requests before its budget', async () => {
+    const { gateway } = setUp({
+      plans: {
+        free: {
+          budgets: [{ limitUsd: enoughFor(1), window: '1d' }],
+          rateLimits: [{ requests: 1, window: '1d' }],
+        },
+      },
+      customers: { defaultPlan: 'free' },
+    })
+    const bound = gateway.with({ customer: 'acme' })
+    expect(await ask(bound)).toMatchObject({ status: 200 })
+    expect(await ask(bound)).toMatchObject({ status: 429 })
+  })
+
+  it('cannot raise the maximum of tokens of a key', async () => {
+    const { gateway } = setUp({
+      plans: { free: { permissions: { maxTokens: 500 } } },
+      customers: { defaultPlan: 'free' },
+    })
+    const { value: key } = await gateway.keys.create({ name: 'app', maxTokens: 100 })
+    const bound = gateway.with({ customer: 'acme' })
+    expect(await ask(bound, { key, maxTokens: 101 })).toMatchObject({ status: 403 })
+    expect(await ask(bound, { key, maxTokens: 100 })).toMatchObject({ status: 200 })
+  })
+})
+
+it('users and sessions without a customer have limits of their own for each key', async () => {
+  const { gateway } = setUp({
+    plans: { free: { perUser: [{ requests: 2, window: '1d' }], perSession: { requests: 1 } } },
+    customers: { defaultPlan: 'free' },
+  })
+  const { value: first } = await gateway.keys.create({ name: 'first' })
+  const { value: second } = await gateway.keys.create({ name: 'second' })
+  for (const key of [first, second]) {
+    const asked = (session: string) => ask(gateway.with({ user: 'alice', session }), { key })
+    expect(await asked('a')).toMatchObject({ status: 200 })
+    expect(await asked('a')).toMatchObject({ status: 429 })
+    expect(await asked('b')).toMatchObject({ status: 200 })
+    expect(await asked('c')).toMatchObject({ status: 429 })
+  }
+})
+
 describe('a plan', () => {
   it('limits a customer over all its keys and users, in several windows', async () => {
     const { gateway, clock } = setUp({
