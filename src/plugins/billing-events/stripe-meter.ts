@@ -73,7 +73,7 @@ type SendResult =
  * is then exact without a remainder. See docs/guides/invoice-from-the-bill.md.
  *
  * @example
- * const send = stripeMeter({ apiKey: process.env.STRIPE_KEY, eventName: 'llm_usage', customerId: (id) => stripeIds.get(id) })
+ * const send = stripeMeter({ apiKey, eventName: 'llm_usage', customerId: (id) => stripeIds.get(id) })
  * const gateway = createGateway({ providers: [openai()], store, plugins: [billingEvents({ send })] })
  */
 export function stripeMeter(options: StripeMeterOptions): SendBillingEvents {

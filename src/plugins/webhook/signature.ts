@@ -23,8 +23,8 @@ export async function sign(body: string, secret: string, seconds: number): Promi
  *
  * @example
  * const body = await request.text()
- * if (!(await verifyWebhook(body, request.headers.get('x-svc-signature'), secret))) return new Response(null, { status: 401 })
- * const event = JSON.parse(body)
+ * const isGenuine = await verifyWebhook(body, request.headers.get('x-svc-signature'), secret)
+ * const event = isGenuine ? JSON.parse(body) : undefined
  */
 export async function verifyWebhook(
   body: string,

@@ -38,7 +38,7 @@ const checkWebhook = optionsOf(
  * to 299, and is repeated otherwise. Repetitions have the same `id`. Redirects are not followed.
  *
  * @example
- * const alerts = webhook({ url: 'https://example.com/hooks/budgets', secret: process.env.WEBHOOK_SECRET })
+ * const alerts = webhook({ url: 'https://example.com/hooks/budgets', secret })
  * const gateway = createGateway({ providers: [openai()], plugins: [alerts] })
  */
 export function webhook(options: WebhookOptions): Plugin {
